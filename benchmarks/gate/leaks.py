@@ -30,6 +30,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from tests.fakes.documents import make_run
 
 PROJECTS = Path(__file__).parent / "mistakes" / "projects"
@@ -137,7 +138,7 @@ def _regressed(base: Sequence[CounterSet], head: Sequence[CounterSet]) -> list[E
     after = msgspec.structs.replace(
         make_run("head"), checklist=msgspec.structs.replace(make_run("head").checklist, counters=list(head))
     )
-    compared = compare_counters(Evidence(before, after), Policy())
+    compared = compare_counters(WorkTable(Evidence(before, after)).counted, Policy())
     return [c for c in compared if c.metric in LEAKS and c.gating and c.outcome == "regressed"]
 
 

@@ -38,7 +38,7 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.judge import judge_numbers
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
-from perfgate.judging.gate.evidence.numbers import Rules
+from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.producers import long_stretches
 from perfgate.judging.gate.evidence.stretches import LOOKS
 from perfgate.judging.gate.evidence.undisturbed import waited_share
@@ -218,13 +218,15 @@ def judge_stretches(name: str) -> dict[str, Any]:
         pairs = list(zip(measured.base, measured.head))
         return SimpleNamespace(stretches={"service": pairs}, places=[place])
 
+    def numbers() -> list[Number]:
+        return list(long_stretches.numbers(evidence(), Rules(Policy())))
+
     def compared() -> list[Paired]:
         shares = AlphaShares.of_subjects(Policy(), subjects=1)
-        numbers = list(long_stretches.numbers(evidence(), Rules(Policy())))
-        return [row for row in judge_numbers(numbers, shares) if isinstance(row, Paired)]
+        return [row for row in judge_numbers(numbers(), shares) if isinstance(row, Paired)]
 
     def is_decided() -> bool:
-        return not more_calls_would_help(evidence(), compared())
+        return not more_calls_would_help(numbers(), compared())
 
     with tempfile.TemporaryDirectory(prefix="perfgate-tails-") as scratch:
         base, head = (Path(scratch) / side for side in ("base", "head"))

@@ -39,7 +39,7 @@ from perfgate.config import Config, parse_config
 from perfgate.document.run import RunDocument
 from perfgate.flows.shared.store import stored_history
 from perfgate.judging.gate.compare.stored import compare_stored
-from perfgate.judging.gate.evidence.index import RunIndex
+from perfgate.judging.gate.evidence.checklist import numbers_of_head
 from perfgate.judging.report.render.site.addresses import series_address
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.index import read_index
@@ -166,7 +166,7 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
         config = _config(name)
         history = stored_history(config, heads[name], environ, warn=_refuse)
         assert len(history.series) >= 10
-        return compare_stored(RunIndex(heads[name]), history)
+        return compare_stored(numbers_of_head(heads[name]), history)
 
     def filtered() -> object:
         name, workload, number = project(), lot.choice(("encoder", "decoder")), lot.choice(list(LEVELS))

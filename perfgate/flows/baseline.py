@@ -43,7 +43,7 @@ from perfgate.git.repository import Repository
 from perfgate.judging.forge.forge import token_variables
 from perfgate.judging.forge.orders import cause_numbers
 from perfgate.judging.gate.compare.stored import compare_stored
-from perfgate.judging.gate.evidence.index import RunIndex
+from perfgate.judging.gate.evidence.checklist import numbers_of_head
 from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
@@ -265,7 +265,7 @@ def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> 
     """The numbers of a run that are worse than main's level."""
     history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` names unreadable runs
     places: list[str] = []
-    for compared in compare_stored(RunIndex(run), history):
+    for compared in compare_stored(numbers_of_head(run), history):
         is_worse = compared.outside is not None and compared.outside == _WORSE.get(metric(compared.metric).better)
         if compared.typical and is_worse:
             difference = percent(compared.head / compared.typical - 1)

@@ -29,6 +29,7 @@ from perfgate.flows.trust.commits import config_at
 from perfgate.git.repository import Repository
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.project import below
 
 COUNTING_STEP = 4
@@ -106,7 +107,8 @@ class StateCounter:
             earlier = self._count_old(config, old, references, before, counted)
         if any(workload.error for workload in (*earlier.workloads, *counted.workloads)):
             return None
-        return compare_counters(Evidence(earlier, counted), (of_base or config).policy())
+        work = WorkTable(Evidence(earlier, counted))
+        return compare_counters(work.counted, (of_base or config).policy())
 
     def _count_old(
         self, config: Config, old: Checkout, references: Sequence[WorkloadReference], commit: str, counted: RunDocument

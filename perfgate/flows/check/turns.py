@@ -105,7 +105,8 @@ class JobMeasurement:
             visible = None
             if reach.quads:
                 evidence = Evidence(*documents_of(job, check.measured))
-                visible = foreseen(evidence, job.policy, reference.name, quads=reach.quads, starts=reach.starts)
+                measured_job = evidence.jobs[reference.name]
+                visible = foreseen(measured_job, job.policy, quads=reach.quads, starts=reach.starts)
             check.progress.note(_outlook(reference.name, reach, visible, fewest=looks[0], budget=budget))
 
         def look() -> Look:

@@ -35,6 +35,7 @@ from perfgate.flows.doctor.planted import CHANGES, PROJECT, PlantedChange, run_p
 from perfgate.flows.shared.doors import Progress
 from perfgate.judging.gate.compare.resolution import resolutions
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.numbers import Rules, numbers_of
 from perfgate.locale import sentence, speaking, translate
 from perfgate.measuring.devices.registry import device_kinds
 from perfgate.version import __version__
@@ -238,7 +239,9 @@ def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
         if result.metric is None and result.verdict is not None:
             folder = out / result.name
             evidence = Evidence(read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json"))
-            resolved += resolutions(evidence, read_decision(folder / "decision.json"))
+            decision = read_decision(folder / "decision.json")
+            numbers = numbers_of(evidence, Rules(decision.procedure.policy))
+            resolved += resolutions(numbers, evidence.timed_seconds, decision)
     return resolved
 
 

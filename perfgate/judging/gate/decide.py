@@ -5,7 +5,7 @@ A pure function: the same documents give the same bytes, on any machine, at any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -36,10 +36,13 @@ from perfgate.judging.gate.compare.recordings import recorded_times, untimed_pla
 from perfgate.judging.gate.compare.settings import notes_on_settings
 from perfgate.judging.gate.compare.sides import SessionComparisons, compare_sides, set_aside
 from perfgate.judging.gate.compare.stored import compare_stored
-from perfgate.judging.gate.evidence.bounds import deciding_steps
+from perfgate.judging.gate.evidence.bounds import HeadNumbers, deciding_steps
 from perfgate.judging.gate.evidence.changed_code import HeadCode
+from perfgate.judging.gate.evidence.checklist import numbers_of_head
 from perfgate.judging.gate.evidence.fast_path import QUANTILE
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
+from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
+from perfgate.judging.gate.evidence.session_rows import SessionRows
 from perfgate.judging.gate.evidence.sides import (
     DecisionHeader,
     check_session,
@@ -53,6 +56,7 @@ from perfgate.judging.gate.evidence.sides import (
 from perfgate.judging.gate.evidence.start_luck import start_luck_of
 from perfgate.judging.gate.evidence.trusted import Required, numbers_of_jobs
 from perfgate.judging.gate.evidence.unknown import unknown_note
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.explain.explain import changed_work, explain
 from perfgate.judging.gate.explain.findings import Moves, judged_steps
 from perfgate.judging.gate.explain.profiles import missing_profiles
@@ -115,33 +119,34 @@ def _judge(
     evidence: Evidence, header: DecisionHeader, policy: Policy, history: History, required: Required
 ) -> DecisionDocument:
     """The decision on the evidence of both sides: what is missing, how they compare, why, and what follows."""
-    sides = replace(header.sides, harness_changes=harness_changes(evidence))
+    numbers = NumberTable.of(evidence, Rules(policy, numbers_of_jobs(evidence, required.jobs)))
+    work = WorkTable(evidence)
+    broken = evidence.base.broken - evidence.head.broken
+    changes = harness_changes(evidence.base.harness, evidence.head.harness, broken)
+    sides = replace(header.sides, harness_changes=changes)
     is_comparable = _is_comparable(sides)
-    missing = missing_evidence(evidence, sides.harness_changes, required, policy, timed=is_comparable)
+    rows = SessionRows(evidence, numbers, work, required, policy)
+    missing = missing_evidence(rows, changes, required, policy, timed=is_comparable)
 
-    session = _compare(evidence, sides, policy, history, required)
+    session = _compare(numbers, work, sides, policy, history)
     comparisons = session.comparisons
-    untimed: list[str] = []
-    if evidence.recorded:
-        untimed = untimed_places(evidence, comparisons)
-
     failures = failures_of_both(evidence, deciding_steps(policy))
     gaps = EvidenceGaps(failures=failures, invalid=session.invalid, missing=missing)
-    basis = VerdictBasis(sides, comparisons, gaps, untimed, uncounted(evidence))
-    verdict, reasons = verdict_of(basis)
+    untimed = untimed_places(work.recorded_places, comparisons)
+    verdict, reasons = verdict_of(VerdictBasis(sides, comparisons, gaps, untimed, uncounted(evidence)))
 
-    timeless = session.spoiled if is_comparable else evidence.places
-    work = changed_work(evidence, comparisons, timeless)
+    timeless = session.spoiled if is_comparable else work.places
     is_acceptable = verdict == "FAIL" and sides.comparing == "code" and not sides.head.dirty
-    explained = explain(comparisons, work, evidence.code, evidence.run_seconds, acceptable=is_acceptable)
+    changed = changed_work(work, comparisons, timeless)
+    explained = explain(comparisons, changed, work.code, work.run_seconds, acceptable=is_acceptable)
 
-    numbers = compare_checklist(evidence, comparisons, policy, spoiled=session.spoiled)
-    moves = Moves(numbers, comparisons, comparable=is_comparable)
+    listed = compare_checklist(evidence.checklist, comparisons, policy, spoiled=session.spoiled)
+    moves = Moves(listed, comparisons, comparable=is_comparable)
     checklist = ChecklistRows(
-        steps=judged_steps(header.steps, evidence.base.steps, numbers, moves, explained.record.causes),
-        numbers=numbers,
-        job_quantiles=compare_quantiles(evidence),
-        stored=compare_stored(evidence.head, history),
+        steps=judged_steps(header.steps, evidence.base.steps, listed, moves, explained.record.causes),
+        numbers=listed,
+        job_quantiles=compare_quantiles(work.jobs.values()),
+        stored=compare_stored(numbers_of_head(evidence.head.run), history),
     )
     decision = _document(header, policy, PROCEDURE, verdict, reasons)
     return replace(
@@ -153,7 +158,14 @@ def _judge(
         gaps=gaps,
         checklist=checklist,
         explained=explained.record,
-        warnings=_notes(evidence, header, comparisons, verdict),
+        warnings=[
+            *unknown_note(evidence),
+            *notes_on_settings(comparisons, verdict),
+            *notes_on_varying(work.counters),
+            *header.warnings,
+            *notes_on_requests(work.jobs.values()),
+            *missing_profiles(work.jobs.values(), comparisons),
+        ],
     )
 
 
@@ -162,18 +174,18 @@ def _is_comparable(sides: ComparedSides) -> bool:
 
 
 def _compare(
-    evidence: Evidence, sides: ComparedSides, policy: Policy, history: History, required: Required
+    numbers: NumberTable, work: WorkTable, sides: ComparedSides, policy: Policy, history: History
 ) -> SessionComparisons:
     """The comparisons as they count: without numbers of different testbeds, and with accepted regressions."""
-    shares = AlphaShares.of_subjects(policy, subjects=len(evidence.head.subjects))
-    session = compare_sides(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
+    shares = AlphaShares.of_subjects(policy, subjects=numbers.subjects)
+    session = compare_sides(numbers, work, policy, shares)
     comparisons = session.comparisons
     if not _is_comparable(sides):
         comparisons = _of_head_alone(comparisons)
-    comparisons = [*comparisons, *not_compared(evidence.places, sides.harness_changes)]
+    comparisons = [*comparisons, *not_compared(work.places, sides.harness_changes)]
     comparisons = with_accepted(comparisons, sides.head, history.accepted)
-    if evidence.recorded and not sides.testbed_differences:
-        comparisons += recorded_times(evidence)
+    if not sides.testbed_differences:
+        comparisons += recorded_times(work)
     return session._replace(comparisons=comparisons)
 
 
@@ -181,7 +193,7 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Judge one run, measured or recorded, by the rules without a base: its check, budgets, limits, expected kernels."""
     header = header_of_head(head)
     sides = replace(header.sides, comparing="rules")
-    comparisons = compare_rules(None, RunIndex(head), policy)
+    comparisons = compare_rules(HeadNumbers.of(None, RunIndex(head), policy), policy.kernels)
     gaps = EvidenceGaps(failures=failures_of(head, "head", frozenset(CARDS)))
     verdict, reasons = verdict_of(VerdictBasis(sides, comparisons, gaps))
     explained = explain(comparisons, Explanations(), HeadCode(), {}, acceptable=False)
@@ -221,16 +233,3 @@ def _of_head_alone(comparisons: Iterable[Comparison]) -> list[Comparison]:
         else:
             remaining.append(set_aside(comparison, reason))
     return remaining
-
-
-def _notes(
-    evidence: Evidence, header: DecisionHeader, comparisons: Sequence[Comparison], verdict: Verdict
-) -> list[Message]:
-    return [
-        *unknown_note(evidence),
-        *notes_on_settings(comparisons, verdict),
-        *notes_on_varying(evidence),
-        *header.warnings,
-        *notes_on_requests(evidence),
-        *missing_profiles(evidence, comparisons),
-    ]

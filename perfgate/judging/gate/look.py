@@ -18,8 +18,10 @@ from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex, of_workload
+from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
 from perfgate.judging.gate.evidence.start_luck import ASSUMED, StartLuck
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged
+from perfgate.judging.gate.evidence.work_table import WorkTable
 
 
 class Look:
@@ -42,8 +44,11 @@ class Look:
         subjects = 1 + len(RunIndex(head).subjects - {workload}) + to_come
         shares = AlphaShares.of_subjects(policy, subjects=subjects, interim=True)
         self._policy = policy
-        self._evidence = Evidence(of_workload(base, workload), of_workload(head, workload), start_luck)
-        session = compare_sides(self._evidence, policy, shares, {})
+        evidence = Evidence(of_workload(base, workload), of_workload(head, workload), start_luck)
+        self._moved = not evidence.kept_layout
+        numbers = NumberTable.of(evidence, Rules(policy))
+        self._numbers = numbers.measured
+        session = compare_sides(numbers, WorkTable(evidence), policy, shares)
         self.comparisons = session.comparisons
         # Then a difference of the head is not evidence.
         self.base_differs = any(floor.differs for floor in session.floors)
@@ -153,8 +158,7 @@ class Look:
             return False
         if time.excluded is None:
             return time.outcome == "inconclusive"
-        moved = not self._evidence.kept_layout
-        sought, _ = margins_for_unchanged(self._policy, time.metric, time.place, moved=moved)
+        sought, _ = margins_for_unchanged(self._policy, time.metric, time.place, moved=self._moved)
         if time.excluded > sought:
             return True
         return time.is_better and -time.worsening > (time.tolerance or 0.0)
@@ -169,7 +173,7 @@ class Look:
 
         Also if the gate fails already: its regressions may be accepted later, and the stalls are not.
         """
-        return more_calls_would_help(self._evidence, self.comparisons)
+        return more_calls_would_help(self._numbers, self.comparisons)
 
     def rerun_would_help(self) -> bool:
         """Whether another job could add to this workload: it is undecided, or its times were invalid."""

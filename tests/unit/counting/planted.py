@@ -13,6 +13,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.measuring.counting.compiled import with_compilations
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device
@@ -80,7 +81,7 @@ def judged(base: list[CounterSet], head: list[CounterSet]) -> list[Comparison]:
     """Return what the gate makes of the two, the comparisons of the first shape."""
     before = changed(make_run("base"), counters=base)
     after = changed(make_run("head"), counters=head)
-    found = compare_counters(Evidence(before, after), Policy())
+    found = compare_counters(WorkTable(Evidence(before, after)).counted, Policy())
     return [comparison for comparison in found if comparison.shape == base[0].shape]
 
 

@@ -19,6 +19,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.measuring.counting.counters import with_steady
 from perfgate.measuring.counting.kept import KEPT_NATIVE, KEPT_PYTHON, with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
@@ -83,7 +84,10 @@ def _count(call: Callable[[Any], Any], root: Path) -> CounterSet:
 def _compared(base: CounterSet, head: CounterSet) -> dict[str, Comparison]:
     before = changed(make_run("base"), counters=[base])
     after = changed(make_run("head"), counters=[head])
-    return {comparison.metric: comparison for comparison in compare_counters(Evidence(before, after), Policy())}
+    return {
+        comparison.metric: comparison
+        for comparison in compare_counters(WorkTable(Evidence(before, after)).counted, Policy())
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,16 @@ import msgspec
 import pytest
 
 from perfgate.document.budget import Budget
-from perfgate.document.comparison import Comparison
+from perfgate.document.comparison import Bound, Comparison
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.bounds import broken_metrics, compare_bounds
+from perfgate.judging.gate.compare.bounds import broken_metrics, compare_bound
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.index import Evidence, RunIndex
+from perfgate.judging.gate.evidence.bounds import bounded_numbers
+from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.records import changed
@@ -35,8 +36,12 @@ def with_value(run: RunDocument, value: float | None, metric: str = "latency.p99
     return changed(run, steps=[StepResult(number=1, slug="latency", workload="encoder", status="ok", values=[found])])
 
 
+def bounds(base: RunDocument, head: RunDocument, policy: Policy) -> list[Bound]:
+    return list(map(compare_bound, bounded_numbers(RunIndex(base), RunIndex(head), policy)))
+
+
 def compared(base: RunDocument, head: RunDocument, *budgets: Budget) -> Comparison:
-    (found,) = compare_bounds(RunIndex(base), RunIndex(head), Policy(budgets=list(budgets)))
+    (found,) = bounds(base, head, Policy(budgets=list(budgets)))
     return found
 
 
@@ -108,8 +113,10 @@ def test_budget__broken_in_every_turn__broken_and_the_mildest_is_said() -> None:
     base, head = with_turns(base, 0.01, 0.01), with_turns(head, 0.7, 0.03, 0.2)
     found = compared(base, head, P99)
     assert (found.outcome, found.gating, found.head) == ("regressed", True, 0.03)
-    assert broken_metrics(Evidence(base, head), Policy(budgets=[P99]), "encoder") == {"latency.p99"}
-    assert broken_metrics(Evidence(base, head), Policy(budgets=[P99]), "another") == set()
+    assert broken_metrics(bounded_numbers(RunIndex(base), RunIndex(head), Policy(budgets=[P99])), "encoder") == {
+        "latency.p99"
+    }
+    assert broken_metrics(bounded_numbers(RunIndex(base), RunIndex(head), Policy(budgets=[P99])), "another") == set()
 
 
 def test_budget__base_breaks_it_in_one_turn__nobody_is_blamed() -> None:
@@ -136,7 +143,7 @@ def test_budget__rate__takes_only_values_of_that_rate() -> None:
 def test_budget__pattern_of_another_workload__says_nothing_of_this_one() -> None:
     base, head = sides(NO_CHANGE)
     other = msgspec.structs.replace(P99, workload="decoder*")
-    assert compare_bounds(RunIndex(base), RunIndex(with_value(head, 1.0)), Policy(budgets=[other])) == []
+    assert bounds(base, with_value(head, 1.0), Policy(budgets=[other])) == []
 
 
 @pytest.mark.parametrize(
@@ -166,11 +173,9 @@ def test_sla__at_a_rate__held_against_the_calls_of_that_rate_alone() -> None:
     head = msgspec.structs.replace(head, workloads=promised)
     alone = with_value(head, 0.03, interval=(0.029, 0.031))
     # A closed loop says nothing of 50 calls a second.
-    (silent,) = compare_bounds(RunIndex(base), RunIndex(alone), Policy())
+    (silent,) = bounds(base, alone, Policy())
     assert (silent.outcome, silent.gating, silent.head) == ("inconclusive", True, None)
-    (found,) = compare_bounds(
-        RunIndex(base), RunIndex(with_value(head, 0.03, interval=(0.029, 0.031), labels={"rate": "50"})), Policy()
-    )
+    (found,) = bounds(base, with_value(head, 0.03, interval=(0.029, 0.031), labels={"rate": "50"}), Policy())
     assert (found.metric, found.outcome, text_of(found.reason)) == ("sla.p99", "regressed", "at 50 calls per second")
 
 

@@ -12,6 +12,7 @@ from perfgate.document.history import History
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, CodeChange, LeastWork, Roof, RunDocument
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.explain.contributions import explanations
 from tests.fakes.documents import make_comparison, make_counter
 from tests.fakes.records import changed
@@ -71,7 +72,7 @@ def slower(seconds: float, *others: Comparison) -> list[Comparison]:
 
 
 def explained(documents: tuple[RunDocument, RunDocument], comparisons: list[Comparison]) -> Explanation:
-    (found,) = explanations(Evidence(*documents), comparisons)
+    (found,) = explanations(WorkTable(Evidence(*documents)).traced, comparisons)
     return found
 
 

@@ -15,6 +15,7 @@ from perfgate.document.decision import Explanations, Policy
 from perfgate.document.explanation import Cause
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.explain.causes import attribute
 from tests.fakes.documents import make_run
 from tests.fakes.records import changed
@@ -37,9 +38,9 @@ def explained(folder: Path, base: str, head: str) -> list[Cause]:
     )
     changes = code_changes(folder / "base", folder / "head", ["model.py"])
     after = msgspec.structs.replace(after, source=msgspec.structs.replace(after.source, changes=changes))
-    evidence = Evidence(before, after)
-    comparisons = compare_counters(evidence, Policy())
-    attributed = attribute(comparisons, Explanations(), evidence.code, evidence.run_seconds)
+    work = WorkTable(Evidence(before, after))
+    comparisons = compare_counters(work.counted, Policy())
+    attributed = attribute(comparisons, Explanations(), work.code, work.run_seconds)
     named = {c.cause for c in attributed.comparisons if c.cause is not None and c.outcome == "regressed"}
     return [attributed.causes[number] for number in sorted(named)]
 

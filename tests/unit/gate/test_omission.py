@@ -32,10 +32,12 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.index import Evidence, RunIndex
-from perfgate.judging.gate.evidence.job_rows import rows_of_job
-from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables, rows_of_workloads
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
+from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables
+from perfgate.judging.gate.evidence.session_rows import SessionRows
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.plan.difference import SIDES
 from perfgate.judging.gate.plan.harness import harness_changes
 from perfgate.judging.gate.plan.jobs import JobPlan
@@ -146,19 +148,21 @@ def function_documents(ratio: float = 1.0) -> tuple[Documents, Required]:
     return (base, head), required
 
 
+def rows_of(evidence: Evidence, required: Required) -> SessionRows:
+    return SessionRows(evidence, NumberTable.of(evidence, Rules(POLICY)), WorkTable(evidence), required, POLICY)
+
+
 @cache
 def function_check() -> Check:
     (base, head), required = function_documents()
-    evidence = Evidence(base, head)
+    rows = rows_of(Evidence(base, head), required).workload(WORKLOAD)
 
     def missing(tables: SideTables) -> list[Missing]:
-        plan = WorkloadPlan(WORKLOAD, evidence, tables, required, POLICY)
+        plan = WorkloadPlan(dataclasses.replace(rows, tables=tables), required, POLICY)
         plan.require_evidence(timed=True)
         return plan.missing()
 
-    of_base = rows_of_workloads(RunIndex(base), "base", profiles=True)
-    of_head = rows_of_workloads(RunIndex(head), "head", profiles=True)
-    return Check(SideTables(of_base[WORKLOAD], of_head[WORKLOAD]), missing)
+    return Check(rows.tables, missing)
 
 
 @cache
@@ -167,16 +171,14 @@ def job_check(kind: JobKind) -> Check:
     base, head = job_documents(SETTINGS[kind], Does(), Does())
     stored = {number.metric: number for number in base.jobs.records[0].numbers}
     required = RequiredJob(settings, numbers=stored)
-    evidence = Evidence(base, head)
+    rows = rows_of(Evidence(base, head), Required(jobs={settings.name: required})).job(settings.name, required)
 
     def missing(tables: SideTables) -> list[Missing]:
-        plan = JobPlan(settings.name, evidence, required)
-        plan.tables = tables
+        plan = JobPlan(dataclasses.replace(rows, tables=tables), required)
         plan.require_evidence()
         return plan.missing()
 
-    of_base, of_head = (rows_of_job(run, settings.name, settings, ()) for run in (evidence.base, evidence.head))
-    return Check(SideTables(of_base, of_head), missing)
+    return Check(rows.tables, missing)
 
 
 def check_of(name: str) -> Check:
@@ -283,7 +285,9 @@ def judged(documents: Documents, required: Required, policy: Policy = POLICY) ->
 
 def missing_of(documents: Documents, required: Required) -> list[Missing]:
     evidence = Evidence(*documents)
-    return missing_evidence(evidence, harness_changes(evidence), required, POLICY, timed=True)
+    broken = evidence.base.broken - evidence.head.broken
+    changes = harness_changes(evidence.base.harness, evidence.head.harness, broken)
+    return missing_evidence(rows_of(evidence, required), changes, required, POLICY, timed=True)
 
 
 def metrics_of(decision: DecisionDocument) -> set[str]:

@@ -7,7 +7,9 @@ from perfgate.document.run import CallAccount, CallRow, CorrectnessResult, Count
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.compare.head_rules import compare_signatures
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.bounds import HeadNumbers
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import make_run
 from tests.fakes.records import changed
@@ -29,9 +31,13 @@ def pair(base, head):
     )
 
 
+def checks(base, head):
+    return HeadNumbers.of(RunIndex(base), RunIndex(head), Policy()).checks
+
+
 def test_compare_signatures__signature_changed__regressed_from_what_to_what() -> None:
     base, head = pair(correctness("(float32[8,48],)"), correctness("(float16[8,48],)"))
-    (found,) = compare_signatures(RunIndex(base), RunIndex(head))
+    (found,) = compare_signatures(checks(base, head))
 
     assert (found.metric, found.outcome, found.gating) == ("correctness.signature", "regressed", True)
     assert text_of(found.reason) == "the output changed from (float32[8,48],) to (float16[8,48],)"
@@ -41,7 +47,7 @@ def test_compare_signatures__signature_changed__regressed_from_what_to_what() ->
 def test_compare_signatures__signature_equal_or_unknown__no_comparison_that_could_pass(
     before: str | None, after: str | None
 ) -> None:
-    assert list(compare_signatures(*map(RunIndex, pair(correctness(before), correctness(after))))) == []
+    assert list(compare_signatures(checks(*pair(correctness(before), correctness(after))))) == []
 
 
 def test_decide__signature_changed__fails_and_the_comment_says_how() -> None:
@@ -76,7 +82,7 @@ def site(line, code, count=1, metric="counters.framework_ops", name="aten::add")
 def compared(base, head, *, status="not_checked"):
     before = changed(make_run("base"), counters=[base])
     after = changed(make_run("head"), counters=[head], correctness=[correctness(None, status)])
-    return {found.metric: found for found in compare_counters(Evidence(before, after), Policy())}
+    return {found.metric: found for found in compare_counters(WorkTable(Evidence(before, after)).counted, Policy())}
 
 
 OPS = "counters.framework_ops"

@@ -17,7 +17,9 @@ from perfgate.judging.gate.compare.rank_counts import exposed_parts
 from perfgate.judging.gate.compare.ranks import losses_differ, rank_parts
 from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
 from perfgate.judging.gate.evidence.quads import Quad
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from tests.fakes.documents import make_run
 
 NAME = "train"
@@ -41,9 +43,10 @@ def runs(base: list[Turn], head: list[Turn]) -> tuple[RunDocument, RunDocument]:
 
 
 def compared(base: list[Turn], head: list[Turn], policy: Policy) -> list[Comparison]:
-    return compare_sides(
-        Evidence(*runs(base, head)), policy, AlphaShares.of_subjects(policy, subjects=1), {}
-    ).comparisons
+    evidence = Evidence(*runs(base, head))
+    numbers = NumberTable.of(evidence, Rules(policy))
+    shares = AlphaShares.of_subjects(policy, subjects=1)
+    return compare_sides(numbers, WorkTable(evidence), policy, shares).comparisons
 
 
 def quads(head: tuple[float, ...], *, base: tuple[float, ...] = (0.010, 0.010, 0.010), starts: int = 4) -> list[Quad]:

@@ -15,6 +15,7 @@ from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.judging.gate.compare.recordings import NOT_COMPARED, compare_kernel_times
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
 from tests.fakes.records import changed
@@ -274,7 +275,7 @@ def matmul(mac: float, inputs: str = "32,1000;1000,4096") -> KernelWork:
 
 
 def compared(base: RunDocument, head: RunDocument) -> dict[str, Comparison]:
-    return {c.metric: c for c in compare_kernel_times(Evidence(base, head), Policy())}
+    return {c.metric: c for c in compare_kernel_times(WorkTable(Evidence(base, head)).recorded_kernels, Policy())}
 
 
 @pytest.mark.parametrize(

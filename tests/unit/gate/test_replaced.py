@@ -6,6 +6,7 @@ import pytest
 
 from perfgate.document.run import CounterSet, CounterSite, Side
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.explain.operators import replaced_operators
 from tests.fakes.documents import make_run
 from tests.fakes.records import changed
@@ -23,7 +24,7 @@ def replaced(base: list[Row], head: list[Row]) -> list[tuple[str, str, int, str 
         values = {OPS: sum(site.count for site in sites)}
         counters = CounterSet(workload=WORKLOAD, shape=SHAPE, repeats=3, values=values, ops=[], sites=sites)
         runs.append(changed(make_run(side), counters=[counters]))
-    return [(r.before, r.after, r.count, r.line) for r in replaced_operators(Evidence(*runs))]
+    return [(r.before, r.after, r.count, r.line) for r in replaced_operators(WorkTable(Evidence(*runs)).counted)]
 
 
 MM: Row = ("model.py:3", "x @ w", "aten::mm", 2)

@@ -35,6 +35,11 @@ def test_rooms__behind_evidence__take_no_document() -> None:
     assert readers == set()
 
 
+def test_rooms__behind_evidence__take_its_tables_and_not_the_index() -> None:
+    rooms = [file for room in ("compare", "plan", "explain") for file in (GATE / room).glob("*.py")]
+    assert {file.name for file in rooms if names_in(file) & {"Evidence", "RunIndex"}} == set()
+
+
 def test_rooms__doors_and_evidence__take_documents() -> None:
     assert "RunDocument" in names_in(GATE / "decide.py")
     assert {"RunDocument", "run"} <= names_in(GATE / "evidence" / "index.py")

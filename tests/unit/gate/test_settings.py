@@ -8,6 +8,7 @@ from perfgate.document.decision import Verdict
 from perfgate.document.run import CodeChange, CounterSet
 from perfgate.judging.gate.compare.settings import compare_settings, notes_on_settings
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from tests.fakes.documents import make_run
 from tests.fakes.records import changed
 from tests.wording import text_of
@@ -27,7 +28,8 @@ def _compared(base: dict[str, str], head: dict[str, str], *changes: CodeChange) 
         for side, settings in (("base", base), ("head", head))
     )
     after = msgspec.structs.replace(after, source=msgspec.structs.replace(after.source, changes=list(changes)))
-    return list(compare_settings(Evidence(before, after)))
+    work = WorkTable(Evidence(before, after))
+    return list(compare_settings(work.counted, work.code.changes))
 
 
 def test_settings__flag_that_a_changed_line_names__told_once_with_the_line() -> None:

@@ -18,7 +18,7 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.main_level import level, prediction_interval
 from perfgate.judging.gate.compare.stored import accepts, compare_stored
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.index import RunIndex
+from perfgate.judging.gate.evidence.checklist import numbers_of_head
 from perfgate.judging.report.render.ci import annotate, verdict_annotation
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.junit import junit
@@ -187,7 +187,7 @@ def test_compare_stored__batch_knee__main_had_a_knee_of_its_level_and_whole_ends
     _, head = measured(NO_CHANGE, 0.01)
     knee = Value(metric="batch.knee", value=32.0, labels={"shape": SHAPE})
     step = StepResult(number=5, slug="batch", workload=WORKLOAD, status="ok", values=[knee])
-    (beside,) = compare_stored(RunIndex(changed(head, steps=[step])), stored)
+    (beside,) = compare_stored(numbers_of_head(changed(head, steps=[step])), stored)
     assert (beside.typical, beside.interval) == (median, interval)
     assert beside.outside == (None if interval is None or interval[1] >= 32 else "above")
 
@@ -204,7 +204,7 @@ def test_compare_stored__head_on_a_busy_machine__its_times_are_in_no_range(
     value = Value(metric=name, value=2.0, labels={"shape": SHAPE})
     number = 1 if unit_is_time else 17
     step = StepResult(number=number, slug="step", workload=WORKLOAD, status="ok", values=[value], waited=waited)
-    (beside,) = compare_stored(RunIndex(changed(head, steps=[step])), stored)
+    (beside,) = compare_stored(numbers_of_head(changed(head, steps=[step])), stored)
     assert beside.head_is_busy == (unit_is_time and waited > 0.1)
     assert beside.outside == (None if beside.head_is_busy else "above")
 

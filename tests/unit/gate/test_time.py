@@ -17,6 +17,7 @@ from perfgate.document.samples import Replicate
 from perfgate.judging.gate.compare.resolution import resolutions
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.numbers import Rules, numbers_of
 from perfgate.judging.gate.look import Look
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
@@ -174,7 +175,10 @@ def test_decide__slower_by_less_than_luck_of_one_layout__regresses_where_layouts
 def _resolutions(ratios: list[float]):
     base, head = sides(ratios)
     decision = decide(base, head, policy=Policy(), history=History())
-    return decision, {entry.metric: entry for entry in resolutions(Evidence(base, head), decision)}
+    evidence = Evidence(base, head)
+    numbers = numbers_of(evidence, Rules(decision.procedure.policy))
+    resolved = resolutions(numbers, evidence.timed_seconds, decision)
+    return decision, {entry.metric: entry for entry in resolved}
 
 
 def test_resolutions__known_effects__spread_and_smallest_of_the_decision() -> None:

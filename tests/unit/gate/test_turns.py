@@ -653,7 +653,9 @@ def test_comment__several_undecided_numbers__advice_is_for_the_one_that_looks_wo
 
 def test_foreseen__more_quads_and_starts__show_less() -> None:
     documents = runs(quads=4)
-    seen = [foreseen(Evidence(*documents), Policy(), NAME, quads=quads, starts=quads // 8) for quads in (16, 64, 256)]
+    seen = [
+        foreseen(Evidence(*documents).jobs[NAME], Policy(), quads=quads, starts=quads // 8) for quads in (16, 64, 256)
+    ]
     assert all(one is not None and one > 0.02 for one in seen)
     assert seen == sorted(seen, key=lambda one: -(one or 0))
 

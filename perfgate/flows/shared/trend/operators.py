@@ -14,6 +14,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.trend import TrendCause, TrendSeries
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 
 _MOST_OPERATORS = 12
 
@@ -55,7 +56,8 @@ def _grown_operators(
     for good, bad in pairs:
         if good not in documents or bad not in documents:
             continue
-        for compared in compare_counters(Evidence(documents[good], documents[bad]), Policy()):
+        work = WorkTable(Evidence(documents[good], documents[bad]))
+        for compared in compare_counters(work.counted, Policy()):
             if compared.workload not in workloads or metric(compared.metric).display.amount != "calls":
                 continue
             for part in compared.parts:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import measuring_step, metric
 from perfgate.catalogue.names import P99, SLA
 from perfgate.document.comparison import Bound
-from perfgate.document.decision import Policy
 from perfgate.document.message import Message
-from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.bounds import HeadBound, bounds_of, by_turn
-from perfgate.judging.gate.evidence.index import Evidence, RunIndex
+from perfgate.judging.gate.evidence.bounds import BoundedNumber, by_turn
 from perfgate.judging.gate.evidence.values import rounded_if_known
 
 
-def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[Bound]:
-    """Compare the head with every bound of each workload and shape.
+def compare_bound(number: BoundedNumber) -> Bound:
+    """Compare a number of the head with its bound.
 
     A bound is broken if the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too. A
     value with the bound inside its interval shows neither and warns; without a measurement, the verdict is left open. With
     several turns, the head breaks a bound if each turn does, and the base if one does: a machine that stalls breaks a bound now
     and then, and code that is too slow does each time.
     """
-    comparisons = []
-    for workload in head.workloads:
-        for limit in bounds_of(workload, policy):
-            for shape in workload.shapes:
-                if limit.budget.place.covers(workload.name, shape):
-                    comparisons.append(_compare(base, head, limit, ShapePlace(workload.name, shape)))
-    return comparisons
-
-
-def _compare(base: RunIndex | None, head: RunIndex, limit: HeadBound, place: ShapePlace) -> Bound:
+    limit = number.bound
     budget = limit.budget
     bound = Bound(
-        workload=place.workload,
-        shape=place.shape,
+        workload=number.place.workload,
+        shape=number.place.shape,
         metric=limit.name,
         unit=metric(limit.name).unit,
         better="lower" if budget.at_most else "higher",
@@ -45,7 +35,7 @@ def _compare(base: RunIndex | None, head: RunIndex, limit: HeadBound, place: Sha
         bound=budget.bound,
         limit=limit.limit,
     )
-    judged = _judge(bound, base, head, limit, place)
+    judged = _judge(bound, number)
     if budget.rate is None:
         return judged
     if judged.reason is None:
@@ -54,9 +44,10 @@ def _compare(base: RunIndex | None, head: RunIndex, limit: HeadBound, place: Sha
     return replace(judged, reason=reason)
 
 
-def _judge(bound: Bound, base: RunIndex | None, head: RunIndex, limit: HeadBound, place: ShapePlace) -> Bound:
+def _judge(bound: Bound, number: BoundedNumber) -> Bound:
+    limit = number.bound
     # The value of the best turn. A turn may have several, for example of several batch sizes: the worst counts.
-    turns = by_turn(limit.values(head, place))
+    turns = by_turn(number.head)
     worst_of_turns = [max(values, key=limit.badness) for values in turns.values()]
     best = min(worst_of_turns, key=limit.badness, default=None)
     if best is None:
@@ -66,11 +57,11 @@ def _judge(bound: Bound, base: RunIndex | None, head: RunIndex, limit: HeadBound
     if limit.is_beyond(end):
         if value is None:
             value = rounded_if_known(end)
-        if base is not None and limit.is_broken_by(base, place):
+        if number.is_broken_by_base:
             return replace(bound, gating=False, head=value, reason=Message("gate.base-breaks-bound"))
         reason: Message | None = None
-        if limit.budget.metric == "ops.kernel_time":
-            reason = _longest_kernel(head, place)
+        if number.kernel is not None:
+            reason = Message("gate.longest-kernel", {"op": number.kernel})
         return replace(bound, outcome="regressed", head=value, reason=reason)
     if value is None:
         return replace(bound, reason=best.reason)
@@ -79,20 +70,11 @@ def _judge(bound: Bound, base: RunIndex | None, head: RunIndex, limit: HeadBound
     return replace(bound, outcome="unchanged", head=value)
 
 
-def _longest_kernel(head: RunIndex, place: ShapePlace) -> Message | None:
-    for step in head.steps.get(place.workload, ()):
-        for kernels in step.kernels:
-            if kernels.shape == place.shape and kernels.longest:
-                return Message("gate.longest-kernel", {"op": kernels.longest})
-    return None
-
-
-def broken_metrics(evidence: Evidence, policy: Policy, workload: str) -> set[str]:
+def broken_metrics(numbers: Iterable[BoundedNumber], workload: str) -> set[str]:
     """The metrics of a workload that seem to break a bound, and that a repeated measurement could settle."""
     broken = set()
-    for comparison in compare_bounds(evidence.base, evidence.head, policy):
-        if comparison.workload != workload:
-            continue
-        if comparison.outcome == "regressed" and not metric(comparison.metric).origin.counted:
+    for comparison in map(compare_bound, numbers):
+        is_broken = comparison.workload == workload and comparison.outcome == "regressed"
+        if is_broken and not metric(comparison.metric).origin.counted:
             broken.add(P99 if comparison.metric == SLA else comparison.metric)
     return broken

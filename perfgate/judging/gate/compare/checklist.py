@@ -19,9 +19,8 @@ from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.rule import Errors, Interval, interval, pairs_to_decide, single_interval
-from perfgate.judging.gate.evidence.checklist import ChecklistNumber
+from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumbers
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.values import change_of, relative_change, rounded, rounded_if_known, zero_of
 from perfgate.stats.knee import Knee
 from perfgate.stats.summary import CONFIDENCE
@@ -32,7 +31,7 @@ _NAMED_OPERATORS = 3
 
 
 def compare_checklist(
-    evidence: Evidence,
+    measured: PairedNumbers,
     comparisons: Iterable[Comparison],
     policy: Policy,
     *,
@@ -42,8 +41,8 @@ def compare_checklist(
 
     Times of ``spoiled`` places are not evidence, so they have no difference here either.
     """
-    checklist = _Checklist(evidence, comparisons, policy, spoiled)
-    numbers = {**evidence.base.leading, **evidence.head.leading}
+    checklist = _Checklist(measured, comparisons, policy, spoiled)
+    numbers = {**measured.leading_of_base, **measured.leading_of_head}
     rows = []
     for number in sorted(numbers, key=lambda number: number.step):
         row = checklist.row(number)
@@ -63,9 +62,13 @@ class _Checklist:
     """The rows of a checklist, from comparisons and evidence of the decision."""
 
     def __init__(
-        self, evidence: Evidence, comparisons: Iterable[Comparison], policy: Policy, spoiled: Collection[ShapePlace]
+        self,
+        measured: PairedNumbers,
+        comparisons: Iterable[Comparison],
+        policy: Policy,
+        spoiled: Collection[ShapePlace],
     ) -> None:
-        self._evidence = evidence
+        self._measured = measured
         self._policy = policy
         # The places with invalid times, and the workloads as a whole.
         self._set_aside = {*spoiled, *(ShapePlace(place.workload, "") for place in spoiled)}
@@ -80,8 +83,8 @@ class _Checklist:
                 self._budgets[key] = comparison
 
     def row(self, number: ChecklistNumber) -> StepComparison:
-        before = self._evidence.base.leading.get(number)
-        after = self._evidence.head.leading.get(number)
+        before = self._measured.leading_of_base.get(number)
+        after = self._measured.leading_of_head.get(number)
         row = _as_measured(number, before, after)
         paired = self._paired.get((*number.place, number.metric))
         if paired is not None and not number.labels and paired.outcome != "not_comparable":
@@ -97,10 +100,10 @@ class _Checklist:
         return self._from_turns(row, number)
 
     def _from_turns(self, row: StepComparison, number: ChecklistNumber) -> StepComparison:
-        constant = self._evidence.checklist.constant(number)
+        constant = self._measured.constant(number)
         if constant is not None:
             return replace(row, base=rounded(constant), head=rounded(constant), difference=CountDifference(delta=0.0))
-        effect = self._evidence.checklist.get(number)
+        effect = self._measured.get(number)
         if isinstance(effect, Message) or effect.differences.size < 2:
             return row
         return _from_effect(row, effect, self._policy)
@@ -108,16 +111,12 @@ class _Checklist:
     def _sizes(self, number: ChecklistNumber) -> tuple[Knee, Knee] | None:
         """The batch knee or the best size of both sides, which the rates of all turns show more exactly than each turn does.
 
-        What a side did not reach, or an SLA bounds, is not compared: it chooses the best size by latencies, which the turns do
-        not have.
+        What a side did not reach is not compared.
         """
         if number.metric == BATCH_KNEE:
             gain = self._policy.limits.get(KNEE_GAIN, float(LIMITS[KNEE_GAIN].default))
-            return self._evidence.checklist.knees(number, gain)
-        for record in self._evidence.head.records_of(number.workload):
-            if record.sla_p99 is not None:
-                return None
-        return self._evidence.checklist.best_sizes(number)
+            return self._measured.knees(number, gain)
+        return self._measured.best_sizes(number)
 
     def with_bound(self, row: StepComparison) -> StepComparison:
         """The row with the budget of its number, or else with a limit on it."""

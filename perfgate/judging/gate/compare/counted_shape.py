@@ -42,15 +42,14 @@ _ASPECTS: dict[str, Aspect] = {
 
 @dataclass(frozen=True)
 class CountedShape:
-    """The counters of one shape on both sides; ``base_code`` is the text of every known line of the base."""
+    """The counters of one shape on both sides, as ``Counted``, under a policy."""
 
     place: ShapePlace
     base: CountedSide
     head: CountedSide
-    policy: Policy
     base_code: Collection[str]
-    # Whether the workload's own check accepted the head's output.
     is_checked: bool
+    policy: Policy
 
     @cached_property
     def unstable(self) -> frozenset[str]:

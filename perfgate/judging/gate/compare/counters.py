@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -19,13 +19,13 @@ from perfgate.document.comparison import Checked, Comparison, Exact
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
-from perfgate.document.run import CallAccount, CounterSet
+from perfgate.document.run import CounterSet
 from perfgate.judging.gate.compare.autograd import compare_autograd
 from perfgate.judging.gate.compare.counted_shape import MAX_PARTS, CountedShape
 from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.compare.precision import compare_precision
-from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
+from perfgate.judging.gate.evidence.work_table import Counted
 
 # How many times wider than the ranges of varying counts the gap between them must be.
 RANGES_APART = 2
@@ -37,37 +37,14 @@ _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
 
 
-def compare_counters(evidence: Evidence, policy: Policy) -> list[Exact | Checked]:
+def compare_counters(rows: Iterable[Counted], policy: Policy) -> list[Exact | Checked]:
     comparisons: list[Exact | Checked] = []
-    for shape in _counted_shapes(evidence, policy):
+    for row in rows:
+        shape = CountedShape(*row, policy)
         names = shape.base.values.keys() | shape.head.values.keys()
         comparisons += [_compare(shape, name) for name in sorted(names)]
         comparisons += _compare_operators(shape)
     return comparisons
-
-
-def _counted_shapes(evidence: Evidence, policy: Policy) -> Iterator[CountedShape]:
-    for place, head in evidence.head.counters.items():
-        base = evidence.base.counters.get(place)
-        if base is None:
-            continue
-        check = evidence.head.checks.get(place)
-        yield CountedShape(
-            place=place,
-            base=CountedSide(base),
-            head=CountedSide(head),
-            policy=policy,
-            base_code=_code_of(base, evidence.base.accounts.get(place)),
-            is_checked=check is not None and check.status == "passed",
-        )
-
-
-def _code_of(counters: CounterSet, account: CallAccount | None) -> set[str]:
-    """The text of every known line of a side."""
-    code = {site.code for site in counters.sites}
-    if account is not None:
-        code |= {row.code for row in account.rows}
-    return set(filter(None, code))
 
 
 def _compare(shape: CountedShape, name: str) -> Exact | Checked:
@@ -245,16 +222,15 @@ def is_differing_count(compared: Comparison) -> bool:
     return wavers or (isinstance(compared, Exact) and compared.outcome in ("regressed", "improved"))
 
 
-def notes_on_varying(evidence: Evidence) -> list[Message]:
+def notes_on_varying(counted: Iterable[CounterSet]) -> list[Message]:
     """A note for each workload with counts that differ between calls or processes of one side: they are compared by range."""
     varying: dict[str, dict[str, tuple[int, int]]] = {}
-    for index in (evidence.base, evidence.head):
-        for place, counters in index.counters.items():
-            if counters.processes > 1:
-                of_workload = varying.setdefault(place.workload, {})
-                for name, ends in _wide_ranges(counters).items():
-                    least, most = of_workload.get(name, ends)
-                    of_workload[name] = min(least, ends[0]), max(most, ends[1])
+    for counters in counted:
+        if counters.processes > 1:
+            of_workload = varying.setdefault(counters.workload, {})
+            for name, ends in _wide_ranges(counters).items():
+                least, most = of_workload.get(name, ends)
+                of_workload[name] = min(least, ends[0]), max(most, ends[1])
     notes = []
     for workload, ranges in varying.items():
         if ranges:

@@ -19,11 +19,10 @@ from perfgate.judging.gate.compare.rank_counts import compare_counts
 from perfgate.judging.gate.compare.ranks import losses_differ
 from perfgate.judging.gate.compare.rule import Z_POWER, spread
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.producers.quads import JobQuads
 from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
-from perfgate.judging.gate.evidence.quads import Quad, other_work, quads_of, turns_of
+from perfgate.judging.gate.evidence.quads import MeasuredJob, Quad, other_work, turns_of
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
 from perfgate.judging.gate.evidence.turn_counters import CACHED, FEWEST_COUNTED, common_ratio, counted_lines
 from perfgate.judging.gate.evidence.values import rounded
@@ -37,19 +36,14 @@ _DRIFT = 0.1
 _Z_ALARM = 2.9  # of a look's share of 1 %
 
 
-def compare_jobs(evidence: Evidence, policy: Policy) -> Iterator[Comparison]:
-    """Yield the checks and the exact counts of every job."""
-    for job in evidence.head.records:
-        place = ShapePlace(job.name, "")
-        quads = list(quads_of(evidence, job.name).values())
-        yield from _other_work(place, quads)
-        yield from _other_output(place, quads, policy)
-        if job.is_command:
-            yield from compare_lines(place, *evidence.turns(job.name), policy, of_stacks=evidence.of_stacks)
-        before = evidence.base.profiles.get(job.name)
-        after = evidence.head.profiles.get(job.name)
-        lines = lines_with_more_calls(before, after, evidence.code.at(place))
-        yield from compare_counts(place, *turns_of(quads), policy, lines)
+def compare_job(job: MeasuredJob, policy: Policy, *, of_stacks: bool) -> Iterator[Comparison]:
+    """Yield the checks and the exact counts of a job."""
+    yield from _other_work(job.place, job.quads)
+    yield from _other_output(job.place, job.quads, policy)
+    if job.record.is_command:
+        yield from compare_lines(job.place, job.base, job.head, policy, of_stacks=of_stacks)
+    lines = lines_with_more_calls(job.base_profile, job.head_profile, job.code)
+    yield from compare_counts(job.place, *turns_of(job.quads), policy, lines)
 
 
 def _other_work(place: ShapePlace, quads: Sequence[Quad]) -> Iterator[Checked]:
@@ -78,18 +72,18 @@ def _outputs(turns: Iterable[Turn]) -> set[str | None]:
     return {turn.output for turn in turns}
 
 
-def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
+def compare_quantiles(jobs: Iterable[MeasuredJob]) -> list[QuantileComparison]:
     """The quantiles of all numbers with samples on both sides, each over all turns of its side."""
     rows = []
-    for job in evidence.head.records:
-        base, head = evidence.turns(job.name)
-        after = sample_quantiles(job.name, head)
-        for name, (base_count, of_base) in sample_quantiles(job.name, base).items():
+    for job in jobs:
+        workload = job.record.name
+        after = sample_quantiles(workload, job.head)
+        for name, (base_count, of_base) in sample_quantiles(workload, job.base).items():
             if name not in after:
                 continue
             head_count, of_head = after[name]
             row = QuantileComparison(
-                workload=job.name,
+                workload=workload,
                 metric=name,
                 base=list(map(rounded, of_base)),
                 head=list(map(rounded, of_head)),
@@ -107,11 +101,10 @@ def smallest_tolerance(policy: Policy, job: str, metrics: Iterable[str]) -> floa
     return min((tolerance(policy, name, ShapePlace(job, "")) for name in metrics), default=None)
 
 
-def foreseen(evidence: Evidence, policy: Policy, job: str, *, quads: int, starts: int) -> float | None:
+def foreseen(job: MeasuredJob, policy: Policy, *, quads: int, starts: int) -> float | None:
     """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
-    measured = JobQuads(evidence, evidence.head.jobs[job], Rules(policy))
-    shown = [_foreseen(number, quads, starts) for number in measured.reported_numbers() if number.gating]
-    return min(shown, default=None)
+    numbers = JobQuads(job, Rules(policy)).reported_numbers()
+    return min((_foreseen(number, quads, starts) for number in numbers if number.gating), default=None)
 
 
 def _foreseen(number: Number, quads: int, starts: int) -> float:
@@ -160,18 +153,17 @@ def compare_lines(
 # --- notes on how requests to servers had to be sent
 
 
-def notes_on_requests(evidence: Evidence) -> list[Message]:
-    """Notes on how requests to servers had to be sent, and on a cache that made them easier from turn to turn."""
-    notes: list[Message] = []
-    for job in evidence.head.records:
-        notes += _notes_on(job.name, *evidence.turns(job.name))
-    return notes
+def notes_on_requests(jobs: Iterable[MeasuredJob]) -> Iterator[Message]:
+    """Yield notes on how requests to servers had to be sent, and on a cache that made them easier from turn to turn."""
+    for job in jobs:
+        yield from _notes_on(job)
 
 
-def _notes_on(name: str, base: list[Turn], head: list[Turn]) -> Iterator[Message]:
+def _notes_on(job: MeasuredJob) -> Iterator[Message]:
+    name = job.record.name
     without = set()
     resent = {"base": 0, "head": 0}
-    for side, turns in (("base", base), ("head", head)):
+    for side, turns in (("base", job.base), ("head", job.head)):
         for turn in turns:
             without.update(turn.without)
             resent[side] += turn.resent
@@ -181,7 +173,7 @@ def _notes_on(name: str, base: list[Turn], head: list[Turn]) -> Iterator[Message
         yield Message("notes.connections-closed", {"workload": name})
     if any(resent.values()):
         yield Message("notes.requests-resent", {"workload": name, **resent})
-    shares = _cached_shares(base) or _cached_shares(head)
+    shares = _cached_shares(job.base) or _cached_shares(job.head)
     if shares is not None:
         yield Message("notes.cache-fills", {"workload": name, "first": shares[0], "later": shares[1]})
 

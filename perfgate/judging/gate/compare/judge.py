@@ -7,29 +7,35 @@ turns and quads, sign flips for long stretches, a sign test for answers.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.decision import NoiseFloor
+from perfgate.document.decision import SAME_WORK, NoiseFloor
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare import answers, effects, stretches
 from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.comparison import compared, informing
+from perfgate.judging.gate.compare.implied_numbers import informing_because, with_implied
 from perfgate.judging.gate.compare.judged_number import JudgedNumber
 from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.evidence.answers import AnswerCounts
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import Levels, Number
+from perfgate.judging.gate.evidence.same_work import SAME_WORK_MARGIN
 from perfgate.judging.gate.evidence.stretches import StretchSample
 from perfgate.stats.error_control import holm
 
 
 def judge_numbers(
-    numbers: Sequence[Number], shares: AlphaShares, floors: Iterable[NoiseFloor] = ()
+    numbers: Sequence[Number],
+    shares: AlphaShares,
+    floors: Iterable[NoiseFloor] = (),
+    waited: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Comparison]:
-    """Judge all numbers, in their order."""
+    """Judge all numbers, in their order; ``waited`` are the shares of CPU time for which jobs waited."""
     families: dict[tuple[str, str], list[Number]] = defaultdict(list)
     for number in numbers:
         families[number.family, number.place.workload].append(number)
@@ -40,8 +46,20 @@ def judge_numbers(
     comparisons: list[Comparison] = []
     for number in numbers:
         judge = judges[number.family, number.place.workload]
-        comparisons += judge.judge(number, floor_of.get((*number.place, number.metric)))
-    return comparisons
+        for row in judge.judge(number, floor_of.get((*number.place, number.metric))):
+            comparisons.append(_with_reason(row, number))
+    return with_implied(comparisons, waited)
+
+
+def _with_reason(row: Comparison, number: Number) -> Comparison:
+    """The comparison, with the reason that its number informs, or that a wider margin is enough."""
+    if not isinstance(row, Paired):
+        return row
+    if number.informs is not None and row.gating == number.gating:
+        return informing_because(row, number.informs)
+    if number.terms.same_work and row.excluded == SAME_WORK_MARGIN:
+        return replace(row, reason=Message(SAME_WORK, {"margin": SAME_WORK_MARGIN}))
+    return row
 
 
 class _FamilyJudge:

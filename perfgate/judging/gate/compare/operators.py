@@ -7,7 +7,7 @@ them, so they share a false-discovery rate; the judge of numbers (``judge.py``) 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,10 +23,9 @@ from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
-from perfgate.judging.gate.evidence.index import Evidence, Kind
-from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.work_table import ProfiledParts, WorkTable
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
 from perfgate.stats.summary import median
@@ -47,7 +46,7 @@ Floats = npt.NDArray[np.float64]
 class _Subject(NamedTuple):
     """An operator, module or function of a shape: the log ratios of its pairs, its median seconds and share in the base.
 
-    ``metric`` is the name of its time in a tolerance.
+    ``metric`` is the name of its time in a tolerance, ``line`` the line of the head that calls it most often.
     """
 
     place: ShapePlace
@@ -56,9 +55,10 @@ class _Subject(NamedTuple):
     differences: Floats
     base: float
     share: float
+    line: str | None
 
 
-def compare_operators(evidence: Evidence, *, spoiled: Collection[ShapePlace] = ()) -> list[OperatorDelta]:
+def compare_operators(rows: Iterable[ProfiledParts], *, spoiled: Collection[ShapePlace] = ()) -> list[OperatorDelta]:
     """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
     Shapes with ``spoiled`` times are left out. An operator that one side runs more often is left to the exact counters,
@@ -66,13 +66,12 @@ def compare_operators(evidence: Evidence, *, spoiled: Collection[ShapePlace] = (
     false-discovery-adjusted p-value, over all operators of all shapes, at most ``FALSE_DISCOVERIES``: the false-discovery rate
     is at most that among those named slower, and among those named faster.
     """
-    subjects = list(_subjects(evidence, spoiled, "operators"))
-    tests = _tests(subjects, evidence)
+    tests = _tests(list(_operators(rows, spoiled)))
     return sorted(tests, key=lambda test: (-test.seconds, test.workload, test.shape, test.op))
 
 
 def judge_subroutines(
-    evidence: Evidence, policy: Policy, alpha: float, *, spoiled: Collection[ShapePlace] = ()
+    work: WorkTable, policy: Policy, alpha: float, *, spoiled: Collection[ShapePlace] = ()
 ) -> list[Paired]:
     """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times,
     even if the call did not change.
@@ -83,69 +82,59 @@ def judge_subroutines(
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
     by_workload: dict[str, list[_Subject]] = {}
-    subjects = [*_subjects(evidence, spoiled, "operators"), *_subjects(evidence, spoiled, "subroutines")]
-    for subject in subjects:
+    for subject in (*_operators(work.operators, spoiled), *_subroutines(work.subroutines, spoiled)):
         if configured_tolerance(policy, subject.metric, subject.place) is not None:
             by_workload.setdefault(subject.place.workload, []).append(subject)
     comparisons = []
     for of_workload in by_workload.values():
-        for subject, test in zip(of_workload, _tests(of_workload, evidence)):
+        for subject, test in zip(of_workload, _tests(of_workload)):
             comparisons.append(_judge(subject, test, policy, alpha))
     return comparisons
 
 
-def _subjects(evidence: Evidence, spoiled: Collection[ShapePlace], kind: Kind) -> Iterator[_Subject]:
-    """Yield the parts that enough pairs timed on both sides, large enough in the call, of shapes with valid times.
+def _operators(rows: Iterable[ProfiledParts], spoiled: Collection[ShapePlace]) -> Iterator[_Subject]:
+    """Yield the operators of shapes with valid times; a call takes as long as all of them."""
+    for row in rows:
+        if row.times and row.place not in spoiled:
+            seconds = [sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0) for base in row.times.base]
+            yield from _subjects(row, median(seconds), OPERATOR_TIME)
 
-    Operators that one side runs more often are left out.
-    """
-    changed: set[tuple[ShapePlace, str]] = set()
-    if kind == "operators":
-        changed = evidence.changed_counts
-    for place in evidence.places:
-        if place in spoiled:
+
+def _subroutines(rows: Iterable[ProfiledParts], spoiled: Collection[ShapePlace]) -> Iterator[_Subject]:
+    """Yield the modules and functions of shapes with valid times; all others run within the longest."""
+    for row in rows:
+        if row.times and row.place not in spoiled:
+            seconds = [max(base.values(), default=0.0) for base in row.times.base]
+            yield from _subjects(row, median(seconds), "")
+
+
+def _subjects(parts: ProfiledParts, call_seconds: float, prefix: str) -> Iterator[_Subject]:
+    """Yield the parts that enough pairs timed on both sides, large enough in the call; none that one side runs more often."""
+    for name in sorted(parts.times.names):
+        times = parts.times.of(name)
+        timed = times[(times > 0).all(axis=1)]
+        if name == OUTSIDE_OPERATORS or len(timed) < MIN_PAIRS or name in parts.changed:
             continue
-        pairs = evidence.paired_times(place, kind)
-        if not pairs:
+        typical = median(timed[:, 0])
+        if typical < MIN_SHARE * call_seconds:
             continue
-        call_seconds = _call_seconds(pairs, kind)
-        for name in sorted(pairs.names):
-            times = pairs.of(name)
-            timed = times[(times > 0).all(axis=1)]
-            if name == OUTSIDE_OPERATORS or len(timed) < MIN_PAIRS or (place, name) in changed:
-                continue
-            typical = median(timed[:, 0])
-            if typical < MIN_SHARE * call_seconds:
-                continue
-            ratios = (np.log(timed[:, 1]) - np.log(timed[:, 0])).clip(-LARGEST, LARGEST)
-            full_name = name
-            if kind == "operators":
-                full_name = OPERATOR_TIME + name
-            short_name = full_name.partition(".")[2]
-            yield _Subject(place, short_name, full_name, ratios, typical, typical / call_seconds)
+        ratios = (np.log(timed[:, 1]) - np.log(timed[:, 0])).clip(-LARGEST, LARGEST)
+        full_name = prefix + name
+        short_name = full_name.partition(".")[2]
+        line = parts.lines.get(short_name)
+        yield _Subject(parts.place, short_name, full_name, ratios, typical, typical / call_seconds, line)
 
 
-def _call_seconds(pairs: PairedTimes, kind: Kind) -> float:
-    """The seconds of all operators of base's call; of subroutines the longest, within which all others run."""
-    seconds = []
-    for base in pairs.base:
-        if kind == "operators":
-            seconds.append(sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0))
-        else:
-            seconds.append(max(base.values(), default=0.0))
-    return median(seconds)
-
-
-def _tests(subjects: Sequence[_Subject], evidence: Evidence) -> Iterator[OperatorDelta]:
+def _tests(subjects: Sequence[_Subject]) -> Iterator[OperatorDelta]:
     """Yield the test of each subject: one-sided in the direction of its effect, and adjusted for all subjects."""
     q_slower = false_discovery([p_above(subject.differences, 0.0) for subject in subjects])
     q_faster = false_discovery([p_below(subject.differences, 0.0) for subject in subjects])
     for subject, slower, faster in zip(subjects, q_slower, q_faster):
         effect = estimate(subject.differences)
-        yield _test(subject, effect, slower if effect > 0 else faster, evidence)
+        yield _test(subject, effect, slower if effect > 0 else faster)
 
 
-def _test(subject: _Subject, effect: float, q: float, evidence: Evidence) -> OperatorDelta:
+def _test(subject: _Subject, effect: float, q: float) -> OperatorDelta:
     tail = (1 - CONFIDENCE) / 2
     low = lower_bound(subject.differences, tail)
     high = upper_bound(subject.differences, tail)
@@ -172,7 +161,7 @@ def _test(subject: _Subject, effect: float, q: float, evidence: Evidence) -> Ope
         q=rounded(q),
         outcome=outcome,
         pairs=int(subject.differences.size),
-        line=evidence.head.operator_lines(subject.place).get(subject.name),
+        line=subject.line,
     )
 
 

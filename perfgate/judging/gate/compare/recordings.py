@@ -10,22 +10,20 @@ msinsight-910B-alexnet-2501).
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from perfgate.catalogue.lookup import METRICS
 from perfgate.document.comparison import Comparison, Outcome, Recorded
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
-from perfgate.document.run import KernelTimes, OperatorRow
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
-from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.values import rounded_if_known
 from perfgate.judging.gate.evidence.work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
+from perfgate.judging.gate.evidence.work_table import ListedOperators, RecordedKernels, WorkTable
 
 FEWEST_STEPS = 3
 NOT_COMPARED = Message("gate.recorded-only")
@@ -36,26 +34,19 @@ MAX_OPERATORS = 10
 _UNIT_NOISE: Mapping[str, float] = {MATRIX_TIME: 0.001, VECTOR_TIME: 0.0001}
 _MAX_PARTS = 12
 _ROUNDING = 1e-9
-_SHOWN = {name for name, entry in METRICS.items() if entry.display.recorded}
 
 
 # --- times of kernels, which are compared
 
 
-def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Recorded]:
-    """Compare the times of kernels of every place that either side has; a place that one side lacks is undecided."""
-    before = evidence.base.kernel_times
-    after = evidence.head.kernel_times
+def compare_kernel_times(rows: Iterable[RecordedKernels], policy: Policy) -> list[Recorded]:
+    """Compare the times of kernels of every place; a place that one side lacks is undecided."""
     comparisons = []
-    for place in dict.fromkeys([*before, *after]):
-        old = before.get(place)
-        new = after.get(place)
-        if old is None or new is None:
-            reason = Message("gate.no-kernel-times", {"side": "head" if new is None else "base"})
-            comparisons.append(_undecided(place, old, new, reason))
+    for place, base, head in rows:
+        if base is None or head is None:
+            reason = Message("gate.no-kernel-times", {"side": "head" if head is None else "base"})
+            comparisons.append(_undecided(place, base, head, reason))
             continue
-        base = KernelSums(old)
-        head = KernelSums(new)
         comparisons.append(_compare_sum(place, base, head, policy))
         for unit in _UNIT_NOISE:
             if base.counts(unit) or head.counts(unit):
@@ -63,12 +54,11 @@ def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Recorded]:
     return comparisons
 
 
-def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[str]:
+def untimed_places(places: Iterable[ShapePlace], comparisons: Iterable[Comparison]) -> list[str]:
     """The places of two recordings without a comparable time, if none of them has one."""
     if any(isinstance(row, Recorded) and row.outcome != "informs" for row in comparisons):
         return []
-    listed = dict.fromkeys([*evidence.base.places, *evidence.head.places])
-    return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in listed]
+    return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in places]
 
 
 def _compare_sum(place: ShapePlace, base: KernelSums, head: KernelSums, policy: Policy) -> Recorded:
@@ -76,10 +66,10 @@ def _compare_sum(place: ShapePlace, base: KernelSums, head: KernelSums, policy: 
     old = base.times
     new = head.times
     if old.steps != len(old.seconds) or new.steps != len(new.seconds):
-        return _undecided(place, old, new, Message("gate.steps-missing"))
+        return _undecided(place, base, head, Message("gate.steps-missing"))
     if min(old.steps, new.steps) < FEWEST_STEPS:
         few = Message("gate.too-few-steps", {"few": FEWEST_STEPS, "base": old.steps, "head": new.steps})
-        return _undecided(place, old, new, few)
+        return _undecided(place, base, head, few)
     allowed = tolerance(policy, KERNELS_TIME, place)
     base_low, base_median, base_high = statistics.quantiles(old.seconds, n=4, method="inclusive")
     head_low, head_median, head_high = statistics.quantiles(new.seconds, n=4, method="inclusive")
@@ -149,13 +139,13 @@ def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: s
     return _judged(place, unit, outcome, base_sum, head_sum, allowed, best)
 
 
-def _undecided(place: ShapePlace, base: KernelTimes | None, head: KernelTimes | None, reason: Message) -> Recorded:
+def _undecided(place: ShapePlace, base: KernelSums | None, head: KernelSums | None, reason: Message) -> Recorded:
     return _judged(place, KERNELS_TIME, "inconclusive", _typical_step(base), _typical_step(head), reason=reason)
 
 
-def _typical_step(times: KernelTimes | None) -> float | None:
-    if times and times.seconds:
-        return statistics.median(times.seconds)
+def _typical_step(sums: KernelSums | None) -> float | None:
+    if sums and sums.times.seconds:
+        return statistics.median(sums.times.seconds)
     return None
 
 
@@ -181,44 +171,27 @@ def _judged(
 # --- times of steps and operators, which are only shown
 
 
-def recorded_times(evidence: Evidence) -> list[Recorded]:
-    """Times of both sides for display only: of the whole step, then of its heaviest operators."""
-    before = _step_values(evidence.base)
-    rows = []
-    for (place, name), seconds in _step_values(evidence.head).items():
-        if (place, name) in before:
-            rows.append(_shown(place, name, before[place, name], seconds))
-    for place, operators in evidence.head.operators.items():
-        if place in evidence.base.operators and place not in evidence.unmarked:
-            rows += _heaviest_operators(place, evidence.base.operators[place], operators)
+def recorded_times(work: WorkTable) -> list[Recorded]:
+    """Times of two recordings for display only: of the whole step, then of its heaviest operators."""
+    rows = [_shown(*value) for value in work.recorded_values]
+    if work.recorded_places:
+        for operators in work.listed:
+            rows += _heaviest_operators(operators)
     return rows
 
 
-def _heaviest_operators(
-    place: ShapePlace, base: Mapping[str, OperatorRow], head: Mapping[str, OperatorRow]
-) -> list[Recorded]:
+def _heaviest_operators(listed: ListedOperators) -> list[Recorded]:
     """The self times of the operators that take most on either side."""
-    before = {operator: row.self_time for operator, row in base.items()}
-    after = {operator: row.self_time for operator, row in head.items()}
+    before = {operator: row.self_time for operator, row in listed.base.items()}
+    after = {operator: row.self_time for operator, row in listed.head.items()}
 
     def order(operator: str) -> tuple[float, str]:
         return -max(before.get(operator, 0.0), after.get(operator, 0.0)), operator
 
     rows = []
     for operator in sorted(before.keys() | after.keys(), key=order)[:MAX_OPERATORS]:
-        rows.append(_shown(place, f"ops.time:{operator}", before.get(operator), after.get(operator)))
+        rows.append(_shown(listed.place, f"ops.time:{operator}", before.get(operator), after.get(operator)))
     return rows
-
-
-def _step_values(index: RunIndex) -> dict[tuple[ShapePlace, str], float]:
-    values = {}
-    for workload, steps in index.steps.items():
-        for step in steps:
-            for value in step.values:
-                if value.metric in _SHOWN and value.value is not None:
-                    place = ShapePlace(workload, value.labels.get("shape", ""))
-                    values[place, value.metric] = value.value
-    return values
 
 
 def _shown(place: ShapePlace, name: str, base: float | None, head: float | None) -> Recorded:

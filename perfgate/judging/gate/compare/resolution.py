@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.doctor import Resolution
 from perfgate.judging.gate.compare.rule import spread
-from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.pairs import Pair
+from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.numbers import Number
 from perfgate.judging.gate.evidence.values import rounded
 
 
-def resolutions(evidence: Evidence, decision: DecisionDocument) -> Iterator[Resolution]:
+def resolutions(
+    numbers: Iterable[Number], timed_seconds: Mapping[str, float], decision: DecisionDocument
+) -> Iterator[Resolution]:
     """Yield the smallest slowdown that each paired comparison of unchanged code would have shown.
 
     The spread is around its effect.
     """
+    effects = {(number.place, number.metric): number.units for number in numbers}
     for compared in decision.comparisons:
-        if not (isinstance(compared, Paired) and compared.is_of_call):
-            continue
-        effect = evidence.effects(compared.place).get(compared.metric)
-        if effect is None:
+        effect = effects.get((compared.place, compared.metric))
+        if not isinstance(compared, Paired) or not compared.is_of_call or not isinstance(effect, PairedEffect):
             continue
         yield Resolution(
             workload=compared.workload,
@@ -33,13 +34,5 @@ def resolutions(evidence: Evidence, decision: DecisionDocument) -> Iterator[Reso
             spread=rounded(math.expm1(spread(effect.differences))),
             smallest=compared.detectable,
             seconds=decision.measured.duration,
-            timed=rounded(_timed_ns(evidence.pairs.get(compared.workload, ())) / 1e9),
+            timed=rounded(timed_seconds[compared.workload]),
         )
-
-
-def _timed_ns(pairs: Iterable[Pair]) -> int:
-    total = 0
-    for pair in pairs:
-        for replicate in pair:
-            total += sum(sum(blocks.worker.end_ns) - sum(blocks.worker.start_ns) for _, blocks in replicate.lanes)
-    return total

@@ -15,26 +15,25 @@ from perfgate.document.run import CodeChange
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
-from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import Counted
 
 
-def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
+def compare_settings(rows: Iterable[Counted], changes: Sequence[CodeChange]) -> Iterator[Comparison]:
     """Yield each setting of a workload that differs, or is on one side only."""
     reported = set()
-    changes = evidence.code.changes
-    for place, head in evidence.head.counters.items():
-        base = evidence.base.counters.get(place)
-        if base is None or not base.settings:
+    for row in rows:
+        of_base = row.base.counters.settings
+        of_head = row.head.counters.settings
+        if of_base and not of_head:
+            yield _warning(row.place, Message("gate.no-settings"))
+        if not of_base or not of_head:
             continue
-        if not head.settings:
-            yield _warning(place, Message("gate.no-settings"))
-            continue
-        for name in sorted(base.settings.keys() | head.settings.keys()):
-            before = base.settings.get(name)
-            after = head.settings.get(name)
-            if before != after and (place.workload, name) not in reported:
-                reported.add((place.workload, name))
-                yield _warning(place, _difference(name, before, after, changes))
+        for name in sorted(of_base.keys() | of_head.keys()):
+            before = of_base.get(name)
+            after = of_head.get(name)
+            if before != after and (row.place.workload, name) not in reported:
+                reported.add((row.place.workload, name))
+                yield _warning(row.place, _difference(name, before, after, changes))
 
 
 def _warning(place: ShapePlace, reason: Message) -> Exact:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from perfgate.document.comparison import Comparison, Paired, Recorded
+from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import Invalid, NoiseFloor, Policy
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
@@ -15,18 +15,15 @@ from perfgate.judging.gate.compare.alpha import OPERATORS, AlphaShares
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.compare.harmless_counts import with_costless
 from perfgate.judging.gate.compare.head_rules import compare_rules
-from perfgate.judging.gate.compare.implied_numbers import with_implied
-from perfgate.judging.gate.compare.jobs import compare_jobs
+from perfgate.judging.gate.compare.jobs import compare_job
 from perfgate.judging.gate.compare.judge import judge_numbers
-from perfgate.judging.gate.compare.noise import base_differs, noise_floors
+from perfgate.judging.gate.compare.noise import base_differs, noise_floor
 from perfgate.judging.gate.compare.operators import judge_subroutines
 from perfgate.judging.gate.compare.parts import with_parts
 from perfgate.judging.gate.compare.recordings import compare_kernel_times
 from perfgate.judging.gate.compare.settings import compare_settings
-from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.numbers import Rules, numbers_of
-from perfgate.judging.gate.evidence.trusted import TrustedNumbers
-from perfgate.judging.gate.evidence.validity import invalid_times, invalid_turns
+from perfgate.judging.gate.evidence.numbers import NumberTable
+from perfgate.judging.gate.evidence.work_table import WorkTable
 
 
 class SessionComparisons(NamedTuple):
@@ -41,42 +38,31 @@ class SessionComparisons(NamedTuple):
         return {entry.place for entry in self.invalid}
 
 
-def compare_sides(
-    evidence: Evidence,
-    policy: Policy,
-    shares: AlphaShares,
-    numbers: Mapping[str, TrustedNumbers],
-) -> SessionComparisons:
-    """Compare everything that one session measured on both sides; invalid times are set aside.
-
-    ``numbers`` are the trusted side's numbers of jobs.
-    """
-    floors = noise_floors(evidence, policy)
-    invalid = [*invalid_times(evidence), *base_differs(floors), *invalid_turns(evidence)]
+def compare_sides(numbers: NumberTable, work: WorkTable, policy: Policy, shares: AlphaShares) -> SessionComparisons:
+    """Compare everything that one session measured on both sides; invalid times are set aside."""
+    floors = list(map(noise_floor, numbers.twins))
+    invalid = [*numbers.invalid_times, *base_differs(floors), *numbers.invalid_turns]
     reasons = {entry.place: entry.message for entry in invalid}
-    rows = numbers_of(evidence, Rules(policy, numbers))
-    judged = judge_numbers(rows, shares, floors)
-    judged = list(with_parts(with_implied(judged, evidence), evidence))
-    kernel_times: list[Recorded] = []
-    if evidence.recorded:
-        kernel_times = compare_kernel_times(evidence, policy)
+    judged = list(with_parts(judge_numbers(numbers.measured, shares, floors, numbers.waited), work))
     comparisons: list[Comparison] = [
-        *compare_rules(evidence.base, evidence.head, policy),
-        *compare_counters(evidence, policy),
-        *compare_settings(evidence),
-        *kernel_times,
+        *compare_rules(numbers.of_head, policy.kernels),
+        *compare_counters(work.counted, policy),
+        *compare_settings(work.counted, work.code.changes),
+        *compare_kernel_times(work.recorded_kernels, policy),
         *_without_invalid(judged, reasons),
-        *judge_subroutines(evidence, policy, shares.of(OPERATORS), spoiled=reasons),
-        *_of_jobs(evidence, policy, judged),
+        *judge_subroutines(work, policy, shares.of(OPERATORS), spoiled=reasons),
+        *_of_jobs(work, policy, judged),
     ]
     return SessionComparisons(with_costless(comparisons, policy), floors, invalid)
 
 
-def _of_jobs(evidence: Evidence, policy: Policy, judged: Iterable[Comparison]) -> list[Comparison]:
+def _of_jobs(work: WorkTable, policy: Policy, judged: Iterable[Comparison]) -> list[Comparison]:
     """The checks and counts of jobs, job by job."""
-    order = {job.name: number for number, job in enumerate(evidence.head.records)}
-    checks = [row for row in judged if not isinstance(row, Paired)]
-    return sorted([*compare_jobs(evidence, policy), *checks], key=lambda row: order[row.workload])
+    comparisons: list[Comparison] = []
+    for name, job in work.jobs.items():
+        comparisons += compare_job(job, policy, of_stacks=work.of_stacks)
+        comparisons += [row for row in judged if row.workload == name and not isinstance(row, Paired)]
+    return comparisons
 
 
 def set_aside(comparison: Comparison, reason: Message) -> Comparison:

@@ -7,6 +7,8 @@ value in fifty lies outside by chance.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import metric
@@ -15,8 +17,7 @@ from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.main_level import LEVEL, prediction_interval
-from perfgate.judging.gate.evidence.checklist import NumberKey, median
-from perfgate.judging.gate.evidence.index import RunIndex
+from perfgate.judging.gate.evidence.checklist import HeadNumber, NumberKey, median
 from perfgate.judging.gate.evidence.tolerance import key_matches
 from perfgate.judging.gate.evidence.values import relative_change, rounded, zero_of
 
@@ -26,17 +27,14 @@ _DRAWN = 60
 _OF_A_CALL = (LATENCY, P50, P90, P99)
 
 
-def compare_stored(head: RunIndex, history: History) -> list[StoredComparison]:
+def compare_stored(numbers: Mapping[NumberKey, HeadNumber], history: History) -> list[StoredComparison]:
     """The head's leading numbers next to main's series with a comparable run, or with runs that are not comparable."""
-    numbers = {number.key: (number.step, value.value) for number, value in head.leading.items()}
     rows = []
     for series in history.series:
         labels = tuple(sorted(series.labels.items()))
-        key = NumberKey(series.workload, series.shape, series.metric, labels)
-        step, value = numbers.get(key, (0, None))
-        if value is not None and (series.values or series.left_out):
-            is_busy = (series.workload, step) in head.busy_steps and metric(series.metric).depends_on_load
-            rows.append(_compare(series, value, head_is_busy=is_busy))
+        number = numbers.get(NumberKey(series.workload, series.shape, series.metric, labels))
+        if number is not None and (series.values or series.left_out):
+            rows.append(_compare(series, number.value, head_is_busy=number.is_busy))
     return rows
 
 

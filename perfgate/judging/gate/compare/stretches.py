@@ -7,7 +7,7 @@ difference is as likely to be its negative, however heavy the tail of the noise 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -17,13 +17,12 @@ from perfgate.catalogue.lookup import FAMILIES
 from perfgate.catalogue.names import MEAN
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message, MessageValue
-from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.judged_number import JudgedNumber
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE, Errors
-from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.numbers import Number
 from perfgate.judging.gate.evidence.stalls import HALF
-from perfgate.judging.gate.evidence.stretches import FAMILY, LOOKS, StretchSample, StretchSide, stretches_of
+from perfgate.judging.gate.evidence.stretches import FAMILY, LOOKS, StretchSample, StretchSide
 from perfgate.judging.gate.evidence.values import rounded, rounded_if_known
 from perfgate.stats.error_control import nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
@@ -59,6 +58,7 @@ def _compared(judged: JudgedNumber, sample: StretchSample, base: float, head: fl
     number = judged.number
     return replace(
         compared(Paired, number.place, number.metric, base=rounded(base), head=rounded(head)),
+        gating=number.gating,
         tolerance=number.terms.tolerance,
         p_adjusted=rounded_if_known(judged.p_adjusted),
         pairs=sample.quads,
@@ -201,13 +201,13 @@ def rare_slow_calls(sample: StretchSample) -> Message:
 # --- between two looks
 
 
-def more_calls_would_help(evidence: Evidence, comparisons: Sequence[Comparison]) -> bool:
+def more_calls_would_help(numbers: Iterable[Number], comparisons: Sequence[Comparison]) -> bool:
     """Whether mean or stalls look worse and are not yet shown to be, so that further stretches may show it."""
-    for place in evidence.places:
-        sample = stretches_of(evidence, place)
-        of_place = [row for row in comparisons if row.place == place and row.metric in METRICS]
-        if sample is not None and leans_slower(sample, of_place):
-            return True
+    for number in numbers:
+        if number.metric == MEAN and isinstance(number.units, StretchSample):
+            of_place = [row for row in comparisons if row.place == number.place and row.metric in METRICS]
+            if leans_slower(number.units, of_place):
+                return True
     return False
 
 
@@ -224,11 +224,3 @@ def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bo
     if sample.effect > LEANING_SHARE * allowed and _p_above(sample, 0.0) <= LEANING_P:
         return True
     return sample.effect > STALLS_MATTER and p_more_stalls(sample) <= LEANING_STALLS_P
-
-
-def why_stretch_informs(evidence: Evidence, place: ShapePlace) -> Message | None:
-    """The reason that the stretches of a place do not decide; None if they do."""
-    sample = stretches_of(evidence, place)
-    if sample is not None and sample.waited:
-        return Message("gate.host-waited")
-    return None

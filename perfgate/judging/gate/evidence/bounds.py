@@ -1,4 +1,4 @@
-"""The bounds of budgets, SLAs and gating limits, and the values that they bound."""
+"""The numbers of the head that rules judge: bounds of budgets, SLAs and gating limits, checks, and expected kernels."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from perfgate.catalogue.lookup import judged_by, measuring_step
 from perfgate.catalogue.names import P99, SLA
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Policy
-from perfgate.document.run import REPEAT, Value, WorkloadRecord
+from perfgate.document.run import REPEAT, CorrectnessResult, ShapeKernels, Value, WorkloadRecord
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.index import Evidence, RunIndex
+from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import repeated_metrics
 
 # The steps that a gate rests on, regardless of perfgate.toml.
@@ -30,12 +30,6 @@ class HeadBound(NamedTuple):
     limit: str | None = None
     labels: Mapping[str, str] = {}
 
-    def step_values(self, run: RunIndex, place: ShapePlace) -> Iterator[Value]:
-        for step in run.steps.get(place.workload, ()):
-            for value in step.values:
-                if value.metric == self.budget.metric and self._bounds(value, place.shape):
-                    yield value
-
     def _bounds(self, value: Value, shape: str) -> bool:
         """Whether a value of the metric is of the shape, the rate and the labels."""
         rate: str | None = None
@@ -45,7 +39,10 @@ class HeadBound(NamedTuple):
         return is_at_place and self.labels.items() <= value.labels.items()
 
     def values(self, run: RunIndex, place: ShapePlace) -> Iterator[Value]:
-        yield from self.step_values(run, place)
+        for step in run.steps.get(place.workload, ()):
+            for value in step.values:
+                if value.metric == self.budget.metric and self._bounds(value, place.shape):
+                    yield value
         counters = run.counters.get(place)
         if counters and self.budget.metric in counters.values:
             yield Value(metric=self.budget.metric, value=float(counters.values[self.budget.metric]))
@@ -74,9 +71,102 @@ class HeadBound(NamedTuple):
             return 1.0
         return -1.0
 
-    def is_broken_by(self, run: RunIndex, place: ShapePlace) -> bool:
-        """Whether any turn of a run breaks it."""
-        return any(self.is_beyond(self.best_end(value)) for value in self.values(run, place))
+
+class BoundedNumber(NamedTuple):
+    """A number with a bound at a place: the values of all turns of the head, and of the base if there is one.
+
+    Of a bound on the longest kernel, ``kernel`` is its name.
+    """
+
+    place: ShapePlace
+    bound: HeadBound
+    head: Sequence[Value]
+    base: Sequence[Value] = ()
+    kernel: str | None = None
+
+    @property
+    def is_broken_by_base(self) -> bool:
+        """Whether any turn of the base breaks it."""
+        return any(self.bound.is_beyond(self.bound.best_end(value)) for value in self.base)
+
+    @property
+    def lacks_values(self) -> bool:
+        """Whether a turn of the head lacks a value that another turn of either side has, as of one batch size of several.
+
+        The worst number of a turn is compared with the bound, so each must be there. If the head has none at all, its
+        comparison reports that.
+        """
+        after = self._labels_by_turn(self.head)
+        required: Counter[_Labels] = Counter()
+        for labels in (*self._labels_by_turn(self.base), *after):
+            required |= labels
+        return any(required - labels for labels in after)
+
+    def _labels_by_turn(self, values: Iterable[Value]) -> Sequence[Counter[_Labels]]:
+        """The labels of the values of each turn."""
+        turns: dict[str, Counter[_Labels]] = defaultdict(Counter)
+        for value in values:
+            if self.bound.best_end(value) is not None:
+                turn = value.labels.get(REPEAT, "")
+                turns[turn][frozenset(value.labels.items() - {(REPEAT, turn)})] += 1
+        return list(turns.values())
+
+
+class OutputCheck(NamedTuple):
+    """The check of an output on the head, and on the base if there is one."""
+
+    head: CorrectnessResult
+    base: CorrectnessResult | None
+
+
+class RanKernels(NamedTuple):
+    """The kernels that ran in the shapes of a workload."""
+
+    workload: str
+    shapes: list[ShapeKernels]
+
+
+class HeadNumbers(NamedTuple):
+    """The rows that rules judge, of a head with a base or without."""
+
+    checks: list[OutputCheck]
+    bounded: list[BoundedNumber]
+    kernels: list[RanKernels]
+
+    @classmethod
+    def of(cls, base: RunIndex | None, head: RunIndex, policy: Policy) -> HeadNumbers:
+        checks = []
+        for check in head.correctness:
+            checks.append(OutputCheck(check, base.checks.get(check.place) if base else None))
+        kernels = []
+        for workload in head.workloads:
+            shapes: list[ShapeKernels] = []
+            for step in head.steps.get(workload.name, ()):
+                shapes += step.kernels
+            kernels.append(RanKernels(workload.name, shapes))
+        return cls(checks, bounded_numbers(base, head, policy), kernels)
+
+
+def bounded_numbers(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[BoundedNumber]:
+    rows = []
+    for workload in head.workloads:
+        for bound in bounds_of(workload, policy):
+            for shape in workload.shapes:
+                place = ShapePlace(workload.name, shape)
+                if bound.budget.place.covers(*place):
+                    values = list(bound.values(head, place))
+                    of_base = list(bound.values(base, place)) if base else ()
+                    rows.append(BoundedNumber(place, bound, values, of_base, _longest_kernel(head, bound, place)))
+    return rows
+
+
+def _longest_kernel(head: RunIndex, bound: HeadBound, place: ShapePlace) -> str | None:
+    if bound.budget.metric == "ops.kernel_time":
+        for step in head.steps.get(place.workload, ()):
+            for kernels in step.kernels:
+                if kernels.shape == place.shape and kernels.longest:
+                    return kernels.longest
+    return None
 
 
 def bounds_of(workload: WorkloadRecord, policy: Policy) -> Iterator[HeadBound]:
@@ -116,41 +206,3 @@ def deciding_steps(policy: Policy) -> frozenset[int]:
 def steps_with_rules(policy: Policy) -> frozenset[int]:
     """The steps that measure a metric with a bound, or with a tolerance that turns decide."""
     return frozenset(map(measuring_step, (*bounded_metrics(policy), *repeated_metrics(policy))))
-
-
-# --- lost values
-
-
-def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: ShapePlace) -> list[str]:
-    """The bounds that the head is compared with without all of their numbers, as of one batch size of several.
-
-    The worst number of a turn is compared with the bound, so each that the base or another turn has must be there. If the head
-    has none at all, its comparison reports that.
-    """
-    names = []
-    for workload in evidence.head.records_of(place.workload):
-        if place.shape in workload.shapes:
-            for limit in bounds_of(workload, policy):
-                if limit.budget.place.covers(*place) and _lacks_values(evidence, limit, place):
-                    names.append(limit.name)
-    return list(dict.fromkeys(names))
-
-
-def _lacks_values(evidence: Evidence, limit: HeadBound, place: ShapePlace) -> bool:
-    """Whether a turn of the head lacks a value that another turn of either side has."""
-    before = _labels_by_turn(evidence.base, limit, place)
-    after = _labels_by_turn(evidence.head, limit, place)
-    required: Counter[_Labels] = Counter()
-    for labels in (*before, *after):
-        required |= labels
-    return any(required - labels for labels in after)
-
-
-def _labels_by_turn(run: RunIndex, limit: HeadBound, place: ShapePlace) -> Sequence[Counter[_Labels]]:
-    """The labels of the values of each turn."""
-    turns: dict[str, Counter[_Labels]] = defaultdict(Counter)
-    for value in limit.step_values(run, place):
-        if limit.best_end(value) is not None:
-            turn = value.labels.get(REPEAT, "")
-            turns[turn][frozenset(value.labels.items() - {(REPEAT, turn)})] += 1
-    return list(turns.values())

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.document.comparison import Clock
+from perfgate.document.conditions import conditions_of
 from perfgate.document.lines import number_in
 from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
@@ -80,6 +81,24 @@ def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
     return numbers
 
 
+class HeadNumber(NamedTuple):
+    """A leading number of the head, and whether a busy machine disturbed it."""
+
+    value: float
+    is_busy: bool
+
+
+def numbers_of_head(run: RunDocument) -> dict[NumberKey, HeadNumber]:
+    """The leading numbers of a run that were measured."""
+    busy_steps = {(step.workload, step.step) for step in conditions_of(run) if step.is_busy}
+    numbers = {}
+    for number, value in leading_numbers(run).items():
+        if value.value is not None:
+            is_busy = (number.workload, number.step) in busy_steps and metric(number.metric).depends_on_load
+            numbers[number.key] = HeadNumber(value.value, is_busy)
+    return numbers
+
+
 def is_of_turns(name: str) -> bool:
     """Whether a metric is compared by turns of its step: it is not an exact count, and the pairs do not measure it."""
     entry = METRICS.get(name)
@@ -95,6 +114,8 @@ class PairedNumbers:
         self._base = base
         self._head = head
         self._clocks = clocks
+        self.leading_of_base = leading_numbers(base)
+        self.leading_of_head = leading_numbers(head)
         left_to_turns = _left_to_turns(base)
         self._turns_of_base = _turns_of(base, left_to_turns)
         self._turns_of_head = _turns_of(head, left_to_turns)
@@ -156,7 +177,13 @@ class PairedNumbers:
         return rates and paired_knees(*rates, gain)
 
     def best_sizes(self, number: ChecklistNumber) -> tuple[Knee, Knee] | None:
-        """The best batch size of both sides over all their turns; None without common turns."""
+        """The best batch size of both sides over all their turns; None without common turns.
+
+        An SLA chooses it by latencies, which the turns do not have.
+        """
+        for workload in self._head.workloads:
+            if workload.name == number.workload and workload.sla_p99 is not None:
+                return None
         rates = self._rates_of_sizes(number)
         return rates and paired_smallest(*rates, NEARLY)
 

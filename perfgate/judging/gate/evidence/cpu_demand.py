@@ -18,7 +18,17 @@ class _Demand(NamedTuple):
     waited: float
 
 
-def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> float | None:
+def waited_where_cpu_is_fair(evidence: Evidence) -> dict[str, float]:
+    """The share of the CPU time that both sides wanted and did not get, of each job that the wall clock does not decide."""
+    waited = {}
+    for name, job in evidence.jobs.items():
+        share = _waited_if_fair(job.base, job.head)
+        if share is not None:
+            waited[name] = share
+    return waited
+
+
+def _waited_if_fair(base: Sequence[Turn], head: Sequence[Turn]) -> float | None:
     """The share of the CPU time that both sides wanted and did not get; None if the wall clock decides.
 
     The wall clock decides on an idle host, and if a side does not want to compute for most of its turns, or the sides differ in
@@ -39,8 +49,8 @@ def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> floa
 def waited_of_jobs(evidence: Evidence) -> float | None:
     """The share of the CPU time that the threads of a job wanted and did not get, of the job that waited most."""
     shares = []
-    for job in evidence.head.records:
-        for turns in evidence.turns(job.name):
+    for job in evidence.jobs.values():
+        for turns in (job.base, job.head):
             demand = _demand(turns)
             if demand is not None:
                 shares.append(demand.waited)

@@ -1,4 +1,4 @@
-"""The measurements of base and head, looked up once: every comparer is a function of them.
+"""The measurements of base and head, looked up once. Only this room and the doors know it: the others take its tables.
 
 Samples are unpacked and summarised on the first request for a place.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal, Protocol, TypeVar
+from itertools import chain
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from perfgate.document.conditions import conditions_of
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.profile import JobProfile
 from perfgate.document.run import (
@@ -27,21 +27,19 @@ from perfgate.document.run import (
     OperatorRow,
     RunDocument,
     StepResult,
-    Value,
     WorkloadRecord,
 )
 from perfgate.document.samples import Arm
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import HeadCode
-from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumbers, leading_numbers
+from perfgate.judging.gate.evidence.checklist import PairedNumbers
 from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.pairs import Pair, paired_effects
+from perfgate.judging.gate.evidence.quads import MeasuredJob
 from perfgate.judging.gate.evidence.start_luck import ASSUMED, RESIDENT_LUCK, StartLuck
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
-Kind = Literal["operators", "subroutines"]
 
 
 class RunIndex:
@@ -110,11 +108,6 @@ class RunIndex:
         return timed
 
     @cached_property
-    def busy_steps(self) -> set[tuple[str, int]]:
-        """The steps that were measured on a busy machine, by workload and number."""
-        return {(step.workload, step.step) for step in conditions_of(self.run) if step.is_busy}
-
-    @cached_property
     def counters(self) -> dict[ShapePlace, CounterSet]:
         return _by_place(self.run.checklist.counters)
 
@@ -166,32 +159,11 @@ class RunIndex:
         return turns
 
     @cached_property
-    def leading(self) -> dict[ChecklistNumber, Value]:
-        return leading_numbers(self.run)
-
-    @cached_property
     def kept_layout(self) -> frozenset[str]:
         """The workloads with a pair that kept its memory layout."""
         return frozenset(
             replicate.workload for replicate in self.run.pairs.replicates if replicate.worker.moved is False
         )
-
-    def operator_lines(self, place: ShapePlace) -> dict[str, str]:
-        """The project line that most often calls each operator of a shape, by the exact counters."""
-        counters = self.counters.get(place)
-        if counters is None:
-            return {}
-        return {operator.op: operator.line for operator in counters.ops if operator.line}
-
-    def profiled(self, place: ShapePlace, member: str, kind: Kind) -> dict[int, dict[str, float]]:
-        """The times of operators (and outside them) or of subroutines, by pair."""
-        times = {}
-        for replicate in self.run.pairs.replicates:
-            shapes = replicate.profile.operators if kind == "operators" else replicate.profile.subroutines
-            key = (replicate.workload, replicate.arm, replicate.member)
-            if key == (place.workload, "ab", member) and shapes.get(place.shape):
-                times[replicate.pair] = shapes[place.shape]
-        return times
 
 
 def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
@@ -247,17 +219,6 @@ class Evidence:
         return list(names)
 
     @cached_property
-    def run_seconds(self) -> dict[tuple[ShapePlace, str], float]:
-        """The seconds of one run of an operator of a shape in the traces, from the head if it has them."""
-        seconds = {}
-        for index in (self.base, self.head):
-            for place, rows in index.operators.items():
-                for operator, row in rows.items():
-                    if row.count:
-                        seconds[place, operator] = row.self_time / row.count
-        return seconds
-
-    @cached_property
     def recorded(self) -> bool:
         """Whether these are recordings that were made separately."""
         return all(run.session.command == FROM_PROFILE for run in self.runs)
@@ -295,15 +256,29 @@ class Evidence:
         """The members of each workload's stretches, start by start."""
         return self._members("stretch")
 
+    @cached_property
+    def timed_seconds(self) -> dict[str, float]:
+        """The seconds that the pairs of each workload timed."""
+        seconds: dict[str, float] = {}
+        for workload, pairs in self.pairs.items():
+            timed_ns = 0
+            for replicate in chain.from_iterable(pairs):
+                timed_ns += sum(
+                    sum(blocks.worker.end_ns) - sum(blocks.worker.start_ns) for _, blocks in replicate.lanes
+                )
+            seconds[workload] = timed_ns / 1e9
+        return seconds
+
     def _members(self, arm: Arm) -> dict[str, list[Pair]]:
         """The processes of base and head that took turns in an arm, by workload."""
         heads = {}
         for replicate in self.head.run.pairs.replicates:
-            heads[replicate.workload, replicate.arm, replicate.pair] = replicate
+            if (replicate.arm, replicate.member) == (arm, "second"):
+                heads[replicate.workload, replicate.pair] = replicate
         pairs: dict[str, list[Pair]] = {}
         for first in self.base.run.pairs.replicates:
-            second = heads.get((first.workload, arm, first.pair))
-            if first.arm == arm and second:
+            second = heads.get((first.workload, first.pair))
+            if (first.arm, first.member) == (arm, "first") and second:
                 pairs.setdefault(first.workload, []).append((first, second))
         return pairs
 
@@ -320,42 +295,20 @@ class Evidence:
         """The luck of a start on an accelerator."""
         return self._start_luck.get(workload, RESIDENT_LUCK)
 
-    def paired_times(self, place: ShapePlace, kind: Kind = "operators") -> PairedTimes:
-        """The times of operators or of subroutines of all pairs that profiled them, in the order of measuring."""
-        before = self.base.profiled(place, "first", kind)
-        after = self.head.profiled(place, "second", kind)
-        times = PairedTimes()
-        for pair in sorted(before.keys() & after.keys()):
-            times.add(before[pair], after[pair])
-        return times
-
-    def turns(self, job: str) -> tuple[list[Turn], list[Turn]]:
-        """The turns that each side took of a job."""
-        return self.base.turns.get(job, []), self.head.turns.get(job, [])
-
     @cached_property
-    def changed_counts(self) -> set[tuple[ShapePlace, str]]:
-        """The operators that a call of one side runs more often than a call of the other."""
-        changed = set()
-        for place in self.base.operators.keys() & self.head.operators.keys():
-            before = self.base.operators[place]
-            after = self.head.operators[place]
-            for op in before.keys() | after.keys():
-                if count_of(before.get(op)) != count_of(after.get(op)):
-                    changed.add((place, op))
-        return changed
-
-    @cached_property
-    def unmarked(self) -> set[ShapePlace]:
-        """The shapes of recordings without call markers, so that their operators are not of one call."""
-        counters = [*self.base.run.checklist.counters, *self.head.run.checklist.counters]
-        return {counted.place for counted in counters if not counted.repeats}
-
-
-def count_of(row: OperatorRow | None) -> float:
-    if row is None:
-        return 0.0
-    return row.count
+    def jobs(self) -> dict[str, MeasuredJob]:
+        """The jobs of the head by name."""
+        jobs = {}
+        for name, record in self.head.jobs.items():
+            jobs[name] = MeasuredJob(
+                record,
+                self.base.turns.get(name, []),
+                self.head.turns.get(name, []),
+                self.base.profiles.get(name),
+                self.head.profiles.get(name),
+                self.code.at(ShapePlace(name, "")),
+            )
+        return jobs
 
 
 # --- one workload of several

@@ -1,32 +1,41 @@
-"""The table of numbers: everything that both sides measured in turns.
+"""The table of numbers: everything that both sides measured in turns, and base against itself.
 
 A producer of evidence is a module of ``producers``. The rest of the gate treats all rows alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import BUSY, HOST, INSTRUCTIONS, TURNAROUND, WALL_TIME
 from perfgate.catalogue.terms import Better
-from perfgate.document.decision import Policy
+from perfgate.document.decision import Invalid, Policy
 from perfgate.document.job import JobRecord
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence import producers
 from perfgate.judging.gate.evidence.answers import AnswerCounts
+from perfgate.judging.gate.evidence.bounds import HeadNumbers
+from perfgate.judging.gate.evidence.cpu_demand import waited_where_cpu_is_fair
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.operating_point import clock_shift_at
 from perfgate.judging.gate.evidence.stretches import StretchSample
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 from perfgate.judging.gate.evidence.trusted import TrustedNumbers
+from perfgate.judging.gate.evidence.validity import invalid_times, invalid_turns
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.plugins import load_members
 
 # Families of numbers that families.toml does not list: numbers of the checklist that a tolerance names, numbers of a job, and
 # numbers that are tested without a share of the alpha.
 REPEATED, JOB, ALONE = "repeated", "job", "alone"
+# Times of the host that do not decide on an accelerator, or only where the device waits for the host.
+HOST_TIMES = (HOST, TURNAROUND, WALL_TIME)
 
 
 class Levels(NamedTuple):
@@ -43,21 +52,24 @@ Units: TypeAlias = PairedEffect | StretchSample | AnswerCounts | Levels | Messag
 class Terms(NamedTuple):
     """The terms on which a number is decided.
 
-    A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can. It may be decided after
-    the numbers of units in ``looks``. Other code of equal speed differs by ``luck`` in all units alike.
+    A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can, the last of which is
+    that of the ``same_work`` if both sides did it. It may be decided after the numbers of units in ``looks``. Other code of
+    equal speed differs by ``luck`` in all units alike.
     """
 
     tolerance: float
     margins: tuple[float, ...]
     looks: tuple[int, ...]
     luck: float = 0.0
+    same_work: bool = False
 
 
 class Number(NamedTuple):
     """A row of the table: a metric of a place, measured in paired units, and the terms on which it is judged.
 
     The numbers of a ``family`` share a part of the alpha of their workload. If a number is not ``directed``, only the documents
-    state which direction is better. A number that may only fail, ``only_worse``, leaves no verdict open.
+    state which direction is better. A number that may only fail, ``only_worse``, leaves no verdict open. ``informs`` is the
+    reason that it does not decide.
     """
 
     place: ShapePlace
@@ -70,6 +82,14 @@ class Number(NamedTuple):
     gating: bool = True
     directed: bool = True
     only_worse: bool = False
+    informs: Message | None = None
+
+    @property
+    def is_of_call(self) -> bool:
+        """Whether process pairs or stretches of calls measured it."""
+        if isinstance(self.units, PairedEffect):
+            return self.units.evidence == "pair"
+        return isinstance(self.units, StretchSample)
 
 
 class Rules(NamedTuple):
@@ -93,9 +113,86 @@ class Rules(NamedTuple):
         return Number(place, name, units, family, terms, entry.unit, entry.better)
 
 
+class Twins(NamedTuple):
+    """A number of base against base, the slowdown that "unchanged" excludes of it, and the pairs of base and head."""
+
+    place: ShapePlace
+    metric: str
+    effect: PairedEffect
+    margin: float
+    pairs: int
+
+
+@dataclass(frozen=True)
+class NumberTable:
+    """The numbers of a session.
+
+    ``measured`` are those of both sides, ``twins`` those of base against itself, and ``of_head`` those that rules judge. The
+    times of places in ``invalid_times`` and of jobs in ``invalid_turns`` are not evidence. ``waited`` is the share of its CPU
+    time that each job waited for. ``subjects``, the number of workloads and jobs, share the alpha of the gate.
+    """
+
+    measured: list[Number]
+    twins: list[Twins]
+    of_head: HeadNumbers
+    invalid_times: list[Invalid]
+    invalid_turns: list[Invalid]
+    waited: Mapping[str, float]
+    subjects: int
+
+    @classmethod
+    def of(cls, evidence: Evidence, rules: Rules) -> NumberTable:
+        return cls(
+            measured=numbers_of(evidence, rules),
+            twins=list(_twins_of(evidence, rules.policy)),
+            of_head=HeadNumbers.of(evidence.base, evidence.head, rules.policy),
+            invalid_times=invalid_times(evidence),
+            invalid_turns=invalid_turns(evidence),
+            waited=waited_where_cpu_is_fair(evidence),
+            subjects=len(evidence.head.subjects),
+        )
+
+
 def numbers_of(evidence: Evidence, rules: Rules) -> list[Number]:
     """The rows of all producers."""
     rows: list[Number] = []
     for producer in load_members(producers):
-        rows += producer.numbers(evidence, rules)
+        for number in producer.numbers(evidence, rules):
+            rows.append(number._replace(informs=_why_it_informs(evidence, number)))
     return rows
+
+
+def _why_it_informs(evidence: Evidence, number: Number) -> Message | None:
+    """The reason that a number does not decide; None if it counts.
+
+    On an accelerator the wall alone decides no time of a call. If the clock of the device differed between the sides, only the
+    cycles of its kernels and the host's time compare. Stretches of calls that one side may have made on a busier host inform,
+    and so do instructions, as every poll of a slower device takes some.
+    """
+    name = number.metric
+    if number.place in evidence.on_device and number.is_of_call:
+        if name in HOST_TIMES:
+            if name != HOST:
+                return Message("gate.wall-informs")
+            if not number.gating:
+                return Message("gate.host-not-exposed")
+        elif name != BUSY and (number.gating or isinstance(number.units, StretchSample)):
+            change = clock_shift_at(evidence, number.place)
+            if change is not None:
+                return Message("gate.cycles-decide", {"change": rounded(change)})
+    if isinstance(number.units, StretchSample) and number.units.waited:
+        return Message("gate.host-waited")
+    if name == INSTRUCTIONS and number.place in evidence.head.timed_by_device:
+        return Message("gate.host-waits")
+    return None
+
+
+def _twins_of(evidence: Evidence, policy: Policy) -> Iterator[Twins]:
+    """Yield the numbers of base against base by clocks that are fair to both."""
+    for place in evidence.base.places:
+        pairs = len(evidence.pairs.get(place.workload, ()))
+        moved = place.workload not in evidence.kept_layout
+        for name, effect in evidence.effects(place, "aa").items():
+            if effect.fair:
+                _, margin = margins_for_unchanged(policy, name, place, moved=moved)
+                yield Twins(place, name, effect, margin, pairs)

@@ -16,9 +16,11 @@ class PairedTimes:
         self.base: list[Mapping[str, float]] = []
         self.head: list[Mapping[str, float]] = []
 
-    def add(self, base: Mapping[str, float], head: Mapping[str, float]) -> None:
-        self.base.append(base)
-        self.head.append(head)
+    def add(self, base: Mapping[str, float] | None, head: Mapping[str, float] | None) -> None:
+        """Add a pair, if both members were profiled."""
+        if base and head:
+            self.base.append(base)
+            self.head.append(head)
 
     def __len__(self) -> int:
         return len(self.base)

@@ -1,13 +1,17 @@
-"""The quads of a job: the turns of base and head to compare with each other."""
+"""A job that both sides measured, and its quads: the turns of base and head to compare with each other."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from perfgate.document.job import Fits, JobKind, Turn, turns_by_quad
-from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.document.job import Fits, JobKind, JobRecord, Turn, turns_by_quad
+from perfgate.document.profile import JobProfile
+from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 
 # The numbers of quads after which a job may be decided. A quad of a command is two whole runs, one of the other kinds some
 # seconds of turns.
@@ -26,15 +30,31 @@ class Quad(NamedTuple):
     head: list[Turn]
 
 
-def quads_of(evidence: Evidence, job: str) -> dict[int, Quad]:
-    """The quads with turns of both sides, in the order of measuring."""
-    before, after = (turns_by_quad(turns, job) for turns in evidence.turns(job))
-    quads = {}
-    for number in sorted(before.keys() & after.keys()):
-        of_base = before[number]
-        of_head = after[number]
-        quads[number] = Quad(of_base[0].start, of_base, of_head)
-    return quads
+@dataclass(frozen=True)
+class MeasuredJob:
+    """A job as the head lists it, with the turns and the profiles of both sides."""
+
+    record: JobRecord
+    base: list[Turn]
+    head: list[Turn]
+    base_profile: JobProfile | None
+    head_profile: JobProfile | None
+    code: ChangedCode
+
+    @property
+    def place(self) -> ShapePlace:
+        return ShapePlace(self.record.name, "")
+
+    @cached_property
+    def quads(self) -> list[Quad]:
+        """The quads with turns of both sides, in the order of measuring."""
+        before = turns_by_quad(self.base, self.record.name)
+        after = turns_by_quad(self.head, self.record.name)
+        quads = []
+        for number in sorted(before.keys() & after.keys()):
+            of_base = before[number]
+            quads.append(Quad(of_base[0].start, of_base, after[number]))
+        return quads
 
 
 def turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:

@@ -137,9 +137,9 @@ def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict
     A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.
     """
     numbers = {}
-    for record in evidence.head.records:
-        required = jobs.get(record.name)
+    for name, job in evidence.jobs.items():
+        required = jobs.get(name)
         if required is not None:
             settings = required.measured_by(evidence) or required.reference
-            numbers[record.name] = trusted_numbers(required, settings, record, evidence)
+            numbers[name] = trusted_numbers(required, settings, job.record, evidence)
     return numbers

@@ -75,7 +75,7 @@ def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
     message = Message("gate.code-changed-somewhere")
     if files:
         message = Message("gate.code-changed", {"files": list(files)})
-    jobs = [ShapePlace(job.name, "") for job in evidence.head.run.jobs.records]
+    jobs = [job.place for job in evidence.jobs.values()]
     for workload, shape in (*evidence.places, *jobs):
         yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
 
@@ -272,9 +272,9 @@ def invalid_turns(evidence: Evidence) -> list[Invalid]:
     late.
     """
     invalid = []
-    for job in evidence.head.run.jobs.records:
-        for kind, message in _disturbances(*evidence.turns(job.name)):
-            invalid.append(Invalid(workload=job.name, shape="", kind=kind, message=message))
+    for name, job in evidence.jobs.items():
+        for kind, message in _disturbances(job.base, job.head):
+            invalid.append(Invalid(workload=name, shape="", kind=kind, message=message))
     return invalid
 
 

@@ -1,4 +1,4 @@
-"""The table of work of one side, from exact counters, traces, profiles and recordings, as one kind of row."""
+"""Work of one side, from exact counters, traces, profiles and recordings, as one kind of row."""
 
 from __future__ import annotations
 

@@ -21,11 +21,10 @@ from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
-from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
 from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
+from perfgate.judging.gate.evidence.work_table import TracedCall
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.explain.kinds import EXPLAINS, inputs_change, kind_of_change
 from perfgate.judging.gate.explain.profiler_cost import cost_of_an_event, without_profiler
@@ -46,7 +45,7 @@ _EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.gate
 
 
 def explanations(
-    evidence: Evidence,
+    calls: Iterable[TracedCall],
     comparisons: Sequence[Comparison],
     tests: Sequence[OperatorDelta] = (),
     *,
@@ -65,13 +64,13 @@ def explanations(
     for test in tests:
         tested[test.place][test.op] = test.seconds
     explained = []
-    for place in sorted(evidence.base.accounts.keys() & evidence.head.accounts.keys()):
+    for call in calls:
         # Times that moved come first.
-        first = next(iter(call_times(comparisons, place)), None)
+        first = next(iter(call_times(comparisons, call.place)), None)
         moved: Paired | None = None
-        if first is not None and first.outcome in _MOVED and place not in spoiled:
+        if first is not None and first.outcome in _MOVED and call.place not in spoiled:
             moved = first
-        explained.append(_TracedCall(evidence, place, exact[place]).explanation(moved, tested[place]))
+        explained.append(_ExplainedCall(call, exact[call.place]).explanation(moved, tested[call.place]))
     return explained
 
 
@@ -90,27 +89,26 @@ def call_times(comparisons: Sequence[Comparison], place: ShapePlace) -> list[Pai
     return sorted(times.values(), key=order)
 
 
-class _TracedCall:
-    """A call of a shape that both sides traced; ``exact`` are the comparisons of its counts."""
+class _ExplainedCall:
+    """A call that both sides traced; ``exact`` are the comparisons of its counts."""
 
-    def __init__(self, evidence: Evidence, place: ShapePlace, exact: Sequence[Exact]) -> None:
-        self._evidence = evidence
-        self._place = place
+    def __init__(self, call: TracedCall, exact: Sequence[Exact]) -> None:
+        self._call = call
         self._exact = exact
-        self._before = _Trace(evidence.base.accounts[place])
-        self._after = _Trace(evidence.head.accounts[place])
+        self._before = _Trace(call.base)
+        self._after = _Trace(call.head)
 
     def explanation(self, moved: Paired | None, tested: Mapping[str, float]) -> Explanation:
         """The explanation of the time that ``moved``, if any did; ``tested`` are the seconds that tests found."""
-        pairs = self._evidence.paired_times(self._place)
+        pairs = self._call.times
         if moved is not None and moved.metric == BUSY:
-            pairs = kernel_seconds(self._evidence.pairs.get(self._place.workload, ()), self._place.shape)
-        base = self._before.account
-        head = self._after.account
+            pairs = self._call.kernels
+        base = self._call.base
+        head = self._call.head
         roof = better_roof((base, head))
         explanation = Explanation(
-            workload=self._place.workload,
-            shape=self._place.shape,
+            workload=self._call.place.workload,
+            shape=self._call.place.shape,
             base_bound=bottleneck(base, pairs.base, roof),
             head_bound=bottleneck(head, pairs.head, roof),
             other_inputs=self._other_inputs(),
@@ -153,9 +151,9 @@ class _TracedCall:
         parts = without_profiler(
             parts,
             measured,
-            at_most=cost_of_an_event(self._before.account, pairs, clocked),
+            at_most=cost_of_an_event(self._call.base, pairs, clocked),
             # The operators are kernels; the host runs at the same time.
-            on_device="operators" not in self._before.account.parts,
+            on_device="operators" not in self._call.base.parts,
         )
         large = [part for part in parts if abs(part.seconds) >= smallest]
         return _in_order(large, measured, self._counted_operators(measured))
@@ -220,7 +218,7 @@ class _TracedCall:
             return grown[0].line
         if site is not None and site.row.line:
             return site.row.line
-        counted_at = self._evidence.head.operator_lines(self._place).get(operator)
+        counted_at = self._call.lines.get(operator)
         if counted_at:
             return counted_at
         # A new copy on the device: the host began to wait for it.
@@ -233,7 +231,7 @@ class _TracedCall:
     @cached_property
     def _more_waits(self) -> Part | None:
         """The place at which the host of a device began to wait for it; a CPU has no such waits."""
-        if "outside" in self._after.account.parts:
+        if "outside" in self._call.head.parts:
             return None
         return next((part for part in self._parts_of(SYNCS) if part.head > part.base), None)
 
@@ -273,7 +271,7 @@ class _TracedCall:
             return delta
         line: str | None = None
         if site.row.line:
-            line = self._evidence.code.at(self._place).of_function(site.row.line)
+            line = self._call.code.of_function(site.row.line)
         return replace(delta, function=site.row.operator, line=line)
 
 
@@ -298,7 +296,6 @@ class _Trace:
     """The work of a traced call on one side: of operators, by operator, and of Python functions."""
 
     def __init__(self, account: CallAccount) -> None:
-        self.account = account
         self.work = traced_work(account.rows)
         self.of_python: list[Work] = []
         self.operators: dict[str, list[Work]] = defaultdict(list)

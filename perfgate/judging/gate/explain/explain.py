@@ -13,7 +13,7 @@ from perfgate.document.explanation import Explanation
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.operators import compare_operators
 from perfgate.judging.gate.evidence.changed_code import HeadCode
-from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.explain.causes import attribute
 from perfgate.judging.gate.explain.contributions import explanations
 from perfgate.judging.gate.explain.operators import (
@@ -34,19 +34,18 @@ class Explained(NamedTuple):
     record: Explanations
 
 
-def changed_work(
-    evidence: Evidence, comparisons: Sequence[Comparison], spoiled: Collection[ShapePlace]
-) -> Explanations:
+def changed_work(work: WorkTable, comparisons: Sequence[Comparison], spoiled: Collection[ShapePlace]) -> Explanations:
     """The work that changed: operators by name, and the parts of each changed time, without times of ``spoiled`` places."""
-    tests = compare_operators(evidence, spoiled=spoiled)
-    explained = explain_jobs(evidence, comparisons)
-    if not evidence.recorded:
-        explained = [*explanations(evidence, comparisons, tests, spoiled=spoiled), *explained]
-    times = operator_times(evidence, tests, explained, spoiled=spoiled)
+    tests = compare_operators(work.operators, spoiled=spoiled)
+    explained = [
+        *explanations(work.traced, comparisons, tests, spoiled=spoiled),
+        *explain_jobs(work.jobs.values(), comparisons),
+    ]
+    times = operator_times(work.operators, tests, explained, spoiled=spoiled)
     return Explanations(
-        operators=joined(operator_changes(evidence), tests, times),
+        operators=joined(operator_changes(work.listed), tests, times),
         explanations=explained,
-        replaced=replaced_operators(evidence),
+        replaced=replaced_operators(work.counted),
     )
 
 

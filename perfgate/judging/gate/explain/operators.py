@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -14,10 +14,16 @@ from perfgate.document.explanation import Explanation, OperatorDelta, Replacemen
 from perfgate.document.lines import file_of, split_line
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.index import Evidence, count_of
 from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide
+from perfgate.judging.gate.evidence.work import CountedSide
+from perfgate.judging.gate.evidence.work_table import (
+    Counted,
+    ListedOperators,
+    ProfiledParts,
+    count_of,
+    varying_operators,
+)
 from perfgate.stats.signed_rank import estimate
 from perfgate.stats.summary import median
 
@@ -71,38 +77,33 @@ def slower_alone(
 # --- operators that run more or less often
 
 
-def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
+def operator_changes(rows: Sequence[ListedOperators]) -> list[OperatorDelta]:
     """The operators that came, went or run more or less often, a few per shape.
 
     Each side was traced by itself, so the traced times show how much an operator weighs on its side, never how much more or
     less it takes: they only select and order the operators. Recordings that mark no calls are left out: their counts are not of
     one call. So are operators with counts that differ between calls or processes of the same code.
     """
-    before = evidence.base.operators
-    after = evidence.head.operators
     changes = []
-    for place in sorted((before.keys() & after.keys()) - evidence.unmarked):
-        old = before[place]
-        new = after[place]
-        lines = evidence.head.operator_lines(place)
-        for operator in _heaviest_changes(old, new, _varying_operators(evidence, place)):
+    for row in sorted(rows, key=lambda row: row.place):
+        for operator in _heaviest_changes(row):
             delta = OperatorDelta(
-                workload=place.workload,
-                shape=place.shape,
+                workload=row.place.workload,
+                shape=row.place.shape,
                 op=operator,
-                base_count=rounded(count_of(old.get(operator))),
-                head_count=rounded(count_of(new.get(operator))),
-                line=lines.get(operator),
+                base_count=rounded(count_of(row.base.get(operator))),
+                head_count=rounded(count_of(row.head.get(operator))),
+                line=row.lines.get(operator),
             )
             changes.append(delta)
     return changes
 
 
-def _heaviest_changes(old: dict[str, OperatorRow], new: dict[str, OperatorRow], varying: Collection[str]) -> list[str]:
+def _heaviest_changes(row: ListedOperators) -> list[str]:
     weights = {}
-    for operator in (old.keys() | new.keys()).difference(varying):
-        weight = _weight(old.get(operator), new.get(operator))
-        if weight > MIN_SHARE or operator not in old or operator not in new:
+    for operator in (row.base.keys() | row.head.keys()).difference(row.varying):
+        weight = _weight(row.base.get(operator), row.head.get(operator))
+        if weight > MIN_SHARE or operator not in row.base or operator not in row.head:
             weights[operator] = weight
     return sorted(weights, key=lambda operator: (-weights[operator], operator))[:MAX_CHANGES]
 
@@ -126,7 +127,7 @@ def _share(row: OperatorRow | None) -> float:
 
 
 def operator_times(
-    evidence: Evidence,
+    profiled: Iterable[ProfiledParts],
     tests: Iterable[OperatorDelta],
     explanations: Iterable[Explanation],
     *,
@@ -144,13 +145,12 @@ def operator_times(
         for part in explanation.contributions:
             differences[explanation.place, part.profiled] = part.seconds
     times: list[OperatorDelta] = []
-    for place in evidence.places:
-        if place in spoiled:
+    for parts in profiled:
+        if parts.place in spoiled:
             continue
-        pairs = evidence.paired_times(place)
         rows = []
-        for operator in _heaviest(pairs):
-            rows.append(_time(place, operator, pairs, differences))
+        for operator in _heaviest(parts.times):
+            rows.append(_time(parts.place, operator, parts.times, differences))
         times += sorted(rows, key=lambda row: -max(row.base or 0.0, row.head or 0.0))
     return times
 
@@ -191,30 +191,18 @@ def _time(place: ShapePlace, operator: str, pairs: PairedTimes, differences: Map
 # --- operators that took the place of others
 
 
-def replaced_operators(evidence: Evidence) -> list[Replacement]:
+def replaced_operators(shapes: Iterable[Counted]) -> list[Replacement]:
     """The operators that others replaced one for one, on the same line or among the edited lines of a file."""
     replacements = []
-    for place, after in evidence.head.counters.items():
-        before = evidence.base.counters.get(place)
-        if before is None or FRAMEWORK_OPS in (*before.unstable, *after.unstable):
-            continue
-        varying = _varying_operators(evidence, place)
-        for row in _replacements(place, CountedSide(before), CountedSide(after)):
-            if varying.isdisjoint((row.before, row.after)):
-                replacements.append(row)
+    for counted in shapes:
+        base = counted.base
+        head = counted.head
+        if base.is_exact(FRAMEWORK_OPS) and head.is_exact(FRAMEWORK_OPS):
+            varying = varying_operators(base.counters) | varying_operators(head.counters)
+            for row in _replacements(counted.place, base, head):
+                if varying.isdisjoint((row.before, row.after)):
+                    replacements.append(row)
     return replacements[:MAX_CHANGES]
-
-
-def _varying_operators(evidence: Evidence, place: ShapePlace) -> set[str]:
-    """The operators with counts that differ between calls or processes of a side."""
-    operators = set()
-    for index in (evidence.base, evidence.head):
-        if place not in index.counters:
-            continue
-        for name in index.counters[place].unstable:
-            if name.startswith(OPERATOR_COUNT):
-                operators.add(name.removeprefix(OPERATOR_COUNT))
-    return operators
 
 
 def _replacements(place: ShapePlace, before: CountedSide, after: CountedSide) -> Iterator[Replacement]:

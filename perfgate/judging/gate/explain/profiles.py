@@ -17,15 +17,14 @@ from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledLine
-from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
-from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.profiled_work import (
     CalledOperator,
     ProjectFunction,
     called_operators,
     lines_by_function,
 )
+from perfgate.judging.gate.evidence.quads import MeasuredJob
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.explain.kinds import EXPLAINS
 
@@ -52,37 +51,37 @@ _BACKGROUND = 0.5
 _MOST_FUNCTIONS = 10
 
 
-def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[Explanation]:
+def explain_jobs(jobs: Iterable[MeasuredJob], comparisons: Sequence[Comparison]) -> list[Explanation]:
     """For every slower job that both sides profiled, the functions that take longer, most first."""
     explanations: list[Explanation] = []
-    for job in _slower_jobs(evidence, comparisons):
-        before = evidence.base.profiles.get(job)
-        after = evidence.head.profiles.get(job)
+    for job in _slower_jobs(jobs, comparisons):
+        before = job.base_profile
+        after = job.head_profile
         if before is not None and after is not None and before.per == after.per:
-            explanations += _explain(before, after, evidence.code.at(ShapePlace(job, "")))
+            explanations += _explain(before, after, job.code)
     return explanations
 
 
-def _slower_jobs(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[str]:
+def _slower_jobs(jobs: Iterable[MeasuredJob], comparisons: Iterable[Comparison]) -> list[MeasuredJob]:
     """The jobs with a number that got worse."""
     worse = set()
     for comparison in comparisons:
         if isinstance(comparison, Paired) and comparison.outcome == "regressed":
             worse.add(comparison.workload)
-    return [job.name for job in evidence.head.records if job.name in worse]
+    return [job for job in jobs if job.record.name in worse]
 
 
-def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[Message]:
+def missing_profiles(jobs: Iterable[MeasuredJob], comparisons: Iterable[Comparison]) -> list[Message]:
     """Messages for jobs that got slower without a profile of both sides to name a cause."""
     notes = []
-    for job in _slower_jobs(evidence, comparisons):
+    for job in _slower_jobs(jobs, comparisons):
         sides = []
-        if job not in evidence.base.profiles:
+        if job.base_profile is None:
             sides.append("base")
-        if job not in evidence.head.profiles:
+        if job.head_profile is None:
             sides.append("head")
         if sides:
-            notes.append(Message("notes.no-profile", {"workload": job, "sides": sides}))
+            notes.append(Message("notes.no-profile", {"workload": job.record.name, "sides": sides}))
     return notes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from perfgate.document.decision import (
@@ -16,17 +16,19 @@ from perfgate.document.decision import (
 )
 from perfgate.document.message import Message
 from perfgate.document.run import Harness
-from perfgate.judging.gate.evidence.index import Evidence
 
 MAX_LINES = 12
 _Kind: TypeAlias = type[HarnessRemoval] | type[HarnessEdit] | type[HarnessAddition] | type[UnreadHarness]
 _Difference = tuple[_Kind, Message]
 
 
-def harness_changes(evidence: Evidence) -> list[HarnessChange]:
-    """The changes, workload by workload; none if both sides' own files measure the same."""
-    before = evidence.base.harness
-    after = evidence.head.harness
+def harness_changes(
+    before: Mapping[str, Harness], after: Mapping[str, Harness], broken: Collection[str]
+) -> list[HarnessChange]:
+    """The changes between the harnesses of both sides; none if their own files measure the same.
+
+    The base fails in the ``broken`` workloads, and the head does not.
+    """
     changes: list[HarnessChange] = []
     for name in {**before, **after}:
         lines: list[str] = []
@@ -34,8 +36,7 @@ def harness_changes(evidence: Evidence) -> list[HarnessChange]:
             lines = after[name].changed_lines[:MAX_LINES]
         for kind, message in _differences(name, before.get(name), after.get(name)):
             changes.append(kind(workload=name, message=message, lines=lines))
-    # If the base fails, the head does not, and their files differ, the head's file is not for the base's code.
-    broken = evidence.base.broken - evidence.head.broken
+    # If the base fails alone and their files differ, the head's file is not for the base's code.
     for name, harness in after.items():
         if name in broken:
             code = "harness.base-does-not-run" if name in before else "harness.workload-new-to-base"

@@ -10,8 +10,6 @@ from collections.abc import Collection
 
 from perfgate.catalogue.names import NUMBER
 from perfgate.document.job import JobNumber, JobRecord
-from perfgate.job_settings import JobReference
-from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import (
     ABOVE_ZERO,
     AS_SET,
@@ -27,35 +25,30 @@ from perfgate.judging.gate.evidence.job_rows import (
     TURNS,
     ZERO,
     row_of_job,
-    rows_of_job,
     settings_text,
 )
-from perfgate.judging.gate.evidence.rows import Row, RowTable, SideTables
-from perfgate.judging.gate.evidence.trusted import RequiredJob, trusted_numbers
+from perfgate.judging.gate.evidence.rows import Row, RowTable
+from perfgate.judging.gate.evidence.session_rows import JobRows
+from perfgate.judging.gate.evidence.trusted import RequiredJob
 from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 
 
 class JobPlan(EvidencePlan):
     """The rows that both documents must have of one job."""
 
-    def __init__(self, name: str, evidence: Evidence, required: RequiredJob | None) -> None:
-        self._name = name
-        self._evidence = evidence
+    def __init__(self, rows: JobRows, required: RequiredJob | None) -> None:
+        super().__init__(rows.tables)
+        self._name = rows.name
+        self._rows = rows
         self._required = required
-        self._settings = _settings_of(name, evidence, required)
-        work: frozenset[str] = frozenset()
-        if required is not None:
-            work = required.work
-        of_base = rows_of_job(evidence.base, name, self._settings, work)
-        super().__init__(SideTables(of_base, rows_of_job(evidence.head, name, self._settings, work)))
 
     def require_evidence(self) -> None:
         """Require the rows; only the job itself if a document has no record or no turns of it."""
         whole = Row(self._name)
-        if not self.tables.both_have(whole):
+        record = self._rows.record
+        if record is None or not self.tables.both_have(whole):
             self.require(whole)
             return
-        record = self._evidence.base.jobs[self._name]
         for table in self.tables:
             for expected in table.announced:
                 self.require(*expected)
@@ -65,7 +58,7 @@ class JobPlan(EvidencePlan):
             for expected in table.promised:
                 self.require(*expected, side=side)
         if self._required is not None:
-            self._require_settings(self._required, record)
+            self._require_settings(self._required)
 
     def _require_turns(self) -> None:
         """Require as many turns of each quad as any other quad has, from the first quad to the last of either side."""
@@ -114,17 +107,18 @@ class JobPlan(EvidencePlan):
                     return False
         return True
 
-    def _require_settings(self, required: RequiredJob, record: JobRecord) -> None:
+    def _require_settings(self, required: RequiredJob) -> None:
         """Require the trusted side's settings, and under them the numbers as it lists them."""
-        settings = self._settings
+        settings = self._rows.settings
+        trusted = self._rows.trusted
         own = settings or required.reference
         self._require_fixed(SETTINGS, settings_text(own.kind, own.sha256), CONFIGURED)
-        if settings is None:
+        if settings is None or trusted is None:
             return
         self._require_fixed(FITS, AS_SET)
         self._require_fixed(STEPS_COUNTED, AS_SET)
-        must_gate = set(settings.must_gate(on_device=required.is_on_device(self._evidence)))
-        for number in trusted_numbers(required, settings, record, self._evidence).numbers:
+        must_gate = set(settings.must_gate(on_device=self._rows.on_device))
+        for number in trusted.numbers:
             self._require_fixed(f"{number.metric}.unit", number.unit)
             self._require_fixed(f"{number.metric}.better", number.better)
             if number.gating:
@@ -142,14 +136,3 @@ class JobPlan(EvidencePlan):
 
 def _of_turns(table: RowTable, metric: str) -> list[Row]:
     return [row for row in table.of_metric(metric) if row.arm == "turn" and len(row.key) == 1]
-
-
-def _settings_of(name: str, evidence: Evidence, required: RequiredJob | None) -> JobReference | None:
-    """The settings that both sides were measured by, if the trusted side knows the job and its kind."""
-    if required is None:
-        return None
-    settings = required.measured_by(evidence)
-    kinds = {job.kind for job in (*evidence.base.records, *evidence.head.records) if job.name == name}
-    if settings is None or kinds != {settings.kind}:
-        return None
-    return settings

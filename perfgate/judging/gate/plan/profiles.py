@@ -8,7 +8,6 @@ from perfgate.catalogue.names import LATENCY, OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import Policy
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.rows import OPERATORS, SUBROUTINES, Row
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
@@ -16,8 +15,11 @@ from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 _KINDS = {OPERATORS: (OPERATOR_TIME,), SUBROUTINES: PYTHON_TIMES}
 
 
-def require_profiles(plan: EvidencePlan, evidence: Evidence, policy: Policy, place: ShapePlace) -> None:
-    """Require the profile of each pair, and in it every named time that the other side has."""
+def require_profiles(plan: EvidencePlan, changed: Collection[str], policy: Policy, place: ShapePlace) -> None:
+    """Require the profile of each pair, and in it every named time that the other side has.
+
+    Operators that one side runs more often, ``changed``, are counted.
+    """
     for kind, prefixes in _KINDS.items():
         if not judges_subroutines(policy.tolerances, prefixes):
             continue
@@ -26,7 +28,7 @@ def require_profiles(plan: EvidencePlan, evidence: Evidence, policy: Policy, pla
                 plan.require(Row(place.workload, place.shape, kind, "ab", process.unit))
         for name in plan.tables.metrics(prefixes):
             operator = name.removeprefix(OPERATOR_TIME)
-            is_counted_apart = kind == OPERATORS and (place, operator) in evidence.changed_counts
+            is_counted_apart = kind == OPERATORS and operator in changed
             if not is_counted_apart and configured_tolerance(policy, name, place) is not None:
                 _require_times(plan, kind, plan.tables.of_metric(name, place.shape))
 

@@ -6,10 +6,7 @@ side define them: both sides of a check are measured alike, so each must have ev
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import groupby
-
-import numpy as np
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import (
@@ -25,11 +22,8 @@ from perfgate.catalogue.names import (
 )
 from perfgate.document.decision import NamedBy, Policy
 from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND
-from perfgate.document.samples import AA_PAIRS_OF_A_START, STOPPED, BlockColumns, unpack
+from perfgate.document.samples import AA_PAIRS_OF_A_START, STOPPED
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.bounds import bounds_with_lost_values
-from perfgate.judging.gate.evidence.clocks import awake_by_block
-from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.rows import (
     ALWAYS_SEEN,
     CHECKED,
@@ -45,23 +39,16 @@ from perfgate.judging.gate.evidence.rows import (
     Expected,
     Row,
     RowTable,
-    SideTables,
     column_of,
-    rows_of_workloads,
 )
+from perfgate.judging.gate.evidence.session_rows import WorkloadRows
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
-from perfgate.judging.gate.evidence.stretches import are_in_turns
 from perfgate.judging.gate.evidence.trusted import Required
-from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, clean_pair
+from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN
 from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 from perfgate.judging.gate.plan.profiles import require_profiles
-from perfgate.protocol import SLOW_CALL_SECONDS
-from perfgate.stats.summary import median
 
-# Warming up may time a call as slower than the pairs do.
-CERTAINLY_FAST = 0.8
-# Kinds of devices that report the times of kernels. If their traces are analysed later, only the first pairs have them.
-_KINDS_WITH_KERNELS = frozenset({"cuda", "npu"})
+# If traces are analysed later, only the first pairs have the times of kernels.
 _PAIRS_WITH_KERNELS = 12
 # Announcements of these are required separately.
 _PER_SHAPE = (CORRECTNESS, SIGNATURE)
@@ -70,17 +57,14 @@ _PER_SHAPE = (CORRECTNESS, SIGNATURE)
 class WorkloadPlan(EvidencePlan):
     """The rows that both documents must have of one workload, given the rows of each."""
 
-    def __init__(self, name: str, evidence: Evidence, tables: SideTables, required: Required, policy: Policy) -> None:
-        super().__init__(tables)
-        self._name = name
-        self._evidence = evidence
+    def __init__(self, rows: WorkloadRows, required: Required, policy: Policy) -> None:
+        super().__init__(rows.tables)
+        self._name = rows.name
+        self._rows = rows
         self._required = required
         self._policy = policy
-        self._stored_run = required.newest_run(evidence, name)
-        self._stored = RowTable()
-        if self._stored_run is not None:
-            self._stored = rows_of_workloads(self._stored_run, "base")[name]
-        self._tables_of_all = (*tables, self._stored)
+        self._stored = rows.stored
+        self._tables_of_all = (*rows.tables, rows.stored)
         shapes: dict[str, None] = {}
         for table in self._tables_of_all:
             for expected in table.announced:
@@ -97,7 +81,7 @@ class WorkloadPlan(EvidencePlan):
             return
         for shape in self._shapes:
             self._require_shared(Row(self._name, shape))
-        if timed and not self._evidence.recorded:
+        if timed and not self._rows.session.is_recorded:
             self._require_times()
         self._require_promises("")
         self._require_harness()
@@ -106,8 +90,7 @@ class WorkloadPlan(EvidencePlan):
                 if expected.row.metric == SLA:
                     self._require_shared(expected.row)
         for shape in self._shapes:
-            place = ShapePlace(self._name, shape)
-            for bound in bounds_with_lost_values(self._evidence, self._policy, place):
+            for bound in self._rows.lost_values.get(shape, ()):
                 self.require(Row(self._name, shape, bound, key=("every value",)), side="head")
             self._require_counters(shape)
             self._require_checks(shape)
@@ -143,7 +126,8 @@ class WorkloadPlan(EvidencePlan):
         self._require_columns()
         self._require_settings()
         for shape in self._shapes:
-            require_profiles(self, self._evidence, self._policy, ShapePlace(self._name, shape))
+            changed = self._rows.changed_operators.get(shape, ())
+            require_profiles(self, changed, self._policy, ShapePlace(self._name, shape))
 
     def _require_pairs(self) -> None:
         """Require the members of every pair, and the configured pairs of base against base.
@@ -154,11 +138,8 @@ class WorkloadPlan(EvidencePlan):
         pairs_of_base = {row.unit for row in base if row.arm == "ab"}
         twins = {row.unit for row in base if row.arm == "aa"} - pairs_of_base
         measured = pairs_of_base | twins | {row.unit for row in head if row.arm == "ab" and not row.key}
-        failed = set()
-        for pair in self._evidence.head.failed:
-            if pair.workload == self._name and pair.arm != "stretch":
-                failed.add(pair.pair)
-        for first, numbers in groupby(sorted(measured | failed), key=lambda number: number // PAIRS_PER_ROUND):
+        failed = self._rows.failed_pairs
+        for first, numbers in groupby(sorted(measured.union(failed)), key=lambda number: number // PAIRS_PER_ROUND):
             for number in range(first * PAIRS_PER_ROUND, max(numbers) + 1):
                 if number in twins:
                     for member in ("first", "second"):
@@ -166,7 +147,7 @@ class WorkloadPlan(EvidencePlan):
                 elif number in measured or number not in failed:
                     self.require(Row(self._name, "", LATENCY, "ab", number))
         aa_pairs = self._required.aa_pairs
-        if self._evidence.has_accelerator:
+        if self._rows.session.on_accelerator:
             aa_pairs = min(aa_pairs, AA_PAIRS_OF_A_START)
         for number in range(aa_pairs):
             self.require(Row(self._name, "", TWINS, key=(number,)), named_by="configuration", side="base")
@@ -196,44 +177,18 @@ class WorkloadPlan(EvidencePlan):
 
         A stretch that failed is reported as that.
         """
-        for pair in self._evidence.head.failed:
-            if pair.workload == self._name and pair.arm == "stretch":
-                return
-        blocks = self.tables.of_metric(MEAN)
-        is_expected = self._required.stretches and self._has_fast_calls() and self._has_turns()
-        if not blocks and not is_expected:
+        if self._rows.has_failed_stretch:
+            return
+        if not self._rows.expects_stretches and not self.tables.of_metric(MEAN):
             return
         for shape in self._shapes:
-            of_shape = self.tables.of_metric(MEAN, shape)
-            for row in of_shape:
+            quads = self.tables.of_metric(MEAN, shape)
+            for row in quads:
                 self.require(row)
-            is_whole = all(map(self.tables.both_have, of_shape))
-            if is_whole and not self._has_enough_quads(shape, len(of_shape)):
+            usable = self._rows.usable_quads.get(shape, 0)
+            has_enough = len(quads) >= STRETCH_LOOKS[0] and usable >= LEAST_CLEAN * len(quads)
+            if all(map(self.tables.both_have, quads)) and not has_enough:
                 self.require(Row(self._name, shape, MEAN, key=("enough",)))
-
-    def _has_enough_quads(self, shape: str, quads: int) -> bool:
-        """Whether there are as many quads as the first look takes, and not too few of them are usable."""
-        usable = 0
-        for first, second in self._evidence.stretches.get(self._name, ()):
-            if shape in first.shapes and shape in second.shapes:
-                usable += len(_usable_quads(first.shapes[shape], second.shapes[shape]))
-        return quads >= STRETCH_LOOKS[0] and usable >= LEAST_CLEAN * quads
-
-    def _has_turns(self) -> bool:
-        """Whether the sides took turns in a pair: whole processes that follow each other have no stretches."""
-        for first, second in self._evidence.pairs.get(self._name, ()):
-            for shape in first.shapes.keys() & second.shapes.keys():
-                if are_in_turns(first.shapes[shape], second.shapes[shape]):
-                    return True
-        return False
-
-    def _has_fast_calls(self) -> bool:
-        """Whether calls of the base are certainly fast enough for stretches, by its pairs: it is the trusted side."""
-        seconds: dict[str, list[float]] = {}
-        for first, _ in self._evidence.pairs.get(self._name, ()):
-            for shape, columns in first.shapes.items():
-                seconds.setdefault(shape, []).append(median(unpack(columns.times.wall)) / 1e9)
-        return bool(seconds) and sum(map(median, seconds.values())) < CERTAINLY_FAST * SLOW_CALL_SECONDS
 
     def _require_quads(self) -> None:
         """Require the blocks of each quad that either member of a pair has: both run the same."""
@@ -250,8 +205,7 @@ class WorkloadPlan(EvidencePlan):
         blocks = set(self.tables.of_metric(BUSY))
         for row in sorted(blocks):
             self.require(row)
-        kinds = {index.device_kind for index in self._evidence.sides}
-        if not blocks and kinds.isdisjoint(_KINDS_WITH_KERNELS):
+        if not blocks and not self._rows.session.reports_kernels:
             return
         pairs = set()
         profiled = set()
@@ -294,12 +248,10 @@ class WorkloadPlan(EvidencePlan):
 
         A change of the workload file has a harness, even if no document has one any more.
         """
-        before = self._evidence.base.harness.get(self._name)
-        after = self._evidence.head.harness.get(self._name)
+        before = self._rows.harness_of_base
+        after = self._rows.harness_of_head
         whole = Row(self._name, "", HARNESS)
-        # Whether the head says that code of the workload file differs from the base's.
-        files = {record.reference.rpartition(":")[0] for record in self._evidence.head.records_of(self._name)}
-        if before or any(change.file in files for change in self._evidence.code.changes):
+        if before or self._rows.is_edited:
             self.require(whole, side="head")
         if not after or self._name in after.added:
             return
@@ -315,7 +267,7 @@ class WorkloadPlan(EvidencePlan):
         counted = place._replace(metric=FRAMEWORK_OPS, key=COUNTED)
         if not self.tables.both_have(counted):
             # Recordings of a host alone, or of a device alone, count only their own part.
-            if self.tables.any_has(counted) or not self._evidence.recorded:
+            if self.tables.any_has(counted) or not self._rows.session.is_recorded:
                 self._require_shared(counted)
             return
         counts = set()
@@ -340,20 +292,12 @@ class WorkloadPlan(EvidencePlan):
             if is_excused and count in table.uncounted:
                 continue
             self.require(count, named_by=named_by, side=side)
-            if self._says_steady:
+            if self._rows.session.says_steady:
                 self.require(count._replace(key=STEADINESS), named_by=named_by, side=side)
-
-    @cached_property
-    def _says_steady(self) -> bool:
-        """Whether any counter of the runs lists its steady counts, as older perfgates do not."""
-        runs = [*self._evidence.sides]
-        if self._stored_run is not None:
-            runs.append(self._stored_run)
-        return any(index.says_steady for index in runs)
 
     def _require_checks(self, shape: str) -> None:
         check = Row(self._name, shape, CORRECTNESS)
-        if not self._evidence.recorded or self.tables.any_has(check):
+        if not self._rows.session.is_recorded or self.tables.any_has(check):
             self._require_shared(check)
         passed = check._replace(key=CHECKED)
         for table in self._tables_of_all:
@@ -367,15 +311,3 @@ class WorkloadPlan(EvidencePlan):
 
 def _processes(table: RowTable) -> list[Row]:
     return [row for row in table.of_metric(LATENCY) if row.arm != "run" and not row.shape]
-
-
-def _usable_quads(first: BlockColumns, second: BlockColumns) -> set[int]:
-    """The undisturbed quads of a stretch in which every block was timed."""
-    clean, _ = clean_pair(first, second)
-    usable = set(clean or ())
-    for columns in (first, second):
-        if not columns.conductor.seen_ns:
-            return set()
-        untimed = np.isnan(awake_by_block(columns))
-        usable -= set(np.asarray(columns.quad)[untimed])
-    return usable

@@ -39,7 +39,8 @@ def _of_shape(evidence: Evidence, rules: Rules, place: ShapePlace) -> Iterator[N
         number = rules.number(place, name, effects[name], metric(name).gate.family or INFORMING, moved=moved)
         if same_work and name != BUSY:
             wider = max(SAME_WORK_MARGIN, *number.terms.margins)
-            number = number._replace(terms=number.terms._replace(margins=(*number.terms.margins, wider)))
+            terms = number.terms._replace(margins=(*number.terms.margins, wider), same_work=True)
+            number = number._replace(terms=terms)
         if name == HOST and not _decides(evidence, place):
             number = number._replace(family=INFORMING, gating=False)
         yield number

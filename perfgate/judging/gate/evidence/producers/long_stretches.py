@@ -19,6 +19,8 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
 
 
 def of_sample(place: ShapePlace, sample: StretchSample, rules: Rules) -> Iterator[Number]:
-    yield rules.number(place, MEAN, sample, FAMILY)
+    names = [MEAN]
     if sample.base.stalls.stalled or sample.head.stalls.stalled:
-        yield rules.number(place, LATENCY_STALLS, sample, FAMILY)
+        names.append(LATENCY_STALLS)
+    for name in names:
+        yield rules.number(place, name, sample, FAMILY)._replace(gating=not sample.waited)

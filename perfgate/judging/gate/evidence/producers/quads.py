@@ -14,15 +14,14 @@ import numpy as np
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import JOB_HALVES, RANKS_EXPOSED, RANKS_SKEW, SAME_TEXT, STALLS, TTFT_P99
-from perfgate.document.job import JobNumber, JobRecord, Turn
-from perfgate.document.shape import ShapePlace
+from perfgate.document.job import JobNumber, Turn
 from perfgate.judging.gate.evidence.answers import answers_of
 from perfgate.judging.gate.evidence.checklist import LARGEST_RATIO
 from perfgate.judging.gate.evidence.communication import exposed, profiled_starts, skew
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
-from perfgate.judging.gate.evidence.quads import LOOKS, Quad, looks_of, other_work, quads_of, turns_of
+from perfgate.judging.gate.evidence.quads import LOOKS, MeasuredJob, Quad, looks_of, other_work, turns_of
 from perfgate.judging.gate.evidence.stalls import stall_effect
 from perfgate.judging.gate.evidence.turn_counters import RATIOS, common_ratio
 from perfgate.stats.summary import median
@@ -37,12 +36,12 @@ _PROFILED_MARGIN = 0.1
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
     """Yield the numbers of every job; if the two sides did different work, only shares of counts and of equal answers."""
-    for job in evidence.head.run.jobs.records:
-        measured = JobQuads(evidence, job, rules)
+    for job in evidence.jobs.values():
+        measured = JobQuads(job, rules)
         yield from measured.ratios_of_counters()
         yield from measured.times_of_profiled_steps()
         yield from measured.answers()
-        if other_work(measured.quads) is None:
+        if other_work(job.quads) is None:
             yield from measured.reported_numbers()
             yield from measured.halves()
             yield from measured.stalls()
@@ -51,15 +50,14 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
 class JobQuads:
     """The turns of a job."""
 
-    def __init__(self, evidence: Evidence, job: JobRecord, rules: Rules) -> None:
-        self._evidence = evidence
+    def __init__(self, job: MeasuredJob, rules: Rules) -> None:
         self._job = job
+        self._record = job.record
         self._rules = rules
-        self._place = ShapePlace(job.name, "")
-        self._looks = looks_of(job.kind, job.fits)
-        self._trusted = rules.numbers_of(job)
-        self.quads = list(quads_of(evidence, job.name).values())
-        self._base, self._head = turns_of(self.quads)
+        self._place = job.place
+        self._looks = looks_of(job.record.kind, job.record.fits)
+        self._trusted = rules.numbers_of(job.record)
+        self._base, self._head = turns_of(job.quads)
 
     def reported_numbers(self) -> Iterator[Number]:
         """Yield the numbers that all turns have; a missing value is reported by the plan."""
@@ -74,13 +72,13 @@ class JobQuads:
             return None
         levels = []
         starts = []
-        for quad in self.quads:
+        for quad in self._job.quads:
             levels.append((_mean_log(quad.base, name), _mean_log(quad.head, name)))
             starts.append(quad.start)
         if not np.isfinite(levels).all():
             return None
         base, head = np.array(levels).T
-        if self._job.starts_afresh:
+        if self._record.starts_afresh:
             differences = Differences.of(head - base)
         else:
             differences = Differences.of(head - base, starts)
@@ -104,7 +102,7 @@ class JobQuads:
         )
 
     def stalls(self) -> Iterator[Number]:
-        effect = stall_effect(self.quads)
+        effect = stall_effect(self._job.quads)
         if effect is not None:
             number = self._rules.number(self._place, STALLS, effect, JOB)
             allowed = number.terms.tolerance
@@ -113,12 +111,12 @@ class JobQuads:
     def halves(self) -> Iterator[Number]:
         """Yield the slowdown on the second half of the devices relative to the first, by the first number that gates."""
         entry = next((number for number in self._trusted.numbers if number.gating), None)
-        if self._job.fits != "swap" or entry is None:
+        if self._record.fits != "swap" or entry is None:
             return
         sign = -1.0 if entry.better == "higher" else 1.0
         gains = []
         starts = []
-        for quad in self.quads:
+        for quad in self._job.quads:
             # A quad with fewer turns is missing evidence.
             if min(len(quad.base), len(quad.head)) > 1:
                 gains.append(sign * _gain_of_first_half(quad, entry.metric))
@@ -153,7 +151,7 @@ class JobQuads:
         return number._replace(terms=Terms(_PROFILED_MARGIN, (_PROFILED_MARGIN,), (len(ratios),)), gating=False)
 
     def answers(self) -> Iterator[Number]:
-        counts = answers_of(*self._evidence.turns(self._job.name))
+        counts = answers_of(self._job.base, self._job.head)
         if counts is not None:
             number = self._rules.number(self._place, SAME_TEXT, counts, JOB)
             yield number._replace(terms=number.terms._replace(looks=LOOKS["server"]))

@@ -1,0 +1,209 @@
+"""The rows of both documents, job by job and workload by workload, and everything else that the plan of them rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.document.budget import judges_subroutines
+from perfgate.document.decision import Policy
+from perfgate.document.job import JobRecord
+from perfgate.document.run import Harness
+from perfgate.document.samples import BlockColumns, unpack
+from perfgate.job_settings import JobReference
+from perfgate.judging.gate.evidence.clocks import awake_by_block
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.job_rows import rows_of_job
+from perfgate.judging.gate.evidence.numbers import NumberTable
+from perfgate.judging.gate.evidence.rows import RowTable, SideTables, rows_of_workloads
+from perfgate.judging.gate.evidence.stretches import are_in_turns
+from perfgate.judging.gate.evidence.trusted import Required, RequiredJob, TrustedNumbers, trusted_numbers
+from perfgate.judging.gate.evidence.undisturbed import clean_pair
+from perfgate.judging.gate.evidence.work_table import WorkTable
+from perfgate.protocol import SLOW_CALL_SECONDS
+from perfgate.stats.summary import median
+
+# Warming up may time a call as slower than the pairs do.
+CERTAINLY_FAST = 0.8
+# Kinds of devices that report the times of kernels.
+_KINDS_WITH_KERNELS = frozenset({"cuda", "npu"})
+
+
+class Session(NamedTuple):
+    """How the documents came about: whether two profilers recorded them, and on which kind of device they were measured.
+
+    ``says_steady`` is whether any counter lists its steady counts, as older perfgates do not.
+    """
+
+    is_recorded: bool
+    on_accelerator: bool
+    reports_kernels: bool
+    says_steady: bool
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Session:
+        kinds = {evidence.base.device_kind, evidence.head.device_kind}
+        return cls(
+            is_recorded=evidence.recorded,
+            on_accelerator=evidence.has_accelerator,
+            reports_kernels=not _KINDS_WITH_KERNELS.isdisjoint(kinds),
+            says_steady=evidence.base.says_steady or evidence.head.says_steady,
+        )
+
+
+@dataclass(frozen=True)
+class WorkloadRows:
+    """The rows of a workload on both sides and in main's ``stored`` run, and how they came about.
+
+    ``failed_pairs`` are numbers of pairs, ``usable_quads`` counts the quads of stretches by shape. ``lost_values`` are the
+    bounds by shape that the head is compared with without all of their numbers. ``is_edited`` is whether code of the workload
+    file changed.
+    """
+
+    name: str
+    tables: SideTables
+    stored: RowTable
+    harness_of_base: Harness | None
+    harness_of_head: Harness | None
+    failed_pairs: Collection[int]
+    has_failed_stretch: bool
+    expects_stretches: bool
+    usable_quads: Mapping[str, int]
+    lost_values: Mapping[str, Collection[str]]
+    changed_operators: Mapping[str, Collection[str]]
+    is_edited: bool
+    session: Session
+
+
+@dataclass(frozen=True)
+class JobRows:
+    """The rows of a job on both sides, and its record by the base.
+
+    ``settings`` are those by which both sides measured it and ``trusted`` its numbers by them, if the trusted side knows both.
+    Ranks ``on_device`` have their memory from an accelerator's allocator.
+    """
+
+    name: str
+    tables: SideTables
+    record: JobRecord | None
+    settings: JobReference | None
+    trusted: TrustedNumbers | None
+    on_device: bool
+
+
+class SessionRows:
+    """The rows of a session, under what the trusted side requires."""
+
+    def __init__(
+        self, evidence: Evidence, numbers: NumberTable, work: WorkTable, required: Required, policy: Policy
+    ) -> None:
+        self._evidence = evidence
+        self._work = work
+        self._required = required
+        self._bounded = numbers.of_head.bounded
+        self.session = Session.of(evidence)
+        self.sealed = (evidence.base.is_sealed, evidence.head.is_sealed)
+        self.failed = evidence.head.failed
+        self.records = [*evidence.base.workloads, *evidence.head.workloads]
+        self.workloads = list(dict.fromkeys([*required.workloads, *evidence.workload_names]))
+        profiles = judges_subroutines(policy.tolerances)
+        self._of_base = rows_of_workloads(evidence.base, "base", profiles=profiles)
+        self._of_head = rows_of_workloads(evidence.head, "head", profiles=profiles)
+
+    def jobs(self, required: Iterable[str]) -> list[str]:
+        """The names of these jobs, and of those in the documents."""
+        names = dict.fromkeys(required)
+        for index in self._evidence.sides:
+            names |= dict.fromkeys(job.name for job in index.records)
+        names |= dict.fromkeys(self._evidence.base.turns)
+        return list(names)
+
+    def workload(self, name: str) -> WorkloadRows:
+        evidence = self._evidence
+        run = self._required.newest_run(evidence, name)
+        stored = RowTable()
+        session = self.session
+        if run is not None:
+            stored = rows_of_workloads(run, "base")[name]
+            session = session._replace(says_steady=session.says_steady or run.says_steady)
+        failed = [pair for pair in evidence.head.failed if pair.workload == name]
+        lost: dict[str, list[str]] = {}
+        for number in self._bounded:
+            if number.place.workload == name and number.lacks_values:
+                lost.setdefault(number.place.shape, []).append(number.bound.name)
+        changed = {}
+        for place in evidence.base.operators:
+            if place.workload == name:
+                changed[place.shape] = self._work.changed_operators(place)
+        files = {record.reference.rpartition(":")[0] for record in evidence.head.records_of(name)}
+        return WorkloadRows(
+            name=name,
+            tables=SideTables(self._of_base[name], self._of_head[name]),
+            stored=stored,
+            harness_of_base=evidence.base.harness.get(name),
+            harness_of_head=evidence.head.harness.get(name),
+            failed_pairs={pair.pair for pair in failed if pair.arm != "stretch"},
+            has_failed_stretch=any(pair.arm == "stretch" for pair in failed),
+            expects_stretches=self._required.stretches and _has_fast_calls_in_turns(evidence, name),
+            usable_quads=_usable_quads(evidence, name),
+            lost_values=lost,
+            changed_operators=changed,
+            is_edited=any(change.file in files for change in evidence.code.changes),
+            session=session,
+        )
+
+    def job(self, name: str, required: RequiredJob | None) -> JobRows:
+        base, head = self._evidence.sides
+        record = base.jobs.get(name)
+        settings: JobReference | None = None
+        work: frozenset[str] = frozenset()
+        if required is not None:
+            work = required.work
+            settings = required.measured_by(self._evidence)
+            kinds = {job.kind for job in (*base.records, *head.records) if job.name == name}
+            if settings is not None and kinds != {settings.kind}:
+                settings = None
+        trusted: TrustedNumbers | None = None
+        if required is not None and settings is not None and record is not None:
+            trusted = trusted_numbers(required, settings, record, self._evidence)
+        of_base = rows_of_job(base, name, settings, work)
+        tables = SideTables(of_base, rows_of_job(head, name, settings, work))
+        on_device = required is not None and required.is_on_device(self._evidence)
+        return JobRows(name, tables, record, settings, trusted, on_device)
+
+
+def _has_fast_calls_in_turns(evidence: Evidence, workload: str) -> bool:
+    """Whether the sides took turns in a pair, and calls of the base are certainly fast enough for stretches, by its pairs.
+
+    It is the trusted side. Whole processes that follow each other have no stretches.
+    """
+    takes_turns = False
+    seconds: dict[str, list[float]] = {}
+    for first, second in evidence.pairs.get(workload, ()):
+        for shape, columns in first.shapes.items():
+            seconds.setdefault(shape, []).append(median(unpack(columns.times.wall)) / 1e9)
+            if shape in second.shapes and are_in_turns(columns, second.shapes[shape]):
+                takes_turns = True
+    return takes_turns and sum(map(median, seconds.values())) < CERTAINLY_FAST * SLOW_CALL_SECONDS
+
+
+def _usable_quads(evidence: Evidence, workload: str) -> dict[str, int]:
+    """The number of undisturbed quads of stretches in which every block was timed, by shape."""
+    usable: dict[str, int] = {}
+    for first, second in evidence.stretches.get(workload, ()):
+        for shape in first.shapes.keys() & second.shapes.keys():
+            before = first.shapes[shape]
+            after = second.shapes[shape]
+            clean, _ = clean_pair(before, after)
+            quads = set(clean or ()) - _untimed_quads(before) - _untimed_quads(after)
+            usable[shape] = usable.get(shape, 0) + len(quads)
+    return usable
+
+
+def _untimed_quads(columns: BlockColumns) -> set[int]:
+    if not columns.conductor.seen_ns:
+        return set(columns.quad)
+    return set(np.asarray(columns.quad)[np.isnan(awake_by_block(columns))])
