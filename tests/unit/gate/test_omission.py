@@ -272,7 +272,7 @@ def test_rows__taken_from_the_tables__are_missing(name: str, where: str, one: bo
 def test_number__that_gates_and_is_not_above_0__is_missing(name: str, where: str) -> None:
     passed = unnoticed(name, where, one=True)
     kind = next(kind for kind in KINDS if kind == name)
-    must_gate = reference_of(SETTINGS[kind]).must_gate
+    must_gate = reference_of(SETTINGS[kind]).must_gate(on_device=False)
     assert {f"{metric} turn above zero" for metric in must_gate} & passed == set()
 
 
@@ -715,7 +715,7 @@ def _parts_of_jobs() -> dict[str, JobPart]:
     parts: dict[str, JobPart] = {}
     for kind in KINDS:
         settings = SETTINGS[kind]
-        number = reference_of(settings).must_gate[0]
+        number = reference_of(settings).must_gate(on_device=False)[0]
         of_kind: dict[str, tuple[Change, str]] = {
             "turns": (document(turns=[]), ""),
             "record": (document(records=[]), ""),
