@@ -100,7 +100,9 @@ def test_item_13__head_changes_what_base_runs__never_green_and_every_file_named(
     clone.commit("settings")
     clone.git("checkout", "-qB", "feature")
     head_that(clone, "\n".join(ATTACKS[attack][0] for attack in attacks))
-    exit_code, decision = checked(perfgate, clone, PYTHONPATH=str(shared))
+    # With a path of its own, the command starts Python anew.
+    imports = {"PYTHONPATH": str(shared)} if "what both import" in attacks else {}
+    exit_code, decision = checked(perfgate, clone, **imports)
     assert decision["verdict"] in ("INCONCLUSIVE", "FAIL"), decision["reasons"]
     assert exit_code in (1, 4)
     named = [entry for entry in decision["gaps"]["invalid"] if entry["kind"] == "code_changed"]

@@ -117,7 +117,7 @@ class Recount:
             for side in self.turns.sides:
                 self.bench.servers.get(side.checkout.server)
             self.bench.servers.renew()
-            if processes < MOST_PROCESSES:
+            if processes < MOST_PROCESSES and time.monotonic() < ends:
                 self.bench.servers.start_next(self._lot.randrange(_SEEDS))
             self._is_counted_twice = True
             for side in self.turns.sides:
