@@ -27,8 +27,9 @@ _EXAMPLES = 3
 _MICROSECOND_NS = 1000
 # Of op_statistic.csv, which has three decimals of a microsecond, and of a time of a row.
 _DECIMALS_NS = 1
-# Of a wait and the times around it, written with three decimals, and as floats of a time since 1970 in microseconds.
-_EXACT_NS, _FLOAT_NS = 2, 500
+# Of a wait and the times around it, written with three decimals, and as floats of a time since 1970 in microseconds, which
+# are multiples of a quarter of one.
+_EXACT_NS, _FLOAT_NS, _FLOAT_STEP_NS = 2, 500, 250
 _ODD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 # Launches into a graph that is being captured do not run.
 _SINGLE_LAUNCH = lazy_pattern(r"(?:cuda|hip|cu)(?:Module)?LaunchKernel")
@@ -279,20 +280,22 @@ def _of_waits(table: KernelTable) -> Iterator[Message]:
     """Rows that did not wait as long as they say after the row before: a row between them is missing, or a time was changed.
 
     The first row waits for nothing. msprof works the waits out from the rows that it writes, in Python with times in
-    nanoseconds, in C++ with floats of microseconds since 1970 (ai_core_op_report.py, op_summary_assembler.cpp), and torch_npu
-    copies all rows. If most rows disagree, the table is an excerpt, or its profiler means another wait.
+    nanoseconds, in C++ and in 2023 with floats of microseconds since 1970 (ai_core_op_report.py, op_summary_assembler.cpp), and
+    torch_npu copies all rows. If most rows disagree, the table is an excerpt, or its profiler means another wait.
     """
     timed = np.flatnonzero(table.start != NO_NUMBER)
     rows = timed[np.argsort(table.start[timed], kind="stable")]
     if rows.size < 2:
         return
-    start, wait = table.start[rows], table.numbers["wait_ns"][rows]
-    end = start + table.duration[rows]
-    idle = np.append(0, np.maximum(start[1:] - end[:-1], 0))
+    start, duration, wait = table.start[rows], table.duration[rows], table.numbers["wait_ns"][rows]
+    idle = np.append(0, np.maximum(start[1:] - (start + duration)[:-1], 0))
+    later = np.flatnonzero(wait[1:] > 0) + 1
+    from_start_to_start = duration[later - 1] + wait[later]
+    is_rounded = (from_start_to_start + 1) % _FLOAT_STEP_NS <= 2
+    tolerance = _FLOAT_NS if 2 * np.count_nonzero(is_rounded) > later.size else _EXACT_NS
     judged = wait > 0
     judged[0] = wait[0] != NO_NUMBER
     error = np.abs(idle - wait)[judged]
-    tolerance = _EXACT_NS if 2 * np.count_nonzero(error <= _EXACT_NS) > error.size else _FLOAT_NS
     differing = int(np.count_nonzero(error > tolerance))
     if differing and 2 * differing <= error.size:
         yield Message("notes.waits-differ", {"count": differing, "rows": rows.size})
