@@ -59,7 +59,7 @@ def common_course(
 
     Unknown with too few versions.
     """
-    stretch = _stretch(lead, change)
+    stretch = _stretch(lead, change, _clearest(another))
     courses = _courses(lead, own, another, stretch)
     share = courses.share(stretch)
     if share is None:
@@ -104,34 +104,48 @@ def _clearest(shapes: Sequence[TrendSeries]) -> TrendSeries:
     return min(shapes, key=lambda entry: entry.noise or math.inf)
 
 
-def _stretch(series: TrendSeries, change: TrendChange) -> _Stretch:
-    """The drift that a change is a part of, with the versions around it up to the next changes."""
-    begin = end = series.changes.index(change)
-    while begin > 0 and _continues(series.changes[begin - 1], series.changes[begin]):
-        begin -= 1
-    while end + 1 < len(series.changes) and _continues(series.changes[end], series.changes[end + 1]):
-        end += 1
-    return _between(series, begin, end)
+def _stretch(lead: TrendSeries, change: TrendChange, another: TrendSeries) -> _Stretch:
+    """The drift that a change is a part of, with the versions around it up to the next changes.
+
+    A slow machine moves both workloads, but the search finds a step of one where it finds none of the other.
+    """
+    first = last = change.at
+    is_rise = change.after > change.before
+    rises = sorted({*_rises(lead, lead), *_rises(another, lead)})
+    for at, rises_too in reversed(rises):
+        if at <= first:
+            if rises_too != is_rise or first - at > _WINDOW:
+                break
+            first = at
+    for at, rises_too in rises:
+        if at >= last:
+            if rises_too != is_rise or at - last > _WINDOW:
+                break
+            last = at
+    return _between(lead, first, last)
 
 
-def _around(series: TrendSeries, change: TrendChange) -> _Stretch:
+def _rises(series: TrendSeries, lead: TrendSeries) -> list[tuple[int, bool]]:
+    """The places of a series' changes in the leading one, and whether they are rises."""
+    rises: list[tuple[int, bool]] = []
+    for change in series.changes:
+        at = index_of(lead, change.first_bad or "")
+        if at is not None:
+            rises.append((at, change.after > change.before))
+    return rises
+
+
+def _around(lead: TrendSeries, change: TrendChange) -> _Stretch:
     """The versions around a change up to the next ones."""
-    number = series.changes.index(change)
-    return _between(series, number, number)
+    return _between(lead, change.at, change.at)
 
 
-def _between(series: TrendSeries, begin: int, end: int) -> _Stretch:
-    first, last = series.changes[begin].at, series.changes[end].at
-    earliest, latest = 0, len(series.points)
-    if begin > 0:
-        earliest = series.changes[begin - 1].at
-    if end + 1 < len(series.changes):
-        latest = series.changes[end + 1].at
+def _between(lead: TrendSeries, first: int, last: int) -> _Stretch:
+    earlier = [change.at for change in lead.changes if change.at < first]
+    later = [change.at for change in lead.changes if change.at > last]
+    earliest = max(earlier, default=0)
+    latest = min(later, default=len(lead.points))
     return _Stretch(max(earliest, first - _WINDOW), first, last, min(latest, last + _WINDOW))
-
-
-def _continues(earlier: TrendChange, later: TrendChange) -> bool:
-    return earlier.direction == later.direction and later.at - earlier.at <= _WINDOW
 
 
 def _courses(
