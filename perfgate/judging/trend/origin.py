@@ -193,14 +193,15 @@ class _Movement:
         return bool(shares) and max(shares) < _UNMOVED
 
     def _is_new_in_one_shape(self) -> bool:
-        """Whether the last few versions of this shape are slower and those of the workload's other shapes are not.
+        """Whether the last few versions of this shape are slower and not all of them are in the workload's other shapes.
 
-        Two wild values in a row look like a level that has just begun.
+        Two wild values in a row look like a level that has just begun, and another shape may have one of its own.
         """
         if len(self._lead.points) - self._change.at >= MIN_VALUES:
             return False
-        shares = [self._share_of(entry, fewest=MIN_LAST) for entry in self._beside("shape")]
-        return bool(shares) and all(share is not None and share < _UNMOVED for share in shares)
+        beside = self._beside("shape")
+        least = [min(self._shares_of(entry, fewest=MIN_LAST), default=math.inf) for entry in beside]
+        return bool(least) and max(least) < _UNMOVED
 
     def _beside(self, field: _PlaceField) -> list[TrendSeries]:
         """The series that differ from the leading one in this field alone."""
@@ -211,11 +212,19 @@ class _Movement:
                 beside.append(entry)
         return beside
 
-    def _share_of(self, entry: TrendSeries, fewest: int = _FEWEST) -> float | None:
+    def _share_of(self, entry: TrendSeries) -> float | None:
         """The share of this movement's shift that another series shows at the same commit; None with too few versions."""
+        shares = self._shares_of(entry, fewest=_FEWEST)
+        return statistics.median(shares) if shares else None
+
+    def _shares_of(self, entry: TrendSeries, *, fewest: int) -> list[float]:
+        """The shares of this movement's shift in the versions of another series from the same commit on.
+
+        Empty with fewer than ``fewest`` versions on either side.
+        """
         at = index_of(entry, self._change.first_bad or "")
         if at is None or entry.is_exact or not self._change.delta:
-            return None
+            return []
         start, end = max(0, at - _WINDOW), at + _WINDOW
         for change in entry.changes:
             if change.at <= at - fewest:
@@ -225,8 +234,9 @@ class _Movement:
         before = [point.value for point in entry.points[start:at]]
         after = [point.value for point in entry.points[at:end]]
         if min(len(before), len(after)) < fewest or min(*before, *after) <= 0:
-            return None
-        return math.log(statistics.median(after) / statistics.median(before)) / math.log1p(self._change.delta)
+            return []
+        level, shift = statistics.median(before), math.log1p(self._change.delta)
+        return [math.log(value / level) / shift for value in after]
 
 
 def _definition(workload: WorkloadRecord) -> tuple[str, int, list[str]]:
