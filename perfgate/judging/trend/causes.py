@@ -11,8 +11,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.trend import CommitLabel, Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
-from perfgate.judging.trend.find import losses
-from perfgate.stats.changes import CAP, Floats
+from perfgate.judging.trend.find import CAP_OF_WORSE, losses, moved
+from perfgate.stats.changes import Floats
 
 # A shift lies, with 80 % confidence, at one of the places with a 2 log likelihood ratio below this:
 # (1 - exp(-x / 2))^2 = 0.80. Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks,
@@ -20,6 +20,9 @@ from perfgate.stats.changes import CAP, Floats
 # 95 % are aligned with the counter of their commit, 75 % without alignment; if only the next commit moved a counter, half
 # are aligned with the next.
 _LOCATION_80 = 4.5
+# Two commits that by chance move two workloads one after the other: 2 log of one window in twenty, and of one version of its
+# twelve. Noise that displaces all shapes of a workload by a version costs less, a shift that is there costs more.
+_TWO_COMMITS = 2 * math.log(20 * 12)
 # A cause has the first of these standings that any of its changes has.
 _STANDINGS: tuple[Standing, ...] = ("open", "new", "accepted", "superseded", "resolved", "refuted")
 _REPORTED_ORDER: tuple[Standing, ...] = ("new", "open", "accepted", "superseded", "resolved", "refuted")
@@ -51,18 +54,32 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     """The series with the shifts of times of each workload at as few versions as they may lie at. ``with_changes`` found them.
 
     Noise displaces a shift by some versions, and the effects of one commit would be reported as several causes. Counters give
-    the exact place.
+    the exact place, and so do machines that measured the same commits.
     """
     aligned = list(series)
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for index, entry in enumerate(series):
         if entry.changes:
-            groups.setdefault((entry.workload, entry.fingerprint), []).append(index)
+            groups.setdefault(entry.workload, []).append(index)
     for indices in groups.values():
         alignment = _Alignment([series[index] for index in indices])
         for index, entry in zip(indices, alignment.align()):
             aligned[index] = entry
-    return aligned
+    return _with_joined_workloads(aligned)
+
+
+def _with_joined_workloads(series: Sequence[TrendSeries]) -> list[TrendSeries]:
+    """The series with the shifts of a machine's workloads at one version that are likelier one event than two commits."""
+    joined = list(series)
+    machines: dict[str, list[int]] = {}
+    for index, entry in enumerate(series):
+        if entry.changes:
+            machines.setdefault(entry.fingerprint, []).append(index)
+    for indices in machines.values():
+        alignment = _Alignment([series[index] for index in indices])
+        for index, entry in zip(indices, alignment.join_workloads()):
+            joined[index] = entry
+    return joined
 
 
 def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
@@ -152,7 +169,7 @@ class _Move(NamedTuple):
 
 
 class _Alignment:
-    """The series of one workload on one testbed, whose shifts of times are moved together until no fewer versions hold all."""
+    """Series of one workload or machine, whose shifts of times are moved together until no fewer versions hold all."""
 
     def __init__(self, series: Sequence[TrendSeries]) -> None:
         self._series = list(series)
@@ -173,11 +190,36 @@ class _Alignment:
                 self._apply(move)
         return self._series
 
-    def _cheapest_moves(self) -> list[_Move]:
-        """The moves that clear one version of changes at the least loss; empty if none can be cleared."""
+    def join_workloads(self) -> list[TrendSeries]:
+        while moves := self._cheapest_join():
+            for move in moves:
+                self._apply(move)
+        return self._series
+
+    def _cheapest_join(self) -> list[_Move]:
+        """The moves of all changes at one version to changes of another workload at the least loss; empty if none is likely."""
+        by_versions = self._by_versions()
+        best: list[_Move] = []
+        least = _TWO_COMMITS
+        for members in by_versions.values():
+            for target, others in by_versions.items():
+                if _may_join(members, others):
+                    moves = [self._move(member, target) for member in members]
+                    possible = [move for move in moves if move is not None]
+                    loss = _loss_of_shapes(possible)
+                    if len(possible) == len(moves) and loss < least:
+                        best, least = possible, loss
+        return best
+
+    def _by_versions(self) -> dict[_Versions, list[_Member]]:
         by_versions: dict[_Versions, list[_Member]] = {}
         for member in _members(self._series):
             by_versions.setdefault(_versions(member.change), []).append(member)
+        return by_versions
+
+    def _cheapest_moves(self) -> list[_Move]:
+        """The moves that clear one version of changes at the least loss; empty if none can be cleared."""
+        by_versions = self._by_versions()
         best: list[_Move] = []
         least = math.inf
         for members in by_versions.values():
@@ -189,17 +231,18 @@ class _Alignment:
 
     def _moves_of(self, members: Sequence[_Member], by_versions: Mapping[_Versions, Sequence[_Member]]) -> list[_Move]:
         """The moves of all changes at one version; empty if one has to stay. Times of one shape follow the clearest."""
-        targets: dict[str, _Versions] = {}
+        targets: dict[tuple[str, str], _Versions] = {}
         moves: list[_Move] = []
         for member in sorted(members, key=_clearness):
             if member.series.is_exact:
                 return []
-            if member.series.shape not in targets:
+            measured = member.series.shape, member.series.fingerprint
+            if measured not in targets:
                 target = self._likeliest(member, by_versions)
                 if target is None:
                     return []
-                targets[member.series.shape] = target
-            move = self._move(member, targets[member.series.shape])
+                targets[measured] = target
+            move = self._move(member, targets[measured])
             if move is None:
                 return []
             moves.append(move)
@@ -231,12 +274,31 @@ class _Alignment:
     def _apply(self, move: _Move) -> None:
         place = move.member.place
         entry = self._series[place.series]
-        good, bad = entry.points[move.at - 1], entry.points[move.at]
         changes = list(entry.changes)
-        changes[place.change] = msgspec.structs.replace(
-            changes[place.change], at=move.at, last_good=good.commit, first_bad=bad.commit, first_seen=bad.started_at
-        )
+        changes[place.change] = moved(entry, changes[place.change], move.at)
         self._series[place.series] = msgspec.structs.replace(entry, changes=changes)
+
+
+def _may_join(members: Sequence[_Member], others: Sequence[_Member]) -> bool:
+    """Whether times of another workload moved in the direction of these, of which no counter tells the version."""
+    own, of_others = _times_that_moved(members), _times_that_moved(others)
+    is_counted = any(member.series.is_exact for member in members)
+    workloads = {member.series.workload for member in own} & {member.series.workload for member in of_others}
+    directions = {member.change.direction for member in (*own, *of_others)}
+    return bool(own) and bool(of_others) and not is_counted and not workloads and len(directions) == 1
+
+
+def _times_that_moved(members: Sequence[_Member]) -> list[_Member]:
+    return [member for member in members if not member.series.is_exact and not member.series.informing]
+
+
+def _loss_of_shapes(moves: Sequence[_Move]) -> float:
+    """The loss of the clearest time of each shape, because its times share their noise."""
+    losses_of: dict[tuple[str, str], float] = {}
+    for move in sorted(moves, key=lambda move: _clearness(move.member)):
+        series = move.member.series
+        losses_of.setdefault((series.workload, series.shape), move.more_loss)
+    return sum(losses_of.values())
 
 
 def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
@@ -248,10 +310,12 @@ def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
     for another in others:
         directions = {another.change.direction, member.change.direction}
         if another.series.is_exact:
-            most = max(most, _LOCATION_80)
+            # A machine may count what others do not.
+            if another.series.fingerprint == member.series.fingerprint:
+                most = max(most, _LOCATION_80)
         elif len(directions) == 1 or "changed" in directions:
             # A commit with other counts may move times in any direction, and informing metrics have none.
-            most = max(most, _LOCATION_80 + CAP**2)
+            most = max(most, _LOCATION_80 + CAP_OF_WORSE**2)
     return most
 
 

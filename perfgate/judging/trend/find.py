@@ -13,14 +13,16 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import metric
 from perfgate.document.trend import Direction, TrendChange, TrendPoint, TrendSeries
-from perfgate.stats.changes import CAP, ENOUGH_VALUES, LevelShift, noise, shifts, steps
+from perfgate.stats.changes import ENOUGH_VALUES, MIN_LAST, LevelShift, noise, shifts, steps
 
 Floats = npt.NDArray[np.float64]
 
 # Fewest versions in which a change can be found: a counter needs two to differ.
 VERSIONS_NEEDED = ENOUGH_VALUES
 EXACT_VERSIONS_NEEDED = 2
-_CAP_OF_BETTER = 5.0
+# A value far from its level costs at most this number of standard deviations where a shift is placed. Wild values are slow
+# ones, so a slow one costs less; one right before a shift would otherwise move the shift to it.
+CAP_OF_BETTER, CAP_OF_WORSE = 5.0, 3.0
 
 
 def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
@@ -54,7 +56,29 @@ def with_changes(series: TrendSeries) -> TrendSeries:
         return msgspec.structs.replace(series, changes=_exact_changes(series, values))
     scaled, unit = _scaled(values)
     changes = [_shift(series, shift, unit) for shift in shifts(scaled)]
-    return msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled)))
+    searched = msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled)))
+    return msgspec.structs.replace(searched, changes=_placed(searched))
+
+
+def _placed(series: TrendSeries) -> list[TrendChange]:
+    """The changes at the versions where they are likeliest, each between its neighbours."""
+    placed: list[TrendChange] = []
+    ends = [change.at for change in series.changes[1:]]
+    ends.append(len(series.points) - MIN_LAST + 1)
+    start = 0
+    for change, end in zip(series.changes, ends):
+        loss_at = losses(series, change)[start + 1 : end]
+        start = start + 1 + int(np.argmin(loss_at))
+        placed.append(moved(series, change, start))
+    return placed
+
+
+def moved(series: TrendSeries, change: TrendChange, at: int) -> TrendChange:
+    """The change at another version of its series."""
+    good, bad = series.points[at - 1], series.points[at]
+    return msgspec.structs.replace(
+        change, at=at, last_good=good.commit, first_bad=bad.commit, first_seen=bad.started_at
+    )
 
 
 def noise_of(series: TrendSeries) -> float | None:
@@ -66,16 +90,13 @@ def noise_of(series: TrendSeries) -> float | None:
 
 
 def losses(series: TrendSeries, change: TrendChange) -> Floats:
-    """The loss in 2 log likelihood with the shift at each place; outliers are capped like in the search.
-
-    Wild values are slow ones, so a value that is far better than its level costs more than one that is far worse.
-    """
+    """The loss in 2 log likelihood with the shift at each place."""
     values, unit = _scaled(_values(series))
     levels = np.array([change.before, change.after])
     scaled = np.log(levels) if unit is None else levels / unit
     distances = (values - scaled[:, np.newaxis]) / max(series.noise or 0.0, 1e-9)
     is_better = distances < 0 if series.better == "lower" else distances > 0
-    costs = np.minimum(distances**2, np.where(is_better, _CAP_OF_BETTER, CAP) ** 2)
+    costs = np.minimum(distances**2, np.where(is_better, CAP_OF_BETTER, CAP_OF_WORSE) ** 2)
     # The additional cost of every value with the level before the shift rather than with the level after it.
     more = costs[0] - costs[1]
     loss_at: Floats = np.concatenate([[0.0], np.cumsum(more)])

@@ -82,6 +82,37 @@ def test_align__wild_value_just_before_the_shift_of_one_shape__put_where_the_oth
     assert [entry.changes[0].at for entry in align([early, steady])] == [20, 20]
 
 
+def with_wild_value(series: TrendSeries, at: int, factor: float) -> TrendSeries:
+    points = list(series.points)
+    points[at] = msgspec.structs.replace(points[at], value=points[at].value * factor)
+    return with_changes(msgspec.structs.replace(series, points=points))
+
+
+def test_with_changes__wild_value_just_before_the_shift__the_fast_value_after_it_tells_the_place() -> None:
+    wild = with_wild_value(levels(20, factor=1.06, sigma=0.002), 18, 1.09)
+    assert wild.changes[0].at == 20
+
+
+def test_align__both_shapes_of_one_workload_wild_before_the_shift_of_another__one_event() -> None:
+    of_other = [with_changes(levels(20, workload="decoder", shape=shape)) for shape in ("short", "long")]
+    early = [with_wild_value(levels(20, shape=shape), 19, factor) for shape, factor in (("short", 1.11), ("long", 1.2))]
+    assert {entry.changes[0].at for entry in early} <= {19, 20}
+    assert [entry.changes[0].at for entry in align([*early, *of_other])] == [20] * 4
+
+
+def test_align__two_workloads_one_version_apart__two_events() -> None:
+    first = [with_changes(levels(19, shape=shape)) for shape in ("short", "long")]
+    second = [with_changes(levels(20, workload="decoder", shape=shape)) for shape in ("short", "long")]
+    assert [entry.changes[0].at for entry in align([*first, *second])] == [19, 19, 20, 20]
+
+
+def test_align__wild_values_on_one_of_two_machines__put_where_the_other_machine_moved() -> None:
+    early = with_wild_value(levels(20, factor=1.08), 19, 1.08)
+    other = with_changes(levels(20, factor=1.08, fingerprint="e" * 64))
+    assert early.changes[0].at == 19
+    assert [entry.changes[0].at for entry in align([early, other])] == [20, 20]
+
+
 def test_causes__one_commit_in_several_workloads__one_cause_that_a_time_leads() -> None:
     counter = make_change(evidence="exact", interval=None, before=0.0, after=1.0, delta=None)
     series = [

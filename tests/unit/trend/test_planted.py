@@ -26,6 +26,15 @@ def test_planted_histories__open_regressions__exact_for_all(answers: dict[Plante
     assert wrong == []
 
 
+# A wild value right before a shift, on one of two machines and in both shapes of a workload; a drift that moves one workload
+# four versions after the other; two wild values at the end in one shape and one of them in the other.
+@pytest.mark.parametrize(("draw", "number"), [(32, 16), (43, 19), (84, 44), (93, 34), (94, 39), (39, 38), (64, 25)])
+def test_planted_histories__noise_that_displaces_a_shift__open_list_is_exact(draw: int, number: int) -> None:
+    answer = answer_of(redrawn(HISTORIES[number - 1], draw))
+    assert answer.is_exact, answer
+    assert answer.has_right_origin, answer
+
+
 @pytest.mark.parametrize("history", FURTHER, ids=lambda history: history.name[3:])
 def test_planted_histories__movements_close_together__each_regression_of_code_is_open(history: PlantedHistory) -> None:
     answer = answer_of(redrawn(history, draw=5))
