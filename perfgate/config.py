@@ -7,7 +7,7 @@ import fnmatch
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -674,10 +674,8 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
     ``raw`` is the whole file, or the table ``inside``.
     """
     expectation, _, place = str(error).partition(" - at `$.")
-    if place == "gate.tolerance[...]`":
-        return _refused_tolerance(raw["gate"]["tolerance"])
-    if place == "testbeds[...]`":
-        return _refused_testbed(raw["testbeds"])
+    if place in _REFUSALS:
+        return _REFUSALS[place](raw)
     if not place or "[...]" in place:  # a table with the project's own names: msgspec's error does not have the entry
         if inside:
             return f"[{inside}] {error}"
@@ -738,8 +736,16 @@ def _kinds(kind: inspect.Type) -> Iterator[inspect.Type]:
         yield kind
 
 
-def _refused_tolerance(table: Mapping[str, Any]) -> str:
-    name, value = next(entry for entry in table.items() if type(entry[1]) not in (int, float))
+def _refused_list(raw: Mapping[str, Any]) -> str:
+    return Activity(
+        'workload must be one "FILE:NAME", found {value!r}; write several with their names below [workloads]',
+        value=raw["workload"],
+    )
+
+
+def _refused_tolerance(raw: Mapping[str, Any]) -> str:
+    tolerances = raw["gate"]["tolerance"]
+    name, value = next(entry for entry in tolerances.items() if type(entry[1]) not in (int, float))
     percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(value))
     share = 0.03
     if percent:
@@ -753,13 +759,21 @@ def _refused_tolerance(table: Mapping[str, Any]) -> str:
     )
 
 
-def _refused_testbed(table: Mapping[str, Any]) -> str:
+def _refused_testbed(raw: Mapping[str, Any]) -> str:
     kinds = get_args(TestbedDevice)
-    name, value = next(entry for entry in table.items() if entry[1] not in kinds)
+    name, value = next(entry for entry in raw["testbeds"].items() if entry[1] not in kinds)
     expected = f"`{' | '.join(kinds)}`"
     return Activity(
         "{where} must be {wanted}, found {value!r}", where=f"[testbeds] {name}", wanted=expected, value=value
     )
+
+
+# Places whose refusal says more than a type.
+_REFUSALS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "workload`": _refused_list,
+    "gate.tolerance[...]`": _refused_tolerance,
+    "testbeds[...]`": _refused_testbed,
+}
 
 
 def _check(parsed: ConfigFile, path: Path) -> None:

@@ -79,7 +79,11 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
 @each(
     "text, message",
     [
-        ("workload = 3", "workload must be `str`, got `int`, found 3"),
+        ("workload = 3", 'workload must be one "FILE:NAME", found 3; write several'),
+        (
+            "workload = ['a.py:b', 'a.py:c']",
+            "found ['a.py:b', 'a.py:c']; write several with their names below [workloads]",
+        ),
         (ONE + '[gate]\nquads = "many"', "[gate] quads must be `int | null`, got `str`, found 'many'"),
         (ONE + "[gate]\nquads = 14.0", "[gate] quads must be `int | null`, got `float`, found 14.0"),
         (ONE + "[gate]\nquads = true", "[gate] quads must be `int | null`, got `bool`, found True"),
