@@ -38,7 +38,7 @@ from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import TimedLane
-from perfgate.judging.gate.evidence.pairs import paired_effects
+from perfgate.judging.gate.evidence.pairs import paired_effects, pairs_of
 
 CONDITIONS = ("scattered", "as it is")
 
@@ -96,8 +96,8 @@ def _effects(bench: Bench, roots: Path, workload: str, head: int, server: int, c
         )
     shape = next(iter(measured.base[0].shapes))
     clocks = {TimedLane(ShapePlace(workload, shape), preprocess=False): "cpu"}
-    sides = measured.base, measured.head
-    found = paired_effects(*sides, ShapePlace(workload, shape), clocks=clocks)  # type: ignore[arg-type]
+    pairs = pairs_of(measured.base, measured.head)[workload]
+    found = paired_effects(pairs, ShapePlace(workload, shape), clocks)  # type: ignore[arg-type]
     return [float(value) for value in found[LATENCY].differences.values]
 
 

@@ -40,7 +40,7 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     # Where workers had to wait for a CPU, no clock that sees single calls may be fair to both sides. Long stretches leave the
     # waits out.
     sides = [read_run(clone.root / "out" / side / "run.json") for side in ("base", "head")]
-    clocks = deciding_clocks(*sides)
+    clocks = deciding_clocks(*(side.pairs.replicates for side in sides))
     set_aside = {entry.workload for entry in decision.gaps.invalid}
     has_stretches = any(replicate.arm == "stretch" for replicate in sides[1].pairs.replicates)
     for row in [row for row in decision.checklist.numbers if row.metric in of_calls]:

@@ -18,7 +18,7 @@ from perfgate.flows.check.measured import CheckContext, documents_of
 from perfgate.flows.check.step_results import BATCH_STEP, GRAPH_STEP, batch_step, thermal_step, with_speedup
 from perfgate.flows.check.steps import CheckSteps
 from perfgate.flows.check.traces import keep_traces
-from perfgate.judging.gate.compare.bounds import broken_metrics
+from perfgate.judging.gate.compare.head_rules import broken_metrics
 from perfgate.judging.gate.evidence.bounds import bounded_metrics, bounded_numbers
 from perfgate.judging.gate.evidence.checklist import PairedNumbers, leading_numbers
 from perfgate.judging.gate.evidence.index import RunIndex

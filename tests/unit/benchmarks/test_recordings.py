@@ -14,7 +14,7 @@ import recordings
 from perfgate.catalogue.names import GAP
 from perfgate.document.samples import BlockColumns, PackedTimes, Replicate, WorkerColumns, pack
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.pairs import paired_effects
+from perfgate.judging.gate.evidence.pairs import paired_effects, pairs_of
 from tests.samples import recorded
 from tests.unit.gate.builders import SHAPE, WORKLOAD, replicate
 
@@ -159,8 +159,8 @@ def test_gap__equal_code_that_waited_for_cpus__free_of_the_waits() -> None:
     waiting = [pair for cell in cells for pair in cell.pairs if waited([*pair.sides[0], *pair.sides[1]]) > 0.1]
     effects, of_means = [], []
     for base, head in (pair.sides for pair in waiting):
-        members = member(base, "first"), member(head, "second")
-        (difference,) = paired_effects(*members, ShapePlace(WORKLOAD, SHAPE))[GAP].differences.values
+        pairs = pairs_of(member(base, "first"), member(head, "second"))[WORKLOAD]
+        (difference,) = paired_effects(pairs, ShapePlace(WORKLOAD, SHAPE))[GAP].differences.values
         effects.append(difference)
         before, after = (
             np.mean([(one.span - one.wall.sum()) / one.wall.size for one in side]) for side in (base, head)

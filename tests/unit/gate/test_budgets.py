@@ -14,7 +14,7 @@ from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.bounds import broken_metrics, compare_bound
+from perfgate.judging.gate.compare.head_rules import broken_metrics, compare_bound
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.bounds import bounded_numbers
 from perfgate.judging.gate.evidence.index import RunIndex

@@ -16,8 +16,9 @@ from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.clocks import deciding_clock
+from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.fast_path import compare_fast_paths, fast_path
-from perfgate.judging.gate.evidence.pairs import paired_effects
+from perfgate.judging.gate.evidence.pairs import paired_effects, pairs_of
 from perfgate.judging.gate.evidence.process import statistics
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, columns, replicate, sides
@@ -42,47 +43,51 @@ def test_statistics__chosen_quads__only_their_calls_count() -> None:
     assert statistics(blocks, frozenset({0})).cpu.size == 40
 
 
+def effects_of(base: Sequence[Replicate], head: Sequence[Replicate], place: ShapePlace) -> dict[str, PairedEffect]:
+    return paired_effects(pairs_of(base, head)[place.workload], place)
+
+
 def test_paired_effects__calls_too_few_for_a_p99__pool_pairs_until_there_are_100() -> None:
     base, head = sides([1.1] * 9, blocks=2)  # 40 calls a process: three pairs have 120
-    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = effects_of(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert effects["latency.p99"].differences.values == pytest.approx([math.log(1.1)] * 3)
 
 
 def test_paired_effects__never_100_calls__no_p99() -> None:
     base, head = sides([1.1] * 2, blocks=2)
-    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = effects_of(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert "latency.p99" not in effects
 
 
 def test_paired_effects__p99__of_cpu_time() -> None:
     base, head = sides([1.0] * 8, cpu=0.02, blocks=4, calls=200)
-    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = effects_of(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert np.expm1(effects["latency.p99"].differences.values[0]) == pytest.approx(1.0)
 
 
 def test_paired_effects__head_four_percent_slower__log_ratio_a_pair() -> None:
     base, head = sides([1.04] * 8)
-    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = effects_of(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert effects["latency.low"].differences.values == pytest.approx([math.log(1.04)] * 8)
     assert effects["latency.low"].base == pytest.approx(0.01)
 
 
 def test_paired_effects__gap_of_one_percent_of_a_call__effect_is_one_percent() -> None:
     base, head = sides([1.0] * 8, gaps=(0.0, 0.0001))
-    effects = paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
+    effects = effects_of(base.pairs.replicates, head.pairs.replicates, ShapePlace(WORKLOAD, SHAPE))
     assert np.expm1(effects["throughput.gap"].differences.values) == pytest.approx([0.01] * 8)
 
 
 def test_paired_effects__pair_without_its_second_member__left_out() -> None:
     firsts = [replicate(0, "ab", "first", 0.01), replicate(1, "ab", "first", 0.01)]
     seconds = [replicate(1, "ab", "second", 0.02)]
-    effects = paired_effects(firsts, seconds, ShapePlace(WORKLOAD, SHAPE))
+    effects = effects_of(firsts, seconds, ShapePlace(WORKLOAD, SHAPE))
     assert effects["latency.low"].differences.values == pytest.approx([math.log(2.0)])
 
 
 def test_paired_effects__other_workload__nothing() -> None:
     base, head = sides([1.0] * 8)
-    assert paired_effects(base.pairs.replicates, head.pairs.replicates, ShapePlace("other", SHAPE)) == {}
+    assert effects_of(base.pairs.replicates, head.pairs.replicates, ShapePlace("other", SHAPE)) == {}
 
 
 def quads(seed: int, *, level: float = 1e-3, count: int = 4, calls: int = 20, drift: float = 0.0) -> list[np.ndarray]:

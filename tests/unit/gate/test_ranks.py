@@ -13,8 +13,7 @@ from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.rank_counts import exposed_parts
-from perfgate.judging.gate.compare.ranks import losses_differ, rank_parts
+from perfgate.judging.gate.compare.ranks import exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import NumberTable, Rules

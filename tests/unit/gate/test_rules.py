@@ -12,7 +12,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import CorrectnessResult, ErrorDetail, RunDocument, ShapeKernels, StepResult, Value
-from perfgate.judging.gate.compare.bounds import broken_metrics
+from perfgate.judging.gate.compare.head_rules import broken_metrics
 from perfgate.judging.gate.decide import decide, decide_alone
 from perfgate.judging.gate.evidence.bounds import bounded_metrics, bounded_numbers
 from perfgate.judging.gate.evidence.index import RunIndex

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.document.site import BesideLevel
-from perfgate.judging.gate.compare.run_to_run import beside_level, run_to_run
+from perfgate.judging.gate.compare.stored import beside_level, run_to_run
 from tests.fakes.trends import make_series
 
 LEVEL = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]

@@ -8,7 +8,7 @@ from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import BesideLevel
 from perfgate.document.trend import TrendSeries
-from perfgate.judging.gate.compare.run_to_run import beside_level, run_to_run
+from perfgate.judging.gate.compare.stored import beside_level, run_to_run
 from perfgate.judging.store.runs import stored_values
 from perfgate.judging.store.store import labels_text
 from perfgate.judging.trend.level import level_around

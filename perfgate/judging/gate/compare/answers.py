@@ -14,8 +14,7 @@ from scipy.special import betainc, betaincinv
 from perfgate.catalogue.names import JOB_OUTPUT
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import differing_output, informing
-from perfgate.judging.gate.compare.judged_number import JudgedNumber
+from perfgate.judging.gate.compare.comparison import JudgedNumber, differing_output, informing
 from perfgate.judging.gate.evidence.answers import AlikeAnswers, AnswerCounts
 from perfgate.judging.gate.evidence.numbers import Levels, Number
 from perfgate.judging.gate.evidence.values import relative_change, rounded

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.comparison import Checked, Comparison, Exact, Outcome, Paired, Recorded
-from perfgate.document.decision import HarnessChange, SideSummary, UnfitHarness
+from perfgate.document.decision import HarnessChange, NoiseFloor, SideSummary, UnfitHarness
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.evidence.numbers import Levels, Number
 from perfgate.judging.gate.evidence.tolerance import key_matches
 from perfgate.judging.gate.evidence.values import relative_change, rounded
+
+
+class JudgedNumber(NamedTuple):
+    """A number, the errors that ``tests`` numbers of its family share, its corrected p-value, and its noise floor.
+
+    Without ``p_adjusted`` it is tested alone. The floor is of base against base.
+    """
+
+    number: Number
+    errors: Errors
+    p_adjusted: float | None
+    tests: int
+    floor: NoiseFloor | None
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether the corrected p-value shows a worsening."""
+        return self.p_adjusted is not None and self.p_adjusted <= self.errors.alarm
+
 
 _Number = TypeVar("_Number", Exact, Paired, Recorded)
 

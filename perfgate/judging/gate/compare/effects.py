@@ -11,8 +11,7 @@ from perfgate.catalogue.lookup import FAST_PATHS, is_known
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import compared
-from perfgate.judging.gate.compare.judged_number import JudgedNumber
+from perfgate.judging.gate.compare.comparison import JudgedNumber, compared
 from perfgate.judging.gate.compare.rule import (
     MOST_PAIRS,
     Errors,

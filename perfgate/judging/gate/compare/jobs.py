@@ -15,8 +15,7 @@ from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared, differing_output
 from perfgate.judging.gate.compare.counts import Count, Range
-from perfgate.judging.gate.compare.rank_counts import compare_counts
-from perfgate.judging.gate.compare.ranks import losses_differ
+from perfgate.judging.gate.compare.ranks import compare_counts, losses_differ
 from perfgate.judging.gate.compare.rule import Z_POWER, spread
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import Number, Rules

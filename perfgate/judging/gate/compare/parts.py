@@ -10,8 +10,7 @@ from perfgate.catalogue.names import BUSY, PREPROCESSING, RANKS_CPU, RANKS_MEMOR
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Part
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
-from perfgate.judging.gate.compare.rank_counts import exposed_parts
-from perfgate.judging.gate.compare.ranks import rank_parts
+from perfgate.judging.gate.compare.ranks import exposed_parts, rank_parts
 from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.quads import Quad, turns_of
 from perfgate.judging.gate.evidence.values import rounded

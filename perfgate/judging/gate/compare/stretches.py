@@ -17,8 +17,7 @@ from perfgate.catalogue.lookup import FAMILIES
 from perfgate.catalogue.names import MEAN
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message, MessageValue
-from perfgate.judging.gate.compare.comparison import compared
-from perfgate.judging.gate.compare.judged_number import JudgedNumber
+from perfgate.judging.gate.compare.comparison import JudgedNumber, compared
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE, Errors
 from perfgate.judging.gate.evidence.numbers import Number
 from perfgate.judging.gate.evidence.stalls import HALF

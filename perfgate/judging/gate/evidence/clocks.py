@@ -8,15 +8,14 @@ clock decides, in addition to the time of its kernels and the host's (``producer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.comparison import Clock
-from perfgate.document.run import RunDocument
-from perfgate.document.samples import BlockColumns, unpack
+from perfgate.document.samples import BlockColumns, Replicate, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, waited_share
 
@@ -47,7 +46,7 @@ Clocks = Mapping[TimedLane, Clock | None]
 ALL_BY_WALL: Clocks = {}
 
 
-def deciding_clocks(base: RunDocument, head: RunDocument) -> Clocks:
+def deciding_clocks(base: Iterable[Replicate], head: Iterable[Replicate]) -> Clocks:
     before = _blocks_by_lane(base)
     after = _blocks_by_lane(head)
     clocks = {}
@@ -78,9 +77,9 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
     return "awake"
 
 
-def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
+def _blocks_by_lane(replicates: Iterable[Replicate]) -> dict[TimedLane, list[BlockColumns]]:
     blocks: dict[TimedLane, list[BlockColumns]] = {}
-    for replicate in run.pairs.replicates:
+    for replicate in replicates:
         if replicate.arm != "ab":
             continue
         for preprocess, lanes in ((False, replicate.shapes), (True, replicate.preprocess)):

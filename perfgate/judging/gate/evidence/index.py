@@ -12,21 +12,18 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from perfgate.document.job import JobRecord, Turn
-from perfgate.document.profile import JobProfile
+from perfgate.document.job import JobRecord
 from perfgate.document.run import (
     FROM_PROFILE,
     CallAccount,
     Checklist,
     CorrectnessResult,
     CounterSet,
-    Harness,
     JobResults,
     KernelTimes,
     MeasuredPairs,
     OperatorRow,
     RunDocument,
-    StepResult,
     WorkloadRecord,
 )
 from perfgate.document.samples import Arm
@@ -35,11 +32,20 @@ from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.checklist import PairedNumbers
 from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.pairs import Pair, paired_effects
+from perfgate.judging.gate.evidence.operating_point import clock_shift
+from perfgate.judging.gate.evidence.pairs import Pair, paired_effects, pairs_of
 from perfgate.judging.gate.evidence.quads import MeasuredJob
 from perfgate.judging.gate.evidence.start_luck import ASSUMED, RESIDENT_LUCK, StartLuck
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
+
+
+class _OfWorkload(Protocol):
+    @property
+    def workload(self) -> str: ...
+
+
+_Own = TypeVar("_Own", bound=_OfWorkload)
 
 
 class RunIndex:
@@ -55,6 +61,21 @@ class RunIndex:
         self.coverage = run.source.coverage
         self.is_sealed = run.source.seal is not None
         self.device_kind = run.testbed.device_kind
+        self.counters = _by_place(run.checklist.counters)
+        self.accounts = _by_place(run.checklist.accounts)
+        self.checks = _by_place(run.checklist.correctness)
+        self.kernel_times = _by_place(run.checklist.kernel_times)
+        self.harness = {harness.workload: harness for harness in run.source.harness}
+        self.profiles = {profile.workload: profile for profile in run.jobs.profiles}
+        self.steps = _by_workload(run.checklist.steps)
+        self.turns = _by_workload(run.jobs.turns)
+        # Of several jobs with one name the first counts.
+        self.jobs: dict[str, JobRecord] = {}
+        for job in run.jobs.records:
+            self.jobs.setdefault(job.name, job)
+        self.operators: dict[ShapePlace, dict[str, OperatorRow]] = {}
+        for row in run.checklist.operators:
+            self.operators.setdefault(row.place, {})[row.op] = row
 
     @property
     def is_empty(self) -> bool:
@@ -69,11 +90,7 @@ class RunIndex:
     def records_of(self, workload: str) -> list[WorkloadRecord]:
         return [record for record in self.workloads if record.name == workload]
 
-    @cached_property
-    def harness(self) -> dict[str, Harness]:
-        return {harness.workload: harness for harness in self.run.source.harness}
-
-    @cached_property
+    @property
     def broken(self) -> set[str]:
         """The workloads that failed to load, in a step, or in their check."""
         names = set()
@@ -88,86 +105,25 @@ class RunIndex:
                 names.add(check.workload)
         return names
 
-    @cached_property
+    @property
     def subjects(self) -> set[str]:
         """The workloads that were timed, and the jobs."""
-        subjects = {job.name for job in self.records}
+        subjects = set(self.jobs)
         for replicate in self.run.pairs.replicates:
             if replicate.arm == "ab":
                 subjects.add(replicate.workload)
         return subjects
 
-    @cached_property
-    def timed_by_device(self) -> set[ShapePlace]:
-        """The places with calls that a device's own clock timed, in pairs or stretches."""
-        timed = set()
-        for replicate in self.run.pairs.replicates:
-            for shape, columns in replicate.shapes.items():
-                if columns.times.cpu_source == "device":
-                    timed.add(ShapePlace(replicate.workload, shape))
-        return timed
-
-    @cached_property
-    def counters(self) -> dict[ShapePlace, CounterSet]:
-        return _by_place(self.run.checklist.counters)
-
-    @cached_property
-    def accounts(self) -> dict[ShapePlace, CallAccount]:
-        return _by_place(self.run.checklist.accounts)
-
-    @cached_property
-    def checks(self) -> dict[ShapePlace, CorrectnessResult]:
-        return _by_place(self.run.checklist.correctness)
-
-    @cached_property
-    def profiles(self) -> dict[str, JobProfile]:
-        return {profile.workload: profile for profile in self.run.jobs.profiles}
-
-    @cached_property
-    def jobs(self) -> dict[str, JobRecord]:
-        """The jobs by name; of several with one name the first."""
-        jobs: dict[str, JobRecord] = {}
-        for job in self.run.jobs.records:
-            jobs.setdefault(job.name, job)
-        return jobs
-
-    @cached_property
-    def kernel_times(self) -> dict[ShapePlace, KernelTimes]:
-        return _by_place(self.run.checklist.kernel_times)
-
-    @cached_property
-    def operators(self) -> dict[ShapePlace, dict[str, OperatorRow]]:
-        rows: dict[ShapePlace, dict[str, OperatorRow]] = {}
-        for row in self.run.checklist.operators:
-            rows.setdefault(row.place, {})[row.op] = row
-        return rows
-
-    @cached_property
-    def steps(self) -> dict[str, list[StepResult]]:
-        """The steps of each workload."""
-        steps: dict[str, list[StepResult]] = {}
-        for step in self.run.checklist.steps:
-            steps.setdefault(step.workload, []).append(step)
-        return steps
-
-    @cached_property
-    def turns(self) -> dict[str, list[Turn]]:
-        """The turns of each job."""
-        turns: dict[str, list[Turn]] = {}
-        for turn in self.run.jobs.turns:
-            turns.setdefault(turn.workload, []).append(turn)
-        return turns
-
-    @cached_property
-    def kept_layout(self) -> frozenset[str]:
-        """The workloads with a pair that kept its memory layout."""
-        return frozenset(
-            replicate.workload for replicate in self.run.pairs.replicates if replicate.worker.moved is False
-        )
-
 
 def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
     return {entry.place: entry for entry in entries}
+
+
+def _by_workload(entries: Iterable[_Own]) -> dict[str, list[_Own]]:
+    groups: dict[str, list[_Own]] = {}
+    for entry in entries:
+        groups.setdefault(entry.workload, []).append(entry)
+    return groups
 
 
 class Evidence:
@@ -177,9 +133,8 @@ class Evidence:
         self.base = RunIndex(base)
         self.head = RunIndex(head)
         self._start_luck = start_luck
-        # The differences of the device's clock between the sides, once they were asked for.
-        self.clock_shifts: dict[ShapePlace, float | None] = {}
-        self._effects: dict[tuple[ShapePlace, Arm], dict[str, PairedEffect]] = {}
+        self._clock_shifts: dict[ShapePlace, float | None] = {}
+        self._effects: dict[tuple[ShapePlace, bool], dict[str, PairedEffect]] = {}
 
     @property
     def sides(self) -> tuple[RunIndex, RunIndex]:
@@ -225,10 +180,10 @@ class Evidence:
 
     @cached_property
     def clocks(self) -> Clocks:
-        return deciding_clocks(*self.runs)
+        return deciding_clocks(self.base.run.pairs.replicates, self.head.run.pairs.replicates)
 
     @cached_property
-    def on_device(self) -> frozenset[ShapePlace]:
+    def on_device(self) -> set[ShapePlace]:
         """The places with calls that a device's own clock timed."""
         timed = set()
         for workload, pairs in self.pairs.items():
@@ -236,25 +191,41 @@ class Evidence:
                 for shape, columns in first.shapes.items():
                     if columns.times.cpu_source == "device":
                         timed.add(ShapePlace(workload, shape))
-        return frozenset(timed)
+        return timed
+
+    def clock_shift(self, place: ShapePlace) -> float | None:
+        """The difference of the device's clock in all pairs of a shape together: readings are rarer than quads."""
+        if place not in self._clock_shifts:
+            pairs = self.pairs.get(place.workload, ())
+            base = [first.shapes[place.shape] for first, _ in pairs if place.shape in first.shapes]
+            head = [second.shapes[place.shape] for _, second in pairs if place.shape in second.shapes]
+            self._clock_shifts[place] = clock_shift(base, head)
+        return self._clock_shifts[place]
 
     @cached_property
     def checklist(self) -> PairedNumbers:
         return PairedNumbers(*self.runs, self.clocks)
 
     @cached_property
-    def kept_layout(self) -> frozenset[str]:
-        return self.base.kept_layout | self.head.kept_layout
+    def kept_layout(self) -> set[str]:
+        """The workloads with a pair that kept its memory layout."""
+        replicates = chain.from_iterable(run.pairs.replicates for run in self.runs)
+        return {replicate.workload for replicate in replicates if replicate.worker.moved is False}
 
     @cached_property
     def pairs(self) -> dict[str, list[Pair]]:
         """The pairs of each workload, in the order of measuring."""
-        return self._members("ab")
+        return self._pairs("ab", self.head)
 
     @cached_property
     def stretches(self) -> dict[str, list[Pair]]:
         """The members of each workload's stretches, start by start."""
-        return self._members("stretch")
+        return self._pairs("stretch", self.head)
+
+    @cached_property
+    def twins(self) -> dict[str, list[Pair]]:
+        """The pairs of base against base."""
+        return self._pairs("aa", self.base)
 
     @cached_property
     def timed_seconds(self) -> dict[str, float]:
@@ -269,27 +240,17 @@ class Evidence:
             seconds[workload] = timed_ns / 1e9
         return seconds
 
-    def _members(self, arm: Arm) -> dict[str, list[Pair]]:
-        """The processes of base and head that took turns in an arm, by workload."""
-        heads = {}
-        for replicate in self.head.run.pairs.replicates:
-            if (replicate.arm, replicate.member) == (arm, "second"):
-                heads[replicate.workload, replicate.pair] = replicate
-        pairs: dict[str, list[Pair]] = {}
-        for first in self.base.run.pairs.replicates:
-            second = heads.get((first.workload, first.pair))
-            if (first.arm, first.member) == (arm, "first") and second:
-                pairs.setdefault(first.workload, []).append((first, second))
-        return pairs
+    def _pairs(self, arm: Arm, other: RunIndex) -> dict[str, list[Pair]]:
+        return pairs_of(self.base.run.pairs.replicates, other.run.pairs.replicates, arm)
 
-    def effects(self, place: ShapePlace, arm: Arm = "ab") -> dict[str, PairedEffect]:
+    def effects(self, place: ShapePlace, *, of_twins: bool = False) -> dict[str, PairedEffect]:
         """The paired effects of each metric, of head against base or of base against itself."""
-        if (place, arm) not in self._effects:
-            second = self.head if arm == "ab" else self.base
-            first, others = self.base.run.pairs.replicates, second.run.pairs.replicates
+        if (place, of_twins) not in self._effects:
+            pairs = self.twins if of_twins else self.pairs
             luck = self.start_luck(place.workload)
-            self._effects[place, arm] = paired_effects(first, others, place, arm, self.clocks, start_luck=luck)
-        return self._effects[place, arm]
+            effects = paired_effects(pairs.get(place.workload, ()), place, self.clocks, start_luck=luck)
+            self._effects[place, of_twins] = effects
+        return self._effects[place, of_twins]
 
     def start_luck(self, workload: str) -> float:
         """The luck of a start on an accelerator."""
@@ -312,14 +273,6 @@ class Evidence:
 
 
 # --- one workload of several
-
-
-class _OfWorkload(Protocol):
-    @property
-    def workload(self) -> str: ...
-
-
-_Own = TypeVar("_Own", bound=_OfWorkload)
 
 
 def of_workload(run: RunDocument, workload: str) -> RunDocument:

@@ -23,7 +23,6 @@ from perfgate.judging.gate.evidence.bounds import HeadNumbers
 from perfgate.judging.gate.evidence.cpu_demand import waited_where_cpu_is_fair
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.operating_point import clock_shift_at
 from perfgate.judging.gate.evidence.stretches import StretchSample
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 from perfgate.judging.gate.evidence.trusted import TrustedNumbers
@@ -169,20 +168,22 @@ def _why_it_informs(evidence: Evidence, number: Number) -> Message | None:
     cycles of its kernels and the host's time compare. Stretches of calls that one side may have made on a busier host inform,
     and so do instructions, as every poll of a slower device takes some.
     """
+    if number.place not in evidence.on_device or not number.is_of_call:
+        return None
     name = number.metric
-    if number.place in evidence.on_device and number.is_of_call:
-        if name in HOST_TIMES:
-            if name != HOST:
-                return Message("gate.wall-informs")
-            if not number.gating:
-                return Message("gate.host-not-exposed")
-        elif name != BUSY and (number.gating or isinstance(number.units, StretchSample)):
-            change = clock_shift_at(evidence, number.place)
-            if change is not None:
-                return Message("gate.cycles-decide", {"change": rounded(change)})
-    if isinstance(number.units, StretchSample) and number.units.waited:
+    of_stretch = isinstance(number.units, StretchSample)
+    if name in HOST_TIMES:
+        if name != HOST:
+            return Message("gate.wall-informs")
+        if not number.gating:
+            return Message("gate.host-not-exposed")
+    elif name != BUSY and (number.gating or of_stretch):
+        change = evidence.clock_shift(number.place)
+        if change is not None:
+            return Message("gate.cycles-decide", {"change": rounded(change)})
+    if of_stretch and not number.gating:
         return Message("gate.host-waited")
-    if name == INSTRUCTIONS and number.place in evidence.head.timed_by_device:
+    if name == INSTRUCTIONS:
         return Message("gate.host-waits")
     return None
 
@@ -192,7 +193,7 @@ def _twins_of(evidence: Evidence, policy: Policy) -> Iterator[Twins]:
     for place in evidence.base.places:
         pairs = len(evidence.pairs.get(place.workload, ()))
         moved = place.workload not in evidence.kept_layout
-        for name, effect in evidence.effects(place, "aa").items():
+        for name, effect in evidence.effects(place, of_twins=True).items():
             if effect.fair:
                 _, margin = margins_for_unchanged(policy, name, place, moved=moved)
                 yield Twins(place, name, effect, margin, pairs)

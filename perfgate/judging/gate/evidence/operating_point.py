@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from perfgate.document.decision import PowerCap
 from perfgate.document.samples import BlockColumns, Replicate
-from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.robust import shift
 
@@ -57,20 +55,6 @@ def clock_shift(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> f
     if abs(change) <= CLOCK_TOLERANCE:
         return None
     return change
-
-
-def clock_shift_at(evidence: Evidence, place: ShapePlace) -> float | None:
-    """The difference of the clocks in all pairs of a shape together: readings are rarer than quads."""
-    if place not in evidence.clock_shifts:
-        base = []
-        head = []
-        for first, second in evidence.pairs.get(place.workload, ()):
-            if place.shape in first.shapes:
-                base.append(first.shapes[place.shape])
-            if place.shape in second.shapes:
-                head.append(second.shapes[place.shape])
-        evidence.clock_shifts[place] = clock_shift(base, head)
-    return evidence.clock_shifts[place]
 
 
 def _log_clocks(blocks: Iterable[BlockColumns]) -> Floats:

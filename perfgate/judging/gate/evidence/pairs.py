@@ -6,6 +6,7 @@ The process, not the call, is the unit of evidence: calls of one process share i
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -41,11 +42,28 @@ class ProcessPair(NamedTuple):
     second: Statistics
 
 
+def pairs_of(first: Iterable[Replicate], second: Iterable[Replicate], arm: Arm = "ab") -> dict[str, list[Pair]]:
+    """The pairs of an arm with both members, in the order of measuring, by workload."""
+    others = {}
+    for replicate in second:
+        if (replicate.arm, replicate.member) == (arm, "second"):
+            others[replicate.workload, replicate.pair] = replicate
+    pairs: dict[str, list[Pair]] = defaultdict(list)
+    for replicate in first:
+        other = others.get((replicate.workload, replicate.pair))
+        if (replicate.arm, replicate.member) == (arm, "first") and other is not None:
+            pairs[replicate.workload].append((replicate, other))
+    return pairs
+
+
+def timing(pairs: Iterable[Pair], shape: str) -> list[Pair]:
+    """The pairs in which both members timed a shape."""
+    return [pair for pair in pairs if shape in pair[0].shapes and shape in pair[1].shapes]
+
+
 def paired_effects(
-    first: Iterable[Replicate],
-    second: Iterable[Replicate],
+    pairs_of_workload: Iterable[Pair],
     place: ShapePlace,
-    arm: Arm = "ab",
     clocks: Clocks = ALL_BY_WALL,
     *,
     start_luck: float = RESIDENT_LUCK,
@@ -57,7 +75,7 @@ def paired_effects(
     """
     shape = place.shape
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
-    members = members_of_pairs(first, second, place, arm)
+    members = timing(pairs_of_workload, shape)
     on_device = False
     clean = []
     pairs = []
@@ -82,25 +100,6 @@ def paired_effects(
     if on_device:
         effects |= _device_clocks(pairs, clean, shape)
     return _in_starts(effects, clean, shape, luck=start_luck)
-
-
-def members_of_pairs(
-    first: Iterable[Replicate], second: Iterable[Replicate], place: ShapePlace, arm: Arm
-) -> list[Pair]:
-    """The pairs in which both members timed the shape, in the order of measuring."""
-    firsts = _members(first, place, arm, "first")
-    seconds = _members(second, place, arm, "second")
-    return [(firsts[number], seconds[number]) for number in sorted(firsts.keys() & seconds.keys())]
-
-
-def _members(replicates: Iterable[Replicate], place: ShapePlace, arm: Arm, member: str) -> dict[int, Replicate]:
-    """The members of pairs, by the pair's number."""
-    members = {}
-    for replicate in replicates:
-        is_meant = (replicate.workload, replicate.arm, replicate.member) == (place.workload, arm, member)
-        if is_meant and place.shape in replicate.shapes:
-            members[replicate.pair] = replicate
-    return members
 
 
 def preprocess_lanes(pairs: Iterable[Pair], shape: str) -> list[tuple[BlockColumns, BlockColumns]]:

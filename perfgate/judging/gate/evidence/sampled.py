@@ -17,7 +17,7 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import Clocks, TimedLane, awake_by_block, sum_by_block
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.fast_path import Floats
-from perfgate.judging.gate.evidence.pairs import log_ratios, members_of_pairs
+from perfgate.judging.gate.evidence.pairs import log_ratios, pairs_of, timing
 from perfgate.judging.gate.evidence.process import SHORTEST, UsedBlocks, block_seconds
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.stats.summary import median
@@ -41,7 +41,8 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
         clock = None
     items = np.array([_batch(base, place), _batch(head, place)])
     levels: _Levels = defaultdict(list)
-    for first, second in members_of_pairs(base.pairs.replicates, head.pairs.replicates, place, "ab"):
+    pairs = pairs_of(base.pairs.replicates, head.pairs.replicates)[place.workload]
+    for first, second in timing(pairs, place.shape):
         quads, _ = clean_pair(first.shapes[place.shape], second.shapes[place.shape])
         if quads is not None:
             _add(levels, _sampled(first, place, quads, clock), _sampled(second, place, quads, clock))
@@ -120,7 +121,8 @@ def _tail(times: Floats) -> dict[str, float]:
 def _tail_effects(base: RunDocument, head: RunDocument, place: ShapePlace) -> dict[str, PairedEffect]:
     """P90, slowest tenth and standard deviation of calls without waits, one difference a quad of the long stretches."""
     levels: _Levels = defaultdict(list)
-    for first, second in members_of_pairs(base.pairs.replicates, head.pairs.replicates, place, "stretch"):
+    stretches = pairs_of(base.pairs.replicates, head.pairs.replicates, "stretch")[place.workload]
+    for first, second in timing(stretches, place.shape):
         before = first.shapes[place.shape]
         after = second.shapes[place.shape]
         quads, _ = clean_pair(before, after)

@@ -19,7 +19,6 @@ from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
-from perfgate.judging.gate.evidence.operating_point import clock_shift_at
 from perfgate.judging.gate.evidence.pairs import Pair
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
 from perfgate.judging.gate.evidence.values import rounded
@@ -114,7 +113,7 @@ def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
 def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
     """Yield the shapes measured at different clocks on both sides, unless the cycles of their kernels compare."""
     for place in evidence.places:
-        change = clock_shift_at(evidence, place)
+        change = evidence.clock_shift(place)
         if change and not counts_cycles(evidence.pairs.get(place.workload, ()), place.shape):
             message = Message("gate.clocks-differ", {"change": rounded(change)})
             yield Invalid(workload=place.workload, shape=place.shape, kind="clocks_differ", message=message)

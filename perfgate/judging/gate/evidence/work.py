@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from perfgate.catalogue.names import FRAMEWORK_OPS, RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS
 from perfgate.document.alignment import Work
-from perfgate.document.job import RankCounts
+from perfgate.document.job import RankCounts, Turn
 from perfgate.document.run import CallRow, CounterSet, CounterSite, KernelTimes, KernelWork, OpCount
 
 # The counters of single operators are named after them.
@@ -208,3 +208,25 @@ def _work_of_rank(rank: RankCounts) -> Iterator[Work]:
     for name, times in rank.by_name.items():
         if name != _SYNC:
             yield work(OPERATOR_COUNT, name, times)
+
+
+# --- communication in profiled steps of ranks
+
+
+def profiled_starts(turns: Iterable[Turn]) -> list[list[RankCounts]]:
+    """The counts of every start; empty if a rank could not be profiled."""
+    starts = [turn.counts for turn in turns if turn.counts]
+    for start in starts:
+        if any(not rank.steps for rank in start):
+            return []
+    return starts
+
+
+def exposed(start: Iterable[RankCounts]) -> float:
+    """The seconds of the rank with the least: any excess of the others is waiting for it."""
+    return min(rank.exposed for rank in start)
+
+
+def skew(start: Sequence[RankCounts]) -> float:
+    """The difference between the longest and the shortest wait of a rank."""
+    return max(rank.exposed for rank in start) - exposed(start)

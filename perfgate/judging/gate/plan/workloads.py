@@ -6,6 +6,7 @@ side define them: both sides of a check are measured alike, so each must have ev
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import groupby
 
 from perfgate.catalogue.lookup import METRICS
@@ -14,12 +15,15 @@ from perfgate.catalogue.names import (
     FRAMEWORK_OPS,
     LATENCY,
     MEAN,
+    OPERATOR_TIME,
     P50,
     PREPROCESSING,
     PREPROCESSING_STAGES,
+    PYTHON_TIMES,
     SIGNATURE,
     SLA,
 )
+from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import NamedBy, Policy
 from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND
 from perfgate.document.samples import AA_PAIRS_OF_A_START, STOPPED
@@ -29,12 +33,14 @@ from perfgate.judging.gate.evidence.rows import (
     CHECKED,
     COUNTED,
     HARNESS,
+    OPERATORS,
     QUAD,
     REPORTED,
     SETTING,
     SITES,
     START,
     STEADINESS,
+    SUBROUTINES,
     TWINS,
     Expected,
     Row,
@@ -43,15 +49,16 @@ from perfgate.judging.gate.evidence.rows import (
 )
 from perfgate.judging.gate.evidence.session_rows import WorkloadRows
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
+from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN
 from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
-from perfgate.judging.gate.plan.profiles import require_profiles
 
 # If traces are analysed later, only the first pairs have the times of kernels.
 _PAIRS_WITH_KERNELS = 12
 # Announcements of these are required separately.
 _PER_SHAPE = (CORRECTNESS, SIGNATURE)
+_PROFILES = {OPERATORS: (OPERATOR_TIME,), SUBROUTINES: PYTHON_TIMES}
 
 
 class WorkloadPlan(EvidencePlan):
@@ -126,8 +133,7 @@ class WorkloadPlan(EvidencePlan):
         self._require_columns()
         self._require_settings()
         for shape in self._shapes:
-            changed = self._rows.changed_operators.get(shape, ())
-            require_profiles(self, changed, self._policy, ShapePlace(self._name, shape))
+            self._require_profiles(ShapePlace(self._name, shape))
 
     def _require_pairs(self) -> None:
         """Require the members of every pair, and the configured pairs of base against base.
@@ -240,6 +246,34 @@ class WorkloadPlan(EvidencePlan):
             for name in sorted(names):
                 for process in _processes(table):
                     self.require(process._replace(metric=name), side=side)
+
+    def _require_profiles(self, place: ShapePlace) -> None:
+        """Require the profile of each pair, and in it every time named by a tolerance that the other side has.
+
+        Operators that one side runs more often are counted.
+        """
+        changed = self._rows.changed_operators.get(place.shape, ())
+        for kind, prefixes in _PROFILES.items():
+            if not judges_subroutines(self._policy.tolerances, prefixes):
+                continue
+            for process in _processes(self.tables.head):
+                if process.arm == "ab":
+                    self.require(Row(place.workload, place.shape, kind, "ab", process.unit))
+            for name in self.tables.metrics(prefixes):
+                is_counted = kind == OPERATORS and name.removeprefix(OPERATOR_TIME) in changed
+                if not is_counted and configured_tolerance(self._policy, name, place) is not None:
+                    self._require_profiled_times(kind, self.tables.of_metric(name, place.shape))
+
+    def _require_profiled_times(self, kind: str, rows: Collection[Row]) -> None:
+        """Require the times of one name in the pairs that each side profiled.
+
+        A module or function that one side never ran was added or removed by the change.
+        """
+        for side, table in zip(SIDES, self.tables):
+            is_known = kind == OPERATORS or not table.rows.keys().isdisjoint(rows)
+            for row in rows:
+                if is_known and row._replace(metric=kind) in table.rows:
+                    self.require(row, side=side)
 
     # --- counts and checks of the checklist
 

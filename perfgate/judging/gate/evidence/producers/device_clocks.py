@@ -2,6 +2,10 @@
 
 The wall clock decides none of them. The host's time decides only where the device waits for the host: otherwise a longer one
 costs nothing.
+
+Both sides may have done the same work: kernels, operators and Python. Unchanged work cannot have become slower, unless
+it takes longer: that shows in the time of kernels, or as a change of the host's and the device's time of more than
+SAME_WORK_MARGIN. docs/deciding.md explains when that is sound.
 """
 
 from __future__ import annotations
@@ -10,17 +14,22 @@ from collections.abc import Iterator
 from itertools import chain
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import BUSY, HOST, LATENCY
+from perfgate.catalogue.names import BUSY, BYTECODES, FRAMEWORK_OPS, HOST, LATENCY, PYTHON_CALLS
+from perfgate.document.run import CounterSet
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import WAITED
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.kernel_blocks import ran_same_kernels
 from perfgate.judging.gate.evidence.numbers import Number, Rules
-from perfgate.judging.gate.evidence.same_work import SAME_WORK_MARGIN, is_same_work
 from perfgate.judging.gate.evidence.undisturbed import waited_share
+from perfgate.judging.gate.evidence.work import CountedSide
 
 # The device waits for the host for this share of the span of a call, or more.
 EXPOSED = 0.1
 INFORMING = "informing"
+# The slowdown that "unchanged" excludes for host and span if the work is the same.
+SAME_WORK_MARGIN = 0.05
+_COUNTS = (FRAMEWORK_OPS, PYTHON_CALLS, BYTECODES)
 
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
@@ -69,3 +78,20 @@ def is_host_exposed(evidence: Evidence, place: ShapePlace) -> bool:
     if busy is None:
         return max(host.base / span.base, host.head / span.head) > 1 - EXPOSED
     return max(1 - busy.base / span.base, 1 - busy.head / span.head) > EXPOSED
+
+
+def is_same_work(evidence: Evidence, place: ShapePlace) -> bool:
+    """Whether a call of both sides ran the same kernels, operators, functions and bytecodes, each known exactly."""
+    if not ran_same_kernels(evidence.pairs.get(place.workload, []), place.shape):
+        return False
+    before = evidence.base.counters.get(place)
+    after = evidence.head.counters.get(place)
+    return before is not None and after is not None and _has_same_counts(before, after)
+
+
+def _has_same_counts(before: CounterSet, after: CounterSet) -> bool:
+    for name in _COUNTS:
+        count = before.values.get(name)
+        if count is None or count != after.values.get(name) or name in (*before.unstable, *after.unstable):
+            return False
+    return CountedSide(before).calls == CountedSide(after).calls

@@ -17,13 +17,13 @@ from perfgate.catalogue.names import JOB_HALVES, RANKS_EXPOSED, RANKS_SKEW, SAME
 from perfgate.document.job import JobNumber, Turn
 from perfgate.judging.gate.evidence.answers import answers_of
 from perfgate.judging.gate.evidence.checklist import LARGEST_RATIO
-from perfgate.judging.gate.evidence.communication import exposed, profiled_starts, skew
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
 from perfgate.judging.gate.evidence.quads import LOOKS, MeasuredJob, Quad, looks_of, other_work, turns_of
 from perfgate.judging.gate.evidence.stalls import stall_effect
 from perfgate.judging.gate.evidence.turn_counters import RATIOS, common_ratio
+from perfgate.judging.gate.evidence.work import exposed, profiled_starts, skew
 from perfgate.stats.summary import median
 
 # The slowdown of a job that "unchanged" excludes: whole programs spread more than calls.
