@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from email.parser import HeaderParser
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -27,6 +29,13 @@ _TORCH_BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(?:\.\d+)*")
 # The first line of a package in the output of uv; its hashes follow, indented.
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][\w.-]*)(?:==| @ )(?P<source>\S+)", re.MULTILINE)
 _HASH = re.compile(r" \\\n    --hash=\S+")
+
+
+class _Installed(NamedTuple):
+    """An installed distribution and its version."""
+
+    distribution: importlib.metadata.Distribution
+    version: str
 
 
 @dataclass(frozen=True)
@@ -123,22 +132,31 @@ def _project_names(folder: Path) -> list[str]:
     return []
 
 
-def _constraints(installed: Mapping[str, importlib.metadata.Distribution]) -> Iterator[str]:
+def _constraints(installed: Mapping[str, _Installed]) -> Iterator[str]:
     """A constraint for each installed distribution: its version, or the address that it was installed from (PEP 610)."""
-    for name, distribution in installed.items():
+    for name, (distribution, version) in installed.items():
         if name != "perfgate":  # CI installs its commit separately
             address = _address(distribution)
-            yield f"{name} @ {address}" if address else f"{name}=={distribution.version}"
+            yield f"{name} @ {address}" if address else f"{name}=={version}"
 
 
-def _distributions() -> Mapping[str, importlib.metadata.Distribution]:
+def _distributions() -> Mapping[str, _Installed]:
     """The installed distributions by canonical name; as in an import, the first on the path counts."""
-    distributions: dict[str, importlib.metadata.Distribution] = {}
+    distributions: dict[str, _Installed] = {}
     for distribution in importlib.metadata.distributions():
-        name = distribution.name  # parses all of its metadata, as `version` does
+        name, version = _name_and_version(distribution)
         if name:  # else the remains of an interrupted uninstallation
-            distributions.setdefault(str(canonicalize_name(name)), distribution)
+            distributions.setdefault(str(canonicalize_name(name)), _Installed(distribution, version))
     return distributions
+
+
+def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+    """Read both at once and no further: ``Distribution`` parses the whole description anew for each of them."""
+    text = ""
+    for file in ("METADATA", "PKG-INFO", ""):  # as importlib.metadata does
+        text = text or distribution.read_text(file) or ""
+    headers = HeaderParser().parsestr(text.partition("\n\n")[0])
+    return headers["Name"] or "", headers["Version"] or ""
 
 
 def _address(distribution: importlib.metadata.Distribution) -> str:
@@ -157,13 +175,13 @@ def _address(distribution: importlib.metadata.Distribution) -> str:
     return ""
 
 
-def _torch_indexes(installed: Mapping[str, importlib.metadata.Distribution]) -> list[str]:
+def _torch_indexes(installed: Mapping[str, _Installed]) -> list[str]:
     """The options for the indexes of installed builds such as 2.9.1+cpu; the CPU builds if torch is not installed."""
     builds: dict[str, None] = {}
     if "torch" not in installed:
         builds["cpu"] = None
-    for distribution in installed.values():
-        _, _, local = distribution.version.partition("+")
+    for _, version in installed.values():
+        _, _, local = version.partition("+")
         if _TORCH_BUILD.fullmatch(local):
             builds[local] = None
     return [f"--extra-index-url {_TORCH_INDEX.format(build=build)}" for build in builds]
