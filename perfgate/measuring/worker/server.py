@@ -109,9 +109,9 @@ def _freeze() -> None:
     """Keep the collector from everything that there is.
 
     A collection in a forked worker would visit hundreds of thousands of imported objects and thereby copy their pages:
-    0.7 s on a busy machine with torch 2.13, and a pair of workers takes two such collections.
+    0.7 s on a busy machine with torch 2.13, and a pair of workers takes two such collections. There is no collection before:
+    it would take a tenth of the start, and imports leave hardly any garbage.
     """
-    gc.collect()
     gc.freeze()
     gc.enable()
 
@@ -289,6 +289,7 @@ def _host(request: ForkRequest, builds: LoadRequest, connection: socket.socket, 
     except BaseException as error:  # noqa: BLE001 - user code may raise anything; workers then build for themselves
         send(connection, ServerFailed(error=describe_error(error)))
         return 1
+    gc.collect()  # of what built the model
     _freeze()
     try:
         send(connection, ServerReady())
