@@ -293,9 +293,7 @@ def _of_waits(table: KernelTable) -> Iterator[Message]:
     from_start_to_start = duration[later - 1] + wait[later]
     is_rounded = (from_start_to_start + 1) % _FLOAT_STEP_NS <= 2
     tolerance = _FLOAT_NS if 2 * np.count_nonzero(is_rounded) > later.size else _EXACT_NS
-    judged = wait > 0
-    judged[0] = wait[0] != NO_NUMBER
-    error = np.abs(idle - wait)[judged]
+    error = np.abs(idle - wait)[wait != NO_NUMBER]
     differing = int(np.count_nonzero(error > tolerance))
     if differing and 2 * differing <= error.size:
         yield Message("notes.waits-differ", {"count": differing, "rows": rows.size})

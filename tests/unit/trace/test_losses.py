@@ -195,6 +195,47 @@ def test_losses__launch_with_the_name_of_its_kernel_has_none__said(tmp_path: Pat
     assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.launches-unmatched"]
 
 
+def with_arrows(count: int = 30) -> list[Event]:
+    """Launches with a correlation and their kernels, the arrow directly behind each, as libkineto writes them."""
+    events: list[Event] = []
+    for number in range(1, count + 1):
+        at = 100.0 * number + 0.125
+        arguments = {"correlation": number, "stream": 7}
+        launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at, "dur": 5}
+        kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": at + 20, "dur": 30.5}
+        arrow = {"cat": "ac2g", "name": "ac2g", "id": number}
+        events += [{**kernel, "args": arguments}, {**arrow, "ph": "f", "bp": "e", "pid": 0, "tid": 7, "ts": at + 20}]
+        events += [{**launch, "args": arguments}, {**arrow, "ph": "s", "pid": 1, "tid": 1, "ts": at}]
+    events.append({"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}})
+    return events
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        (43, 46),  # a launch without its arrow
+        (44, 47),  # an arrow behind that of another event
+        (43, 47),  # behind a launch, the arrow of the next
+    ],
+)
+def test_losses__run_of_events_with_half_of_a_launch__said(begin: int, end: int, tmp_path: Path) -> None:
+    """Modelled on cuda-hta/a100_alexnet without a run of events."""
+    events = with_arrows()
+    del events[begin:end]
+
+    assert "notes.arrows-missing" in codes_of(tmp_path / "t.pt.trace.json", events)
+
+
+def test_losses__arrows_behind_their_events_or_all_at_the_end__none(tmp_path: Path) -> None:
+    """Modelled on TraceLens' sglang_decode, whose arrows are at the end of the file."""
+    events = with_arrows()
+    arrows = [event for event in events if event["ph"] in "sf"]
+    others = [event for event in events if event["ph"] not in "sf"]
+
+    assert codes_of(tmp_path / "whole.pt.trace.json", events) == []
+    assert codes_of(tmp_path / "sorted.pt.trace.json", [*others, *arrows]) == []
+
+
 def test_losses__an_event_of_no_known_phase__said(tmp_path: Path) -> None:
     events = kineto()
     events[chosen(events, "kernel", -1)]["ph"] = "Z"

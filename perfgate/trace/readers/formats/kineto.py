@@ -52,7 +52,7 @@ from perfgate.trace.readers.kineto.correlations import (
     unique_by_label,
 )
 from perfgate.trace.readers.kineto.header import KinetoHeader
-from perfgate.trace.readers.kineto.losses import losses_of, marks_of
+from perfgate.trace.readers.kineto.losses import arrows_behind, losses_of, marks_of
 from perfgate.trace.readers.rank_names import process_label, ranks_of_labels
 from perfgate.trace.scanner.chrome_events import (
     DEVICE_CATEGORIES,
@@ -84,6 +84,7 @@ _LOOKS = re.compile(
 )
 _EVENTS = re.compile(rb'\A\s*\[|"traceEvents"\s*:')
 _MOST_FOLDERS = 10
+_SMALL_BYTES = 1 << 20
 _TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
 # Engines of MTIA also record that they wait for each other and signal it (libkineto: mtia_ccp_events).
 _MTIA_WORK, _WAITING = "mtia_ccp_events", lazy_pattern(r"(?:^|_)wait(?:$|_)|^event_record$", re.IGNORECASE)
@@ -220,13 +221,15 @@ class _Spans(NamedTuple):
 
 
 def _spans(path: Path) -> _Spans:
-    texts, spans, others, read_arrows, around = scan(path, numbers=NUMBERS, texts=TEXTS)
+    is_small = _is_small(path)
+    texts, spans, others, read_arrows, around = scan(path, numbers=NUMBERS, texts=TEXTS, arrows=is_small)
     indices = np.concatenate((spans.arguments[EVENT_INDEX].values, others.arguments[EVENT_INDEX].values))
     allocations = _allocations(others)
     marks = marks_of(others)
     spans = spans.with_others(allocations)
     by_category, on_device, unknown = _by_category(texts, spans)
     correlation = correlations(spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING)))
+    arrows = arrows_behind(spans, others, correlation, read_arrows() if is_small else None)
     is_counter = others.is_phase("C")
     counters, unread = read_counters(others.select(is_counter))
     is_counter[is_counter] = ~unread
@@ -265,8 +268,16 @@ def _spans(path: Path) -> _Spans:
     )
     give_shapes(events, spans, label)
     if not label.any():
-        losses += losses_of(events, spans, indices, marks)
+        losses += losses_of(events, spans, indices, marks, arrows)
     return _Spans(events, devices, collective_kernels(events, spans, devices), readings, around, notes, tuple(losses))
+
+
+def _is_small(path: Path) -> bool:
+    """Whether arrows are read too: in a large file the few events that only their numbers miss are no loss to speak of."""
+    try:
+        return path.stat().st_size < _SMALL_BYTES
+    except OSError:
+        return False  # the scan names the fault
 
 
 def _allocations(others: ScannedEvents) -> ScannedEvents:

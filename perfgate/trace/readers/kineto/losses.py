@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import IntColumn, Mask
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.readers.kineto.arguments import EVENT_INDEX, EXTERNAL
-from perfgate.trace.scanner.scanned import ScannedEvents, SparseColumn
+from perfgate.trace.scanner.scanned import NO_NUMBER, ScannedEvents, SparseColumn
 
 # The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
 # output_json.cpp, finalizeTrace and handleTraceSpan).
@@ -23,6 +24,7 @@ _MARKS = lazy_pattern(r"Iteration Start: PyTorch Profiler|Record Window End")
 _MOST_OF_INDICES = 2
 _FEWEST_INDICES = 10
 _MOST_UNLIKE = 0.5
+_MOST_ARROWS = 0.1
 _ROUNDING_NS = 2000  # of times in whole microseconds
 
 
@@ -32,12 +34,46 @@ def marks_of(others: ScannedEvents) -> Mask:
     return marks
 
 
-def losses_of(events: EventTable, spans: ScannedEvents, indices: IntColumn, marks: Mask) -> Iterator[Message]:
+class Arrows(NamedTuple):
+    """Which spans an arrow follows directly in the file, and the number of arrows that follow no span."""
+
+    follow: Mask
+    stray: int
+
+
+def arrows_behind(
+    spans: ScannedEvents, others: ScannedEvents, correlation: Codes, arrows: ScannedEvents | None
+) -> Arrows:
+    """All events of a file that are neither spans nor others are arrows, so their places are known without reading them.
+
+    If they were read, an arrow must also have the number of the span that it follows.
+    """
+    last = max(int(spans.event.max(initial=0)), int(others.event.max(initial=0)))
+    is_arrow = np.ones(last + 2, dtype=bool)
+    is_arrow[spans.event] = False
+    is_arrow[others.event] = False
+    is_arrow[-1] = False
+    follow = is_arrow[spans.event + 1]
+    stray = int(is_arrow.sum()) - int(follow.sum())
+    if arrows is not None:
+        number = np.full(last + 2, NO_NUMBER, dtype=np.int64)
+        known = arrows.event <= last
+        number[arrows.event[known]] = arrows.flow()[known]
+        follow &= (correlation == NO_NUMBER) | (number[spans.event + 1] == correlation)
+    # Whether any follow the last event is not known.
+    follow |= spans.event == last
+    return Arrows(follow, stray)
+
+
+def losses_of(
+    events: EventTable, spans: ScannedEvents, indices: IntColumn, marks: Mask, arrows: Arrows
+) -> Iterator[Message]:
     """A note for each sign; ``indices`` are the numbers that torch gave the events of the host."""
     is_recording = spans.of.flagged(spans.category, _RECORDING.__eq__) & spans.of.flagged(spans.name, _TORCH.match)
     yield from _missing_indices(indices)
     yield from _out_of_order(events, spans.arguments[EVENT_INDEX])
     yield from _missing_operators(events, spans)
+    yield from _missing_arrows(events, arrows)
     yield from _on_threads(events)
     yield from _outside_recording(events, is_recording)
     yield from _missing_marks(marks, is_recording, indices)
@@ -94,6 +130,20 @@ def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
     outside = int(np.count_nonzero(is_early | is_late))
     if 0 < outside <= _MOST_UNLIKE * calls.size:
         yield Message("notes.calls-outside", {"count": outside, "calls": calls.size})
+
+
+def _missing_arrows(events: EventTable, arrows: Arrows) -> Iterator[Message]:
+    """A note on launches and work without the arrow that libkineto writes directly behind each, and on arrows without theirs.
+
+    In 47 recordings from 2021 to 2026 none is missing. Tools that write a file anew put all arrows at its end (TraceLens'
+    sglang_decode), and excerpts have none.
+    """
+    work = np.flatnonzero(events.launch != NOT_RECORDED)
+    launches = np.unique(events.launch[work])
+    linked = np.concatenate((work, launches))
+    count = int(np.count_nonzero(~arrows.follow[linked])) + arrows.stray
+    if 0 < count <= _MOST_ARROWS * linked.size:
+        yield Message("notes.arrows-missing", {"count": count})
 
 
 def _on_threads(events: EventTable) -> Iterator[Message]:
