@@ -12,8 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from perfgate.stats.arrays import Floats, Ints
 
 
 class BatchingPolicy(NamedTuple):

@@ -12,11 +12,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import error_factor, neighbour_correlation
-
-Floats = npt.NDArray[np.float64]
 
 # A value further away than this number of standard deviations costs no more: it is an outlier, not a level.
 CAP = 4.0

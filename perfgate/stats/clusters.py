@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.summary import median
 
 # The difference between two fresh starts of equal code, as the sd of a logarithm, beyond the spread within them; and the
@@ -17,9 +17,7 @@ PRIOR_FREEDOM = 4.0
 _LEAST_ERROR = 1e-9
 
 
-def cluster_error(
-    values: npt.NDArray[np.float64], clusters: npt.NDArray[np.int64], *, luck: float = START_LUCK
-) -> tuple[float, float] | None:
+def cluster_error(values: Floats, clusters: Ints, *, luck: float = START_LUCK) -> tuple[float, float] | None:
     """The standard error of the mean of equally weighted clusters, and its degrees of freedom; None for fewer than two.
 
     The variance between clusters is pooled with its expectation, from the spread within and ``luck``, each
@@ -39,7 +37,7 @@ def cluster_error(
     return max(_LEAST_ERROR, math.sqrt(variance / count)), freedom
 
 
-def _variance_of_median(group: npt.NDArray[np.float64]) -> float:
+def _variance_of_median(group: Floats) -> float:
     """pi / 2 times the variance of the mean, by the robust spread; 0 for a single value: its spread shows between clusters."""
     if group.size < 2:
         return 0.0

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp, ndtr, ndtri
+
+from perfgate.stats.arrays import Floats
 
 # Nodes of a Gauss-Legendre rule for each standard deviation of the walk's next step: the crossing probability is then good to
 # 1e-9. Looks at doubled numbers of pairs need 32 nodes, looks after every pair some hundreds. Where luck
@@ -31,8 +32,6 @@ _MOST_STEPS = 60
 # Shares of capital that the bettors stake on every difference; the e-value is their mean capital: small stakes find small
 # effects late, large stakes find large effects early, and the mean is at worst a fifth of the best.
 _STAKES = (0.1, 0.2, 0.4, 0.6, 0.8)
-
-Floats = npt.NDArray[np.float64]
 
 
 def nominal_level(alpha: float, looks: Sequence[float], count: float, *, shape: float) -> float:

@@ -6,12 +6,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
+from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import CONFIDENCE, SampleEstimate
-
-Floats = npt.NDArray[np.float64]
 
 # Residuals beyond this multiple of their median weigh less and less (Huber 1964; 1.345 standard deviations are 95 % efficient
 # for normal noise, and a standard deviation is 1.4826 median deviations).

@@ -16,8 +16,6 @@ import numpy.typing as npt
 _STEPS = 4096
 _BISECTIONS = 40
 
-Floats = npt.NDArray[np.float64]
-
 
 def p_positive(differences: npt.ArrayLike) -> float:
     """The probability of a sum this large or larger if the sign of every difference is a coin's; 1 without any difference."""

@@ -14,9 +14,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import betainc, ndtr, ndtri, owens_t
 
+from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.summary import median
 
 EXACT_UP_TO = 50
@@ -25,9 +25,6 @@ _BISECTIONS = 40
 
 # Up to this number of differences, the indices of all pairs are kept: for the 128 pairs of a gate they take 130 kB.
 _KEPT_UP_TO = 128
-
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
 
 
 def walsh_averages(differences: Floats, weights: Floats | None = None) -> Floats:
@@ -48,7 +45,7 @@ def _averages(differences: Floats, weights: Floats | None) -> Floats:
 
 
 @lru_cache(maxsize=32)
-def _index_pairs(count: int) -> tuple[Indices, Indices]:
+def _index_pairs(count: int) -> tuple[Ints, Ints]:
     """The indices i <= j of all pairs."""
     return np.triu_indices(count)
 

@@ -7,13 +7,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from perfgate.stats.arrays import Floats
 from perfgate.stats.changes import ENOUGH_VALUES, shifts
 from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import error_factor, neighbour_correlation
-
-Floats = npt.NDArray[np.float64]
 
 # The most windows, and the calls in each if there are enough: a median of fewer is a call, not a level.
 _WINDOWS = 60

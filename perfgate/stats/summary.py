@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr, bdtrc, ndtri
 
+from perfgate.stats.arrays import Flags, Floats
+
 CONFIDENCE = 0.95
 
 # Below this many samples a P99 is not reported. It is MLPerf LoadGen's second floor (loadgen/early_stopping.cc): from
@@ -120,7 +122,7 @@ def dependent_quantile(samples: Samples, probability: float) -> SampleEstimate:
     return plain._replace(low=ends[0], high=ends[1])
 
 
-def _dependence(above: npt.NDArray[np.bool_]) -> float:
+def _dependence(above: Flags) -> float:
     """The factor by which the mean of these marks spreads more than the mean of independent marks; at least 1."""
     share = float(above.mean())
     length = above.size // _BATCHES
@@ -130,7 +132,7 @@ def _dependence(above: npt.NDArray[np.bool_]) -> float:
     return max(1.0, float(means.var(ddof=1)) * length / (share * (1 - share)))
 
 
-def linear_quantile(values: npt.NDArray[np.float64], probability: float) -> float:
+def linear_quantile(values: Floats, probability: float) -> float:
     """As ``np.quantile``, to the last bit, but in a tenth of the time if the values are few; none of them is NaN."""
     if values.size > _FEW:
         return float(np.quantile(values, probability))
@@ -229,7 +231,7 @@ def slowest_tenth(samples: Samples) -> SampleEstimate:
 # --- values that follow each other
 
 
-def neighbour_correlation(values: npt.NDArray[np.float64]) -> float:
+def neighbour_correlation(values: Floats) -> float:
     """The correlation of neighbours around 0, wild values cut; 0 for values that hardly differ."""
     most = _WILD * _MAD * median(np.abs(values))
     if not most:

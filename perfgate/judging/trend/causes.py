@@ -12,7 +12,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.trend import CommitLabel, Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
 from perfgate.judging.trend.find import CAP_OF_WORSE, losses, moved
-from perfgate.stats.changes import Floats
+from perfgate.stats.arrays import Floats
 
 # A shift lies, with 80 % confidence, at one of the places with a 2 log likelihood ratio below this:
 # (1 - exp(-x / 2))^2 = 0.80. Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks,

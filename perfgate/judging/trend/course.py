@@ -14,7 +14,8 @@ import numpy as np
 
 from perfgate.document.trend import TrendChange, TrendSeries
 from perfgate.judging.trend.near import index_of
-from perfgate.stats.changes import CAP, Floats, noise
+from perfgate.stats.arrays import Floats
+from perfgate.stats.changes import CAP, noise
 
 Course = Literal["alike", "other", "unknown"]
 # The versions before and after a drift in which the workloads are compared, and the fewest of each. Changes in one direction

@@ -7,7 +7,7 @@ import pytest
 from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.operators import compare_operators
+from perfgate.judging.gate.compare.operators import compare_operators, valid
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.work_table import ProfiledParts, WorkTable
 from perfgate.judging.gate.explain.operators import operator_times
@@ -120,7 +120,7 @@ def test_compare_operators__pairs_without_operators__nothing_tested() -> None:
 
 
 def test_compare_operators__times_of_the_shape_are_invalid__nothing_tested() -> None:
-    assert compare_operators(profiled(*measured()), spoiled={ShapePlace(WORKLOAD, SHAPE)}) == []
+    assert valid(profiled(*measured()), {ShapePlace(WORKLOAD, SHAPE)}) == []
 
 
 def test_compare_operators__operator_of_one_side_only__is_for_the_counters() -> None:

@@ -20,10 +20,9 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet
-from perfgate.judging.gate.compare.autograd import compare_autograd
 from perfgate.judging.gate.compare.counted_shape import MAX_PARTS, CountedShape
 from perfgate.judging.gate.compare.counts import Count, Range
-from perfgate.judging.gate.compare.precision import compare_precision
+from perfgate.judging.gate.compare.modes import compare_autograd, compare_precision
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
 from perfgate.judging.gate.evidence.work_table import Counted
 

@@ -37,6 +37,11 @@ def grown_lines(before: Iterable[Work], after: Iterable[Work], base_code: Collec
     return parts[:MAX_LINES]
 
 
+def most_grown(parts: Iterable[Part]) -> list[Part]:
+    """The parts in the order of their growth, the largest first."""
+    return sorted(parts, key=lambda part: part.base - part.head)
+
+
 def _aligned_by_code(before: Iterable[Work], after: Iterable[Work], base_code: Collection[str]) -> list[AlignedWork]:
     """The rows of both sides, line by line: by their code, and removed lines with the new lines in their place."""
     old = _by_code(before)

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from perfgate.catalogue.names import OPERATOR_TIME
@@ -26,6 +25,7 @@ from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work_table import ProfiledParts, WorkTable
+from perfgate.stats.arrays import Floats
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
 from perfgate.stats.summary import median
@@ -39,8 +39,6 @@ MIN_SHARE = 0.005
 MIN_PAIRS = 6  # the fewest that give a two-sided interval at 95 %
 CONFIDENCE = 0.95
 LARGEST = 20.0  # log ratio; a document from outside may hold any numbers
-
-Floats = npt.NDArray[np.float64]
 
 
 class _Subject(NamedTuple):
@@ -58,15 +56,15 @@ class _Subject(NamedTuple):
     line: str | None
 
 
-def compare_operators(rows: Iterable[ProfiledParts], *, spoiled: Collection[ShapePlace] = ()) -> list[OperatorDelta]:
+def compare_operators(rows: Iterable[ProfiledParts]) -> list[OperatorDelta]:
     """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
-    Shapes with ``spoiled`` times are left out. An operator that one side runs more often is left to the exact counters,
-    and its cost to the explanation. An operator is named if its change is above ``SMALLEST_CHANGE`` and its
-    false-discovery-adjusted p-value, over all operators of all shapes, at most ``FALSE_DISCOVERIES``: the false-discovery rate
-    is at most that among those named slower, and among those named faster.
+    An operator that one side runs more often is left to the exact counters, and its cost to the explanation. An operator is
+    named if its change is above ``SMALLEST_CHANGE`` and its false-discovery-adjusted p-value, over all operators of all shapes,
+    at most ``FALSE_DISCOVERIES``: the false-discovery rate is at most that among those named slower, and among those named
+    faster.
     """
-    tests = _tests(list(_operators(rows, spoiled)))
+    tests = _tests(list(_operators(rows)))
     return sorted(tests, key=lambda test: (-test.seconds, test.workload, test.shape, test.op))
 
 
@@ -82,7 +80,7 @@ def judge_subroutines(
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
     by_workload: dict[str, list[_Subject]] = {}
-    for subject in (*_operators(work.operators, spoiled), *_subroutines(work.subroutines, spoiled)):
+    for subject in (*_operators(valid(work.operators, spoiled)), *_subroutines(valid(work.subroutines, spoiled))):
         if configured_tolerance(policy, subject.metric, subject.place) is not None:
             by_workload.setdefault(subject.place.workload, []).append(subject)
     comparisons = []
@@ -92,18 +90,23 @@ def judge_subroutines(
     return comparisons
 
 
-def _operators(rows: Iterable[ProfiledParts], spoiled: Collection[ShapePlace]) -> Iterator[_Subject]:
-    """Yield the operators of shapes with valid times; a call takes as long as all of them."""
+def valid(rows: Iterable[ProfiledParts], spoiled: Collection[ShapePlace]) -> list[ProfiledParts]:
+    """The rows without those of places with ``spoiled`` times."""
+    return [row for row in rows if row.place not in spoiled]
+
+
+def _operators(rows: Iterable[ProfiledParts]) -> Iterator[_Subject]:
+    """Yield the operators; a call takes as long as all of them."""
     for row in rows:
-        if row.times and row.place not in spoiled:
+        if row.times:
             seconds = [sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0) for base in row.times.base]
             yield from _subjects(row, median(seconds), OPERATOR_TIME)
 
 
-def _subroutines(rows: Iterable[ProfiledParts], spoiled: Collection[ShapePlace]) -> Iterator[_Subject]:
-    """Yield the modules and functions of shapes with valid times; all others run within the longest."""
+def _subroutines(rows: Iterable[ProfiledParts]) -> Iterator[_Subject]:
+    """Yield the modules and functions; all others run within the longest."""
     for row in rows:
-        if row.times and row.place not in spoiled:
+        if row.times:
             seconds = [max(base.values(), default=0.0) for base in row.times.base]
             yield from _subjects(row, median(seconds), "")
 
@@ -111,7 +114,7 @@ def _subroutines(rows: Iterable[ProfiledParts], spoiled: Collection[ShapePlace])
 def _subjects(parts: ProfiledParts, call_seconds: float, prefix: str) -> Iterator[_Subject]:
     """Yield the parts that enough pairs timed on both sides, large enough in the call; none that one side runs more often."""
     for name in sorted(parts.times.names):
-        times = parts.times.of(name)
+        times = parts.times.of_part(name)
         timed = times[(times > 0).all(axis=1)]
         if name == OUTSIDE_OPERATORS or len(timed) < MIN_PAIRS or name in parts.changed:
             continue

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from perfgate.catalogue.names import BUSY, PREPROCESSING, RANKS_CPU, RANKS_MEMORY, RANKS_STEP
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Part
+from perfgate.judging.gate.compare.grown_lines import most_grown
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.compare.ranks import exposed_parts, rank_parts
 from perfgate.judging.gate.evidence.paired_times import PairedTimes
@@ -52,12 +53,12 @@ def _grown_kernels(pairs: PairedTimes, comparison: Paired) -> list[Part]:
         return []
     parts = []
     for name in pairs.names:
-        base, head = pairs.of(name).T
+        base, head = pairs.of_part(name).T
         added = estimate(head - base)
         if added >= LEAST_OF_LOSS * loss and lower_bound(head - base, _TAIL) > 0:
             level = median(base)
             parts.append(Part(name=name, base=rounded(level), head=rounded(level + added)))
-    return sorted(parts, key=lambda part: part.base - part.head)[:MOST_KERNELS]
+    return most_grown(parts)[:MOST_KERNELS]
 
 
 def _grown_ranks(quads: Sequence[Quad], metric: str) -> list[Part]:
@@ -65,4 +66,4 @@ def _grown_ranks(quads: Sequence[Quad], metric: str) -> list[Part]:
     parts = rank_parts(metric, quads)
     if metric == RANKS_STEP:
         parts += exposed_parts(*turns_of(quads))
-    return sorted(parts, key=lambda part: part.base - part.head)
+    return most_grown(parts)

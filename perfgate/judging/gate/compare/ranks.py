@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from perfgate.catalogue.names import (
@@ -30,12 +29,21 @@ from perfgate.document.samples import unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.counts import Count, Range
+from perfgate.judging.gate.compare.grown_lines import most_grown
 from perfgate.judging.gate.compare.rule import p_slower
 from perfgate.judging.gate.evidence.effect import Differences
 from perfgate.judging.gate.evidence.quads import Quad
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, RankOperator, StartWork, exposed, profiled_starts
+from perfgate.judging.gate.evidence.work import (
+    OPERATOR_COUNT,
+    RankOperator,
+    StartWork,
+    exposed,
+    profiled_starts,
+    work_of_start,
+)
+from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
 
 # The chance of naming a wrong rank, per job.
@@ -78,7 +86,7 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
             before = median(base[:, column]) / unit
             after = median(head[:, column]) / unit
             parts.append(Part(name=f"rank {rank}", base=rounded(before), head=rounded(after)))
-    return sorted(parts, key=lambda part: part.base - part.head)
+    return most_grown(parts)
 
 
 def _ranks_of_all(tables: Sequence[Mapping[int, float]]) -> list[int]:
@@ -88,7 +96,7 @@ def _ranks_of_all(tables: Sequence[Mapping[int, float]]) -> list[int]:
     return sorted(set(tables[0]).intersection(*tables))
 
 
-def _table(quads: Iterable[Mapping[int, float]], ranks: Sequence[int]) -> npt.NDArray[np.float64]:
+def _table(quads: Iterable[Mapping[int, float]], ranks: Sequence[int]) -> Floats:
     """The numbers of a side: a row for each quad, a column for each rank."""
     rows = []
     for by_rank in quads:
@@ -163,15 +171,15 @@ class _Starts(list[StartWork]):
 
     @classmethod
     def of(cls, turns: Iterable[Turn]) -> _Starts:
-        return cls(map(StartWork, profiled_starts(turns)))
+        return cls(map(work_of_start, profiled_starts(turns)))
 
     def agree(self, name: str) -> bool:
         """Whether a count is the same in all starts."""
-        return all(start.of(name) == self[0].of(name) for start in self)
+        return all(start[name] == self[0][name] for start in self)
 
     def usual_total(self, name: str) -> float:
         """The median over starts of a count of all ranks."""
-        return rounded(statistics.median(sum(start.of(name).values()) for start in self))
+        return rounded(statistics.median(sum(start[name].values()) for start in self))
 
 
 def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
@@ -179,8 +187,8 @@ def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
     if name == RANKS_ELEMENTS:
         return []
     if name == RANKS_OPERATORS:
-        return _operator_parts(base.of(OPERATOR_COUNT), head.of(OPERATOR_COUNT))
-    return _differing(base.of(name), head.of(name))
+        return _operator_parts(base[OPERATOR_COUNT], head[OPERATOR_COUNT])
+    return _differing(base[name], head[name])
 
 
 def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]) -> list[Part]:

@@ -20,6 +20,7 @@ from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
+from perfgate.judging.gate.compare.grown_lines import most_grown
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.values import rounded_if_known
 from perfgate.judging.gate.evidence.work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
@@ -130,7 +131,7 @@ def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: s
     if added_seconds - removed_seconds > max(allowed * removed_seconds, noise):
         worse += added
     if worse:
-        worst = sorted(worse, key=lambda part: part.base - part.head)[:_MAX_PARTS]
+        worst = most_grown(worse)[:_MAX_PARTS]
         return _judged(place, unit, "regressed", worst[0].base, worst[0].head, allowed, worst)
     base_sum = sum(before.values())
     head_sum = sum(after.values())

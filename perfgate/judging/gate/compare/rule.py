@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from perfgate.judging.gate.evidence.effect import Differences
@@ -57,9 +56,6 @@ MOST_ALIKE_OF_ALARMS = 0.95
 SINGLE_CONFIDENCE = 0.95
 _LEAST_SCALE = 1e-4
 _NO_SPREAD = 1e-9
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Limits(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, metric
@@ -73,12 +73,18 @@ class ChecklistNumber(NamedTuple):
 def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
     """The leading numbers of a run's steps, in the order of the document."""
     numbers = {}
+    for number, value in _values(run):
+        is_leading = value.metric in METRICS and METRICS[value.metric].display.leading
+        if is_leading and not _NOT_THE_NUMBER & value.labels.keys():
+            numbers[number] = value
+    return numbers
+
+
+def _values(run: RunDocument) -> Iterator[tuple[ChecklistNumber, Value]]:
+    """Yield the values of all steps, each with the number that it is of."""
     for step in run.checklist.steps:
         for value in step.values:
-            is_leading = value.metric in METRICS and METRICS[value.metric].display.leading
-            if is_leading and not _NOT_THE_NUMBER & value.labels.keys():
-                numbers[ChecklistNumber.of(step.number, step.workload, value)] = value
-    return numbers
+            yield ChecklistNumber.of(step.number, step.workload, value), value
 
 
 class HeadNumber(NamedTuple):
@@ -232,13 +238,12 @@ def _turns_of(run: RunDocument, left_to_turns: set[NumberKey]) -> dict[NumberKey
     If the first turn of base left a number out, the turns after it are numbered from 1 on both sides.
     """
     turns: dict[NumberKey, dict[int, float | None]] = {}
-    for step in run.checklist.steps:
-        for value in step.values:
-            of_number = turns.setdefault(ChecklistNumber.of(step.number, step.workload, value).key, {})
-            if REPEAT in value.labels:
-                of_number[_number(value.labels[REPEAT])] = value.value
-            else:  # the step's own number, or the typical one of turns that all have a label
-                of_number.setdefault(1, value.value)
+    for number, value in _values(run):
+        of_number = turns.setdefault(number.key, {})
+        if REPEAT in value.labels:
+            of_number[_number(value.labels[REPEAT])] = value.value
+        else:  # the step's own number, or the typical one of turns that all have a label
+            of_number.setdefault(1, value.value)
     for key in left_to_turns:
         turns[key] = {number - 1: value for number, value in turns.get(key, {}).items() if number > 1}
     return dict(turns)
@@ -247,10 +252,9 @@ def _turns_of(run: RunDocument, left_to_turns: set[NumberKey]) -> dict[NumberKey
 def _left_to_turns(base: RunDocument) -> set[NumberKey]:
     """The numbers that the first turn of base left out."""
     numbers = set()
-    for step in base.checklist.steps:
-        for value in step.values:
-            if value.reason is not None and value.reason.code == LEFT_TO_TURNS:
-                numbers.add(ChecklistNumber.of(step.number, step.workload, value).key)
+    for number, value in _values(base):
+        if value.reason is not None and value.reason.code == LEFT_TO_TURNS:
+            numbers.add(number.key)
     return numbers
 
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, Replicate, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, waited_share
+from perfgate.stats.arrays import Flags, Floats, Ints
 
 # Of the measured time. On an idle machine workers wait for less than 0.1 % of it.
 WAITED = 0.02
@@ -29,9 +29,6 @@ ALIKE = 0.1
 LEAST_AWAKE = 0.95
 # The clocks, other than the wall clock, that time every single call.
 CPU_CLOCKS = frozenset({"cpu", "device"})
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class TimedLane(NamedTuple):
@@ -103,7 +100,7 @@ def _computing_share(blocks: Sequence[BlockColumns]) -> float:
     return computed / awake
 
 
-def awake_seconds(columns: BlockColumns, is_used: npt.NDArray[np.bool_] | None = None) -> Floats | None:
+def awake_seconds(columns: BlockColumns, is_used: Flags | None = None) -> Floats | None:
     """Seconds a call of the blocks with a known time awake; None if too few of these blocks have one."""
     seconds = awake_by_block(columns) / (np.asarray(columns.calls) + 1)
     if is_used is not None:

@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.comparison import Clock, EvidenceUnit
+from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.signed_rank import estimate
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

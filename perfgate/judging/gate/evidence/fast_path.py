@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import linear_quantile, median
 
 QUANTILE = 0.1
@@ -22,8 +22,6 @@ QUANTILE = 0.1
 BETWEEN_PAIRS = 0.007
 # sd of the median over sd of the mean, for normal samples: sqrt(pi / 2)
 _MEDIAN_ERROR = 1.25
-
-Floats = npt.NDArray[np.float64]
 
 
 class ProcessFastPath(NamedTuple):

@@ -16,7 +16,6 @@ import numpy as np
 
 from perfgate.document.samples import KernelBlocks, Replicate
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
-from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.stats.summary import median
 
 # If the clocks of both sides of a quad differ by more, cycles are compared in place of seconds.
@@ -105,17 +104,10 @@ def ran_same_kernels(pairs: Sequence[_Pair], shape: str) -> bool:
     return len(works) == 1
 
 
-def kernel_seconds(pairs: Iterable[_Pair], shape: str) -> PairedTimes:
-    """The seconds of each kernel in a call of both members of each pair that profiled them; sizes of one name together."""
-    times = PairedTimes()
-    for first, second in pairs:
-        if shape in first.kernels and shape in second.kernels:
-            times.add(_seconds(first.kernels[shape]), _seconds(second.kernels[shape]))
-    return times
-
-
-def _seconds(blocks: KernelBlocks) -> dict[str, float]:
+def kernel_seconds(process: Replicate, shape: str) -> dict[str, float]:
+    """The seconds of each kernel in a call, if they were profiled; sizes of one name together."""
     seconds: dict[str, float] = defaultdict(float)
-    for row in blocks.rows:
-        seconds[row.name] += row.ns / 1e9
+    if shape in process.kernels:
+        for row in process.kernels[shape].rows:
+            seconds[row.name] += row.ns / 1e9
     return seconds

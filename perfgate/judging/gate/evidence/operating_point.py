@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.decision import PowerCap
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.evidence.values import rounded
+from perfgate.stats.arrays import Floats
 from perfgate.stats.robust import shift
 
 # Clocks of both sides that differ by more than this share are not one operating point.
 CLOCK_TOLERANCE = 0.03
-
-Floats = npt.NDArray[np.float64]
 
 
 def power_cap(base: Iterable[Replicate], head: Iterable[Replicate]) -> PowerCap | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 
 import numpy as np
 
-from perfgate.judging.gate.evidence.effect import Floats
+from perfgate.document.samples import Replicate
+from perfgate.stats.arrays import Floats
 
 
 class PairedTimes:
@@ -16,11 +18,19 @@ class PairedTimes:
         self.base: list[Mapping[str, float]] = []
         self.head: list[Mapping[str, float]] = []
 
-    def add(self, base: Mapping[str, float] | None, head: Mapping[str, float] | None) -> None:
-        """Add a pair, if both members were profiled."""
-        if base and head:
-            self.base.append(base)
-            self.head.append(head)
+    @classmethod
+    def of(
+        cls, pairs: Iterable[tuple[Replicate, Replicate]], seconds_of: Callable[[Replicate], Mapping[str, float] | None]
+    ) -> PairedTimes:
+        """The seconds of the pairs in which both members have some."""
+        times = cls()
+        for first, second in pairs:
+            base = seconds_of(first)
+            head = seconds_of(second)
+            if base and head:
+                times.base.append(base)
+                times.head.append(head)
+        return times
 
     def __len__(self) -> int:
         return len(self.base)
@@ -29,10 +39,10 @@ class PairedTimes:
     def names(self) -> list[str]:
         """All names, in the order in which the pairs have them."""
         names: dict[str, None] = {}
-        for base, head in zip(self.base, self.head):
-            names |= dict.fromkeys((*base, *head))
+        for times in zip(self.base, self.head):
+            names |= dict.fromkeys(chain.from_iterable(times))
         return list(names)
 
-    def of(self, name: str) -> Floats:
+    def of_part(self, name: str) -> Floats:
         """The seconds of a part, a row for each pair; 0 where a member did not run it."""
         return np.array([(base.get(name, 0.0), head.get(name, 0.0)) for base, head in zip(self.base, self.head)])

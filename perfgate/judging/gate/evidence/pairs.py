@@ -20,11 +20,12 @@ from perfgate.document.samples import Arm, BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import ALIKE, ALL_BY_WALL, CPU_CLOCKS, Clocks, TimedLane
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
-from perfgate.judging.gate.evidence.fast_path import Floats, ProcessFastPath, compare_fast_paths
+from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, compare_fast_paths
 from perfgate.judging.gate.evidence.kernel_blocks import busy_effect, profiled_pairs
 from perfgate.judging.gate.evidence.process import HARDWARE, Statistics, statistics
 from perfgate.judging.gate.evidence.start_luck import RESIDENT_LUCK
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
+from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
 
 # Fewer calls have no P99 at all; pairs are pooled, in the order of measuring, until both sides have this many. A P99 of few

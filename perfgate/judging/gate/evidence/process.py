@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.names import INSTRUCTIONS
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.judging.gate.evidence.clocks import CPU_CLOCKS, awake_seconds, sum_by_block
-from perfgate.judging.gate.evidence.fast_path import Floats, ProcessFastPath, fast_path
+from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, fast_path
+from perfgate.stats.arrays import Flags, Floats, Ints
 from perfgate.stats.summary import linear_quantile, median
 
 # The processor's counts of a block, by metric.
@@ -48,9 +48,9 @@ class Statistics(NamedTuple):
 class UsedBlocks(NamedTuple):
     """The blocks of a process that count, the number of calls of each, and the quad and the seconds of those calls."""
 
-    is_used: npt.NDArray[np.bool_]
-    calls: npt.NDArray[np.int64]
-    quad_of_call: npt.NDArray[np.int64]
+    is_used: Flags
+    calls: Ints
+    quad_of_call: Ints
     wall: Floats
     cpu: Floats
     host: Floats | None

@@ -16,10 +16,10 @@ from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import Clocks, TimedLane, awake_by_block, sum_by_block
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.fast_path import Floats
 from perfgate.judging.gate.evidence.pairs import log_ratios, pairs_of, timing
 from perfgate.judging.gate.evidence.process import SHORTEST, UsedBlocks, block_seconds
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
+from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
 
 SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.origin.sampled)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from perfgate.document.job import JobRecord
 from perfgate.document.run import Harness
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.job_settings import JobReference
+from perfgate.judging.gate.evidence.bounds import BoundedNumber
 from perfgate.judging.gate.evidence.clocks import awake_by_block
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import rows_of_job
@@ -58,9 +59,8 @@ class Session(NamedTuple):
 class WorkloadRows:
     """The rows of a workload on both sides and in main's ``stored`` run, and how they came about.
 
-    ``failed_pairs`` are numbers of pairs, ``usable_quads`` counts the quads of stretches by shape. ``lost_values`` are the
-    bounds by shape that the head is compared with without all of their numbers. ``is_edited`` is whether code of the workload
-    file changed.
+    ``failed_pairs`` are numbers of pairs, ``usable_quads`` counts the quads of stretches by shape. ``is_edited`` is whether
+    code of the workload file changed. ``bounded`` and ``work`` are of the whole session.
     """
 
     name: str
@@ -72,8 +72,8 @@ class WorkloadRows:
     has_failed_stretch: bool
     expects_stretches: bool
     usable_quads: Mapping[str, int]
-    lost_values: Mapping[str, Collection[str]]
-    changed_operators: Mapping[str, Collection[str]]
+    bounded: Sequence[BoundedNumber]
+    work: WorkTable
     is_edited: bool
     session: Session
 
@@ -130,14 +130,6 @@ class SessionRows:
             stored = rows_of_workloads(run, "base")[name]
             session = session._replace(says_steady=session.says_steady or run.says_steady)
         failed = [pair for pair in evidence.head.failed if pair.workload == name]
-        lost: dict[str, list[str]] = {}
-        for number in self._bounded:
-            if number.place.workload == name and number.lacks_values:
-                lost.setdefault(number.place.shape, []).append(number.bound.name)
-        changed = {}
-        for place in evidence.base.operators:
-            if place.workload == name:
-                changed[place.shape] = self._work.changed_operators(place)
         files = {record.reference.rpartition(":")[0] for record in evidence.head.records_of(name)}
         return WorkloadRows(
             name=name,
@@ -149,8 +141,8 @@ class SessionRows:
             has_failed_stretch=any(pair.arm == "stretch" for pair in failed),
             expects_stretches=self._required.stretches and _has_fast_calls_in_turns(evidence, name),
             usable_quads=_usable_quads(evidence, name),
-            lost_values=lost,
-            changed_operators=changed,
+            bounded=self._bounded,
+            work=self._work,
             is_edited=any(change.file in files for change in evidence.code.changes),
             session=session,
         )

@@ -12,21 +12,19 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.names import ITL
 from perfgate.document.job import Turn
 from perfgate.document.samples import STALL_FACTOR, unpack
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.quads import Quad
+from perfgate.stats.arrays import Flags, Floats, Ints
 from perfgate.stats.summary import median
 
 # Added to numbers of stalls, because 0 has neither a logarithm nor a ratio.
 HALF = 0.5
 # A quad with fewer gaps has no measurable tail.
 _FEWEST_GAPS = 20
-
-_Gaps = npt.NDArray[np.int64]
 
 
 class StalledGaps(NamedTuple):
@@ -40,9 +38,9 @@ class StalledGaps(NamedTuple):
         return math.log((self.stalls + HALF) / (self.gaps + 1))
 
 
-def is_stall(times: npt.NDArray[np.float64] | _Gaps) -> npt.NDArray[np.bool_]:
+def is_stall(times: Floats | Ints) -> Flags:
     """Which times of one side and quad are stalls."""
-    stalled: npt.NDArray[np.bool_] = times > STALL_FACTOR * median(times)
+    stalled: Flags = times > STALL_FACTOR * median(times)
     return stalled
 
 
@@ -65,14 +63,14 @@ def stall_effect(quads: Iterable[Quad]) -> PairedEffect | None:
     return PairedEffect(Differences.of(logs, starts), _share(base), _share(head), "quad")
 
 
-def _gaps(turns: Iterable[Turn]) -> _Gaps:
-    columns: list[_Gaps] = [np.zeros(0, dtype=np.int64)]
+def _gaps(turns: Iterable[Turn]) -> Ints:
+    columns: list[Ints] = [np.zeros(0, dtype=np.int64)]
     for turn in turns:
         columns += [unpack(entry.samples) for entry in turn.samples if entry.metric == ITL]
     return np.concatenate(columns)
 
 
-def _count(gaps: _Gaps) -> StalledGaps:
+def _count(gaps: Ints) -> StalledGaps:
     return StalledGaps(int(np.count_nonzero(is_stall(gaps))), int(gaps.size))
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
@@ -23,6 +22,7 @@ from perfgate.judging.gate.evidence.pairs import Pair
 from perfgate.judging.gate.evidence.stalls import is_stall
 from perfgate.judging.gate.evidence.undisturbed import clean_pair, waited_share
 from perfgate.judging.gate.evidence.values import rounded
+from perfgate.stats.arrays import Flags, Floats, Ints
 from perfgate.stats.summary import median
 
 # In families.toml.
@@ -33,8 +33,6 @@ LOOKS = (16, 32, 64)
 START_LUCK = 0.015
 # The share of samples from which a line is named as the line of the slow calls.
 LEAST_OF_SAMPLES = 0.3
-
-Floats = npt.NDArray[np.float64]
 
 
 class Stalls(NamedTuple):
@@ -76,7 +74,7 @@ class SideQuad(NamedTuple):
     cpu: Floats | None = None
 
     @property
-    def stalled(self) -> npt.NDArray[np.bool_]:
+    def stalled(self) -> Flags:
         return is_stall(self.wall)
 
 
@@ -227,8 +225,8 @@ class _Lane(NamedTuple):
     """
 
     seconds: Floats
-    quads: npt.NDArray[np.int64]
-    quad_of_call: npt.NDArray[np.int64]
+    quads: Ints
+    quad_of_call: Ints
     wall: Floats
     cpu: Floats | None
 

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.job import Turn
@@ -22,6 +21,7 @@ from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
 from perfgate.judging.gate.evidence.pairs import Pair
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
 from perfgate.judging.gate.evidence.values import rounded
+from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
 
 # A worker's clock must show as much time as ours, less the waits of worker and conductor for a CPU by the kernel's account.
@@ -45,7 +45,6 @@ STEADY_SHARE = 0.5  # of the pairs
 LATE_SHARE = 0.1
 _MOST_SHARE = 1e9
 
-Floats = npt.NDArray[np.float64]
 _TAINTS: dict[Taint, Message] = {
     "throttled": Message("gate.throttled"),
     "slow_clock": Message("gate.slow-clock", {"share": RATED_CLOCK_SHARE}),
@@ -59,6 +58,10 @@ def invalid_times(evidence: Evidence) -> list[Invalid]:
     for entry in [*_changed_code(evidence), *_disturbed(evidence), *_different_clocks(evidence), *misconduct(evidence)]:
         entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
     return list(entries.values())
+
+
+def _invalid(place: ShapePlace, kind: InvalidKind, message: Message) -> Invalid:
+    return Invalid(workload=place.workload, shape=place.shape, kind=kind, message=message)
 
 
 def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
@@ -75,8 +78,8 @@ def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
     if files:
         message = Message("gate.code-changed", {"files": list(files)})
     jobs = [job.place for job in evidence.jobs.values()]
-    for workload, shape in (*evidence.places, *jobs):
-        yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
+    for place in (*evidence.places, *jobs):
+        yield _invalid(place, "code_changed", message)
 
 
 # --- reports of the environment
@@ -99,7 +102,7 @@ def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
         if count - few < LEAST_CLEAN * count:
             kind, what = _most_taints(taints[place])
             message = Message("gate.too-few-blocks", {"what": what, "few": few, "pairs": count})
-            yield Invalid(workload=place.workload, shape=place.shape, kind=kind, message=message)
+            yield _invalid(place, kind, message)
 
 
 def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
@@ -116,7 +119,7 @@ def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
         change = evidence.clock_shift(place)
         if change and not counts_cycles(evidence.pairs.get(place.workload, ()), place.shape):
             message = Message("gate.clocks-differ", {"change": rounded(change)})
-            yield Invalid(workload=place.workload, shape=place.shape, kind="clocks_differ", message=message)
+            yield _invalid(place, "clocks_differ", message)
 
 
 # --- misconduct of workers
@@ -140,7 +143,7 @@ def _wrong_clock(replicate: Replicate, side: str) -> Iterator[Invalid]:
     for shape, columns in replicate.lanes:
         if reason := _false_clock(columns):
             message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
-            yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
+            yield _invalid(ShapePlace(replicate.workload, shape), "worker_clock", message)
 
 
 def _stopped(replicate: Replicate, side: str) -> Iterator[Invalid]:
@@ -260,7 +263,7 @@ def _unsteady(pairs: list[Pair]) -> Iterator[Invalid]:
 
 def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> Iterator[Invalid]:
     for shape in replicate.shapes:
-        yield Invalid(workload=replicate.workload, shape=shape, kind=kind, message=message)
+        yield _invalid(ShapePlace(replicate.workload, shape), kind, message)
 
 
 # --- turns of jobs
@@ -271,9 +274,9 @@ def invalid_turns(evidence: Evidence) -> list[Invalid]:
     late.
     """
     invalid = []
-    for name, job in evidence.jobs.items():
+    for job in evidence.jobs.values():
         for kind, message in _disturbances(job.base, job.head):
-            invalid.append(Invalid(workload=name, shape="", kind=kind, message=message))
+            invalid.append(_invalid(job.place, kind, message))
     return invalid
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from perfgate.catalogue.names import FRAMEWORK_OPS, RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS
 from perfgate.document.alignment import Work
 from perfgate.document.job import RankCounts, Turn
-from perfgate.document.run import CallRow, CounterSet, CounterSite, KernelTimes, KernelWork, OpCount
+from perfgate.document.run import CallRow, CounterSet, CounterSite, KernelTimes, OpCount
 
 # The counters of single operators are named after them.
 OPERATOR_COUNT = "ops.count:"
@@ -134,31 +134,20 @@ class KernelSums:
         self.times = times
         # As the recording adds them up; None if it does not count a unit.
         self.totals = {MATRIX_TIME: times.mac, VECTOR_TIME: times.vec}
-        self._rows: list[Work] = []
-        for kernel in times.rows:
-            self._rows += _work_of_kernel(kernel)
 
     def of(self, aspect: str) -> dict[str, float]:
         """The seconds of an aspect, by operator and inputs."""
-        seconds = {}
-        for row in self._rows:
-            if row.aspect == aspect:
-                name = f"{row.operator} [{row.inputs}]" if row.inputs else row.operator
-                seconds[name] = row.amount
-        return seconds
+        amounts = {}
+        for kernel in self.times.rows:
+            seconds = {KERNELS_TIME: kernel.seconds, MATRIX_TIME: kernel.mac, VECTOR_TIME: kernel.vec}[aspect]
+            if seconds is not None:
+                name = f"{kernel.op} [{kernel.inputs}]" if kernel.inputs else kernel.op
+                amounts[name] = seconds
+        return amounts
 
     def counts(self, unit: str) -> bool:
         """Whether the time of a unit was counted."""
         return self.totals[unit] is not None or bool(self.of(unit))
-
-
-def _work_of_kernel(kernel: KernelWork) -> list[Work]:
-    amounts = {KERNELS_TIME: kernel.seconds, MATRIX_TIME: kernel.mac, VECTOR_TIME: kernel.vec}
-    rows = []
-    for aspect, seconds in amounts.items():
-        if seconds is not None:
-            rows.append(Work(kernel.op, seconds, kernel.count, inputs=kernel.inputs or None, aspect=aspect))
-    return rows
 
 
 # --- profiled steps of ranks
@@ -175,39 +164,27 @@ class RankOperator(NamedTuple):
     rank: int
 
 
-class StartWork:
-    """The work of all ranks in a step of one start."""
-
-    def __init__(self, ranks: Sequence[RankCounts]) -> None:
-        self.ranks = ranks
-        self._rows: list[Work] = []
-        for rank in ranks:
-            self._rows += _work_of_rank(rank)
-
-    def of(self, aspect: str) -> dict[RankOperator, float]:
-        """The amounts of an aspect, by operator and rank."""
-        amounts = {}
-        for row in self._rows:
-            if row.aspect == aspect:
-                amounts[RankOperator(row.operator, row.rank or 0)] = row.amount
-        return amounts
+# The amounts of work of all ranks in a step, by aspect, operator and rank.
+StartWork: TypeAlias = Mapping[str, Mapping[RankOperator, float]]
 
 
-def _work_of_rank(rank: RankCounts) -> Iterator[Work]:
-    """Yield the work of a rank in one step; the operators by name without the reads of single numbers."""
-
-    def work(aspect: str, operator: str, times: float) -> Work:
-        amount = times / rank.steps
-        return Work(operator, amount, amount, rank=rank.rank, aspect=aspect)
-
-    for collective in rank.collectives:
-        yield work(RANKS_COLLECTIVES, collective.name, collective.count)
-        yield work(RANKS_ELEMENTS, collective.name, collective.elements)
-    yield work(RANKS_OPERATORS, "operators", rank.operators)
-    yield work(RANKS_SYNCS, _SYNC, rank.syncs)
-    for name, times in rank.by_name.items():
-        if name != _SYNC:
-            yield work(OPERATOR_COUNT, name, times)
+def work_of_start(ranks: Iterable[RankCounts]) -> StartWork:
+    """The work of a step of one start; the operators by name without the reads of single numbers."""
+    amounts: dict[str, dict[RankOperator, float]] = defaultdict(dict)
+    for rank in ranks:
+        counts: list[tuple[str, str, float]] = [
+            (RANKS_OPERATORS, "operators", rank.operators),
+            (RANKS_SYNCS, _SYNC, rank.syncs),
+        ]
+        for collective in rank.collectives:
+            counts.append((RANKS_COLLECTIVES, collective.name, collective.count))
+            counts.append((RANKS_ELEMENTS, collective.name, collective.elements))
+        for name, calls in rank.by_name.items():
+            if name != _SYNC:
+                counts.append((OPERATOR_COUNT, name, calls))
+        for aspect, operator, times in counts:
+            amounts[aspect][RankOperator(operator, rank.rank or 0)] = times / rank.steps
+    return amounts
 
 
 # --- communication in profiled steps of ranks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.explanation import Part
 from perfgate.document.run import CallAccount, CounterSet, OperatorRow
-from perfgate.document.samples import PackedArray, unpack
+from perfgate.document.samples import PackedArray, Replicate, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.fast_path import QUANTILE
@@ -213,20 +213,20 @@ class WorkTable:
     def subroutines(self) -> list[ProfiledParts]:
         rows = []
         for place in self.places:
-            times = PairedTimes()
-            for first, second in self._evidence.pairs.get(place.workload, ()):
-                times.add(first.profile.subroutines.get(place.shape), second.profile.subroutines.get(place.shape))
-            rows.append(ProfiledParts(place, times, (), {}))
+            rows.append(ProfiledParts(place, self._subroutine_times(place), (), {}))
         return rows
 
+    def _subroutine_times(self, place: ShapePlace) -> PairedTimes:
+        return self._times(place, lambda process: process.profile.subroutines.get(place.shape))
+
     def _operator_times(self, place: ShapePlace) -> PairedTimes:
-        times = PairedTimes()
-        for first, second in self._evidence.pairs.get(place.workload, ()):
-            times.add(first.profile.operators.get(place.shape), second.profile.operators.get(place.shape))
-        return times
+        return self._times(place, lambda process: process.profile.operators.get(place.shape))
 
     def kernels(self, place: ShapePlace) -> PairedTimes:
-        return kernel_seconds(self._evidence.pairs.get(place.workload, ()), place.shape)
+        return self._times(place, lambda process: kernel_seconds(process, place.shape))
+
+    def _times(self, place: ShapePlace, seconds_of: Callable[[Replicate], Mapping[str, float] | None]) -> PairedTimes:
+        return PairedTimes.of(self._evidence.pairs.get(place.workload, ()), seconds_of)
 
     def stages(self, place: ShapePlace) -> list[Part]:
         """The stages of the preprocessing that both sides have, each at the first changed line of its function.

@@ -65,28 +65,26 @@ def explanations(
         tested[test.place][test.op] = test.seconds
     explained = []
     for call in calls:
-        # Times that moved come first.
-        first = next(iter(call_times(comparisons, call.place)), None)
-        moved: Paired | None = None
-        if first is not None and first.outcome in _MOVED and call.place not in spoiled:
-            moved = first
+        moved = call_time(comparisons, call.place)
+        if moved is not None and (moved.outcome not in _MOVED or call.place in spoiled):
+            moved = None
         explained.append(_ExplainedCall(call, exact[call.place]).explanation(moved, tested[call.place]))
     return explained
 
 
-def call_times(comparisons: Sequence[Comparison], place: ShapePlace) -> list[Paired]:
-    """The call times of the pairs: regressions and improvements first, then in the order in which they are explained."""
-    times = {}
-    for comparison in comparisons:
-        if not isinstance(comparison, Paired) or comparison.place != place:
+def call_time(comparisons: Iterable[Comparison], place: ShapePlace) -> Paired | None:
+    """The time of the pairs to explain: a regression or improvement, else the first that the catalogue explains."""
+    times = []
+    for row in comparisons:
+        if not isinstance(row, Paired) or row.place != place or row.outcome == "not_comparable":
             continue
-        if comparison.is_of_call and comparison.metric in _EXPLAINED_METRICS and comparison.outcome != "not_comparable":
-            times[comparison.metric] = comparison
+        if row.is_of_call and row.metric in _EXPLAINED_METRICS:
+            times.append(row)
 
     def order(time: Paired) -> tuple[bool, int]:
         return time.outcome not in _MOVED, _EXPLAINED_METRICS.index(time.metric)
 
-    return sorted(times.values(), key=order)
+    return min(times, key=order, default=None)
 
 
 class _ExplainedCall:
@@ -327,7 +325,7 @@ def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
         return {}
     added = {}
     for operator in sorted(pairs.names):
-        base, head = pairs.of(operator).T
+        base, head = pairs.of_part(operator).T
         differences = head - base
         effect = estimate(differences)
         is_sure = lower_bound(differences, _TAIL) > 0 or upper_bound(differences, _TAIL) < 0

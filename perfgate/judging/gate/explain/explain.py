@@ -11,7 +11,7 @@ from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Explanations
 from perfgate.document.explanation import Explanation
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.operators import compare_operators
+from perfgate.judging.gate.compare.operators import compare_operators, valid
 from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.explain.causes import attribute
@@ -36,12 +36,13 @@ class Explained(NamedTuple):
 
 def changed_work(work: WorkTable, comparisons: Sequence[Comparison], spoiled: Collection[ShapePlace]) -> Explanations:
     """The work that changed: operators by name, and the parts of each changed time, without times of ``spoiled`` places."""
-    tests = compare_operators(work.operators, spoiled=spoiled)
+    operators = valid(work.operators, spoiled)
+    tests = compare_operators(operators)
     explained = [
         *explanations(work.traced, comparisons, tests, spoiled=spoiled),
         *explain_jobs(work.jobs.values(), comparisons),
     ]
-    times = operator_times(work.operators, tests, explained, spoiled=spoiled)
+    times = operator_times(operators, tests, explained)
     return Explanations(
         operators=joined(operator_changes(work.listed), tests, times),
         explanations=explained,

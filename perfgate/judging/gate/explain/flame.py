@@ -27,7 +27,7 @@ from perfgate.document.flame import (
 )
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.explain.contributions import call_times
+from perfgate.judging.gate.explain.contributions import call_time
 
 _STREAM = FLAME_KINDS.index("stream")
 _OPERATOR = FLAME_KINDS.index("host_op")
@@ -41,18 +41,11 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
     is_job = any(row.is_of_job for row in paired)
     if is_job or tree.base is None or tree.head is None:
         return tree
-    operators = []
-    of_base: dict[str | None, float | None] = {}
-    of_head: dict[str | None, float | None] = {}
-    for row in decision.explained.operators:
-        if row.place == place:
-            operators.append(row)
-            of_base[row.op] = row.base
-            of_head[row.op] = row.head
-    base = _with_times(tree, tree.base, of_base)
-    head = _with_times(tree, tree.head, of_head)
+    operators = [row for row in decision.explained.operators if row.place == place]
+    base = _with_times(tree, tree.base, {row.op: row.base for row in operators})
+    head = _with_times(tree, tree.head, {row.op: row.head for row in operators})
     tree = replace(tree, base=base, head=head)
-    call = next(iter(call_times(decision.comparisons, place)), None)
+    call = call_time(decision.comparisons, place)
     marks = _marks(tree, decision, operators, place)
     result = FlameResult(call=call, by_counts=why_counts(tree, call), marks=marks)
     return replace(tree, result=result)
@@ -112,16 +105,17 @@ def _change(tree: FlameTree, *, streams: bool) -> float | None:
     return None
 
 
-def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str | None, float | None]) -> FlameCosts:
+def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float | None]) -> FlameCosts:
     """A side's costs with the pairs' time for each operator and for the rest of the call.
 
     An operator that the pairs did not profile keeps its traced time.
     """
     on_device = _STREAM in tree.kind
     names = [_timed_name(tree, node, on_device=on_device) for node in side.node]
-    traced: dict[str | None, float] = defaultdict(float)
+    traced: dict[str, float] = defaultdict(float)
     for name, own in zip(names, side.own):
-        traced[name] += own / side.units / 1e9
+        if name is not None:
+            traced[name] += own / side.units / 1e9
     factors: dict[str | None, float] = {}
     for name, traced_seconds in traced.items():
         seconds = times.get(name)

@@ -14,6 +14,7 @@ from perfgate.document.comparison import Comparison, NumberComparison, Recorded
 from perfgate.document.decision import Explanations
 from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.compare.grown_lines import most_grown
 from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 from perfgate.judging.gate.explain.kinds import EXPLAINS
@@ -118,7 +119,7 @@ def _slower_stages(comparison: NumberComparison) -> list[Part]:
     """The stages of the preprocessing that explain a good part of its slowdown, the slowest first."""
     loss = (comparison.head or 0.0) - (comparison.base or 0.0)
     slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * loss, 1e-9)]
-    return sorted(slower, key=lambda part: part.base - part.head)
+    return most_grown(slower)
 
 
 def _counted_fact(place: ShapePlace, part: Part, amount: Amount) -> Cause:

@@ -130,10 +130,8 @@ def operator_times(
     profiled: Iterable[ProfiledParts],
     tests: Iterable[OperatorDelta],
     explanations: Iterable[Explanation],
-    *,
-    spoiled: Collection[ShapePlace] = (),
 ) -> list[OperatorDelta]:
-    """The time of every profiled operator on both sides, most time first, shape by shape, without ``spoiled`` places.
+    """The time of every profiled operator on both sides, most time first, shape by shape.
 
     The difference comes from the explanation, which excludes the profiler's own time, else from the test, else from the paired
     estimate.
@@ -146,8 +144,6 @@ def operator_times(
             differences[explanation.place, part.profiled] = part.seconds
     times: list[OperatorDelta] = []
     for parts in profiled:
-        if parts.place in spoiled:
-            continue
         rows = []
         for operator in _heaviest(parts.times):
             rows.append(_time(parts.place, operator, parts.times, differences))
@@ -157,7 +153,7 @@ def operator_times(
 
 def _heaviest(pairs: PairedTimes) -> list[str]:
     """The operators with most time, and the time outside them."""
-    total = {name: float(pairs.of(name).sum()) for name in pairs.names}
+    total = {name: float(pairs.of_part(name).sum()) for name in pairs.names}
     has_outside = total.pop(OUTSIDE_OPERATORS, None) is not None
     operators = sorted(total, key=lambda operator: (-total[operator], operator))[:MAX_OPERATORS]
     if has_outside:
@@ -166,7 +162,7 @@ def _heaviest(pairs: PairedTimes) -> list[str]:
 
 
 def _time(place: ShapePlace, operator: str, pairs: PairedTimes, differences: Mapping[_Key, float]) -> OperatorDelta:
-    of_base, of_head = pairs.of(operator).T
+    of_base, of_head = pairs.of_part(operator).T
     difference = differences.get((place, operator))
     if difference is None:
         difference = estimate(of_head - of_base)

@@ -97,8 +97,9 @@ class WorkloadPlan(EvidencePlan):
                 if expected.row.metric == SLA:
                     self._require_shared(expected.row)
         for shape in self._shapes:
-            for bound in self._rows.lost_values.get(shape, ()):
-                self.require(Row(self._name, shape, bound, key=("every value",)), side="head")
+            for number in self._rows.bounded:
+                if number.place == (self._name, shape) and number.lacks_values:
+                    self.require(Row(self._name, shape, number.bound.name, key=("every value",)), side="head")
             self._require_counters(shape)
             self._require_checks(shape)
 
@@ -140,10 +141,9 @@ class WorkloadPlan(EvidencePlan):
 
         Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
         """
-        base, head = map(_processes, self.tables)
-        pairs_of_base = {row.unit for row in base if row.arm == "ab"}
-        twins = {row.unit for row in base if row.arm == "aa"} - pairs_of_base
-        measured = pairs_of_base | twins | {row.unit for row in head if row.arm == "ab" and not row.key}
+        pairs_of_base = {row.unit for row in _pairs(self.tables.base)}
+        twins = {row.unit for row in _processes(self.tables.base) if row.arm == "aa"} - pairs_of_base
+        measured = pairs_of_base | twins | {row.unit for row in _pairs(self.tables.head)}
         failed = self._rows.failed_pairs
         for first, numbers in groupby(sorted(measured.union(failed)), key=lambda number: number // PAIRS_PER_ROUND):
             for number in range(first * PAIRS_PER_ROUND, max(numbers) + 1):
@@ -174,9 +174,8 @@ class WorkloadPlan(EvidencePlan):
         """Require a lane of each pair; the stored run names it if its checklist timed the ``stage``."""
         self.require(lane, named_by="store" if self._stored.of_metric(stage) else "document")
         for side, table in zip(SIDES, self.tables):
-            for process in _processes(table):
-                if process.arm == "ab" and not process.key:
-                    self.require(process._replace(shape=lane.shape, metric=lane.metric), side=side)
+            for process in _pairs(table):
+                self.require(process._replace(shape=lane.shape, metric=lane.metric), side=side)
 
     def _require_stretches(self) -> None:
         """Require the blocks of stretches that either side has, and enough usable blocks if fast calls took turns.
@@ -219,7 +218,7 @@ class WorkloadPlan(EvidencePlan):
             pairs.add(row.unit)
             profiled.add(row._replace(key=()))
         for table in self.tables:
-            processes = sorted(row for row in _processes(table) if row.arm == "ab" and not row.key)
+            processes = sorted(_pairs(table))
             if len(pairs) <= _PAIRS_WITH_KERNELS:
                 processes = processes[:_PAIRS_WITH_KERNELS]
             for process in processes:
@@ -252,13 +251,12 @@ class WorkloadPlan(EvidencePlan):
 
         Operators that one side runs more often are counted.
         """
-        changed = self._rows.changed_operators.get(place.shape, ())
+        changed = self._rows.work.changed_operators(place)
         for kind, prefixes in _PROFILES.items():
             if not judges_subroutines(self._policy.tolerances, prefixes):
                 continue
-            for process in _processes(self.tables.head):
-                if process.arm == "ab":
-                    self.require(Row(place.workload, place.shape, kind, "ab", process.unit))
+            for process in _pairs(self.tables.head):
+                self.require(process._replace(shape=place.shape, metric=kind))
             for name in self.tables.metrics(prefixes):
                 is_counted = kind == OPERATORS and name.removeprefix(OPERATOR_TIME) in changed
                 if not is_counted and configured_tolerance(self._policy, name, place) is not None:
@@ -341,6 +339,11 @@ class WorkloadPlan(EvidencePlan):
         for side, table in zip(SIDES, self.tables):
             if Expected(signature) in table.promised:
                 self.require(signature, named_by=self._named_by(signature), side=side)
+
+
+def _pairs(table: RowTable) -> list[Row]:
+    """The processes of the own side in pairs with the other."""
+    return [row for row in _processes(table) if row.arm == "ab" and not row.key]
 
 
 def _processes(table: RowTable) -> list[Row]:
