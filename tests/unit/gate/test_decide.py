@@ -349,10 +349,11 @@ def test_more_pairs_would_help__faster_than_eight_pairs_can_show__measured_on_un
     assert not Look(*second, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
 
 
-def test_more_pairs_would_help__unchanged_code__hardly_ever_taken_for_faster() -> None:
+@pytest.mark.parametrize("gates", [6, pytest.param(40, marks=pytest.mark.slow)])
+def test_more_pairs_would_help__unchanged_code__hardly_ever_taken_for_faster(gates: int) -> None:
     """Noise that excludes the slowdown sought at the first look must not cost a second one, nor be called faster."""
     going_on = 0
-    for seed in range(20):
+    for seed in range(gates):
         ratios = np.exp(np.random.default_rng(seed).normal(0.0, 0.002, 8)).tolist()
         documents = sides(ratios)
         going_on += Look(*documents, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()

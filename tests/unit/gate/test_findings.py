@@ -145,7 +145,8 @@ def test_findings__of_a_noisy_number__new_only_if_turns_show_that_it_moved_to_th
     assert standings(decision, 15) == ([("cache.sensitivity", expected)] if expected else [], [])
 
 
-def test_findings__times_on_unchanged_code_drawn_at_random__none_of_a_thousand_is_new() -> None:
+@pytest.mark.parametrize("draws", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_findings__times_on_unchanged_code_drawn_at_random__none_is_new(draws: int) -> None:
     """Findings come and go around their limits while counts stay; the operator named as the heaviest changes as well."""
     lot = random.Random(3)
     base, head = sides(UNCHANGED)
@@ -154,7 +155,7 @@ def test_findings__times_on_unchanged_code_drawn_at_random__none_of_a_thousand_i
         drawn = [gelu(f"model.py:{line}", op=lot.choice(["aten::mul", "aten::erf"])) for line in (3, 7, 9)]
         return [one for one in drawn if lot.random() < 0.5]
 
-    for _ in range(100):
+    for _ in range(draws):
         found, gone = standings(judged(with_step(base, *some(), patterns=3), with_step(head, *some(), patterns=3)))
         assert "new" not in {standing for _, standing in found}
         assert gone == []

@@ -7,18 +7,19 @@ import pytest
 from tests.fakes.planted_histories import FURTHER, HISTORIES, Answer, PlantedHistory, answer_of, redrawn
 
 # Movements of one metric alone are seldom put into the right class.
-FEWEST_RIGHT_ORIGINS = 59
+MOST_WRONG_ORIGINS = 1
 
 
-@pytest.fixture(scope="module")
-def answers() -> dict[PlantedHistory, Answer]:
-    return {history: answer_of(history) for history in HISTORIES}
+@pytest.fixture(scope="module", params=[4, pytest.param(1, marks=pytest.mark.slow)])
+def answers(request: pytest.FixtureRequest) -> dict[PlantedHistory, Answer]:
+    """The answers on every fourth history, and on all."""
+    return {history: answer_of(history) for history in HISTORIES[:: request.param]}
 
 
 def test_planted_histories__their_origins__right_for_nearly_all(answers: dict[PlantedHistory, Answer]) -> None:
     wrong = [history.name for history, answer in answers.items() if not answer.has_right_origin]
-    assert len(answers) == 60
-    assert len(answers) - len(wrong) >= FEWEST_RIGHT_ORIGINS, wrong
+    assert len(answers) in (15, 60)
+    assert len(wrong) <= MOST_WRONG_ORIGINS, wrong
 
 
 def test_planted_histories__open_regressions__exact_for_all(answers: dict[PlantedHistory, Answer]) -> None:
