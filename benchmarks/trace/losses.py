@@ -254,7 +254,8 @@ def is_undetectable(intact: bytes, mutated: bytes, *, is_only_table: bool) -> bo
 
     A table whose last rows are missing, or whose last row has other cells, if no other file has the same work. Valid
     JSON that only lacks work of a device together with its launches, and the last events of the host,
-    if no analysis of them is in the file; or in which only the times of one event differ, and it still nests in its track.
+    if no analysis of them is in the file, and in which the event behind them may have another name; or in which only the times
+    of one event differ, and it still nests in its track.
     """
     if intact.lstrip()[:1] not in b"[{":
         return is_only_table and _lacks_the_end(intact, mutated)
@@ -267,9 +268,22 @@ def is_undetectable(intact: bytes, mutated: bytes, *, is_only_table: bool) -> bo
     texts, others = _counted(before), _counted(after)
     removed = [json.loads(text) for text in (texts - others).elements()]
     added = [json.loads(text) for text in (others - texts).elements()]
+    renamed = _renamed(removed, added)
+    if renamed is not None:
+        # A hole from name to name: the rest of the event is another's.
+        removed.remove(renamed)
+        added = []
     if not added:
         return _whole_launches(removed, after)
     return len(added) == len(removed) == 1 and _fits(removed[0], added[0], after)
+
+
+def _renamed(removed: list[dict[str, Any]], added: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The event of which the only added one differs by its name alone."""
+    for event in removed:
+        if len(added) == 1 < len(removed) and {**event, "name": ""} == {**added[0], "name": ""}:
+            return event
+    return None
 
 
 def _lacks_the_end(intact: bytes, mutated: bytes) -> bool:

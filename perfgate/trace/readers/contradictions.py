@@ -70,7 +70,10 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
     calls = np.flatnonzero(events.is_kind("runtime"))
     launched = work[events.launch[work] != NOT_RECORDED]
-    if not launched.size or events.is_named(_CAPTURE.search)[calls].any():
+    if events.is_named(_CAPTURE.search)[calls].any():
+        return
+    if not launched.size:
+        yield from _of_unjoined(events, work, calls)
         return
     yield from _of_single_launches(events, launched)
     joined = events.start[events.launch[launched]]
@@ -92,6 +95,15 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     unlaunched = int((is_inside & np.isin(events.group[alone], events.group[launched])).sum())
     if bare or unlaunched:
         yield Message("notes.launches-unmatched", {"launches": bare, "work": unlaunched})
+
+
+def _of_unjoined(events: EventTable, work: IntColumn, calls: IntColumn) -> Iterator[Message]:
+    """Numbered launches and numbered work of which none belong together."""
+    launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls]]
+    bare = int(np.count_nonzero(events.correlation[launches] > NO_CORRELATION))
+    unlaunched = int(np.count_nonzero(events.correlation[work] > NO_CORRELATION))
+    if bare and unlaunched:
+        yield Message("notes.launches-unjoined", {"launches": bare, "work": unlaunched})
 
 
 def _of_single_launches(events: EventTable, launched: IntColumn) -> Iterator[Message]:

@@ -226,6 +226,15 @@ def test_losses__run_of_events_with_half_of_a_launch__said(begin: int, end: int,
     assert "notes.arrows-missing" in codes_of(tmp_path / "t.pt.trace.json", events)
 
 
+def test_losses__first_kernels_and_the_launches_of_the_others_are_gone__said(tmp_path: Path) -> None:
+    """Modelled on cuda-hta/mi250_rocm62 without a run of events from its calls to its kernels."""
+    lost = [event for event in with_arrows() if event.get("args", {}).get("correlation", 0) > 15]
+    kernels = [event for event in lost if event["cat"] == "kernel"]
+    launches = [event for event in with_arrows(15) if event.get("cat") == "cuda_runtime"]
+
+    assert codes_of(tmp_path / "t.pt.trace.json", [*launches, *kernels]) == ["notes.launches-unjoined"]
+
+
 def test_losses__arrows_behind_their_events_or_all_at_the_end__none(tmp_path: Path) -> None:
     """Modelled on TraceLens' sglang_decode, whose arrows are at the end of the file."""
     events = with_arrows()
