@@ -5,7 +5,7 @@ A pure function: the same documents give the same bytes, on any machine, at any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from perfgate.document.decision import (
     Procedure,
     Verdict,
 )
+from perfgate.document.explanation import Cause
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
@@ -121,15 +122,15 @@ def _judge(
     """The decision on the evidence of both sides: what is missing, how they compare, why, and what follows."""
     numbers = NumberTable.of(evidence, Rules(policy, numbers_of_jobs(evidence, required.jobs)))
     work = WorkTable(evidence)
-    broken = evidence.base.broken - evidence.head.broken
-    changes = harness_changes(evidence.base.harness, evidence.head.harness, broken)
-    sides = replace(header.sides, harness_changes=changes)
-    is_comparable = _is_comparable(sides)
     rows = SessionRows(evidence, numbers, work, required, policy)
-    missing = missing_evidence(rows, changes, required, policy, timed=is_comparable)
 
+    broken = evidence.base.broken - evidence.head.broken
+    sides = replace(header.sides, harness_changes=harness_changes(evidence.base.harness, evidence.head.harness, broken))
+    is_comparable = _is_comparable(sides)
+    missing = missing_evidence(rows, sides.harness_changes, required, policy, timed=is_comparable)
     session = _compare(numbers, work, sides, policy, history)
     comparisons = session.comparisons
+
     failures = failures_of_both(evidence, deciding_steps(policy))
     gaps = EvidenceGaps(failures=failures, invalid=session.invalid, missing=missing)
     untimed = untimed_places(work.recorded_places, comparisons)
@@ -140,14 +141,6 @@ def _judge(
     changed = changed_work(work, comparisons, timeless)
     explained = explain(comparisons, changed, work.code, work.run_seconds, acceptable=is_acceptable)
 
-    listed = compare_checklist(evidence.checklist, comparisons, policy, spoiled=session.spoiled)
-    moves = Moves(listed, comparisons, comparable=is_comparable)
-    checklist = ChecklistRows(
-        steps=judged_steps(header.steps, evidence.base.steps, listed, moves, explained.record.causes),
-        numbers=listed,
-        job_quantiles=compare_quantiles(work.jobs.values()),
-        stored=compare_stored(numbers_of_head(evidence.head.run), history),
-    )
     decision = _document(header, policy, PROCEDURE, verdict, reasons)
     return replace(
         decision,
@@ -156,16 +149,9 @@ def _judge(
         procedure=replace(decision.procedure, quantiles=[QUANTILE]),
         comparisons=explained.comparisons,
         gaps=gaps,
-        checklist=checklist,
+        checklist=_checklist(evidence, header, session, explained.record.causes, policy, history),
         explained=explained.record,
-        warnings=[
-            *unknown_note(evidence),
-            *notes_on_settings(comparisons, verdict),
-            *notes_on_varying(work.counters),
-            *header.warnings,
-            *notes_on_requests(work.jobs.values()),
-            *missing_profiles(work.jobs.values(), comparisons),
-        ],
+        warnings=_notes(evidence, header, work, comparisons, verdict),
     )
 
 
@@ -187,6 +173,37 @@ def _compare(
     if not sides.testbed_differences:
         comparisons += recorded_times(work)
     return session._replace(comparisons=comparisons)
+
+
+def _checklist(
+    evidence: Evidence,
+    header: DecisionHeader,
+    session: SessionComparisons,
+    causes: Sequence[Cause],
+    policy: Policy,
+    history: History,
+) -> ChecklistRows:
+    numbers = compare_checklist(evidence.checklist, session.comparisons, policy, spoiled=session.spoiled)
+    moves = Moves(numbers, session.comparisons, comparable=_is_comparable(header.sides))
+    return ChecklistRows(
+        steps=judged_steps(header.steps, evidence.base.steps, numbers, moves, causes),
+        numbers=numbers,
+        job_quantiles=compare_quantiles(evidence.jobs.values()),
+        stored=compare_stored(numbers_of_head(evidence.head.run), history),
+    )
+
+
+def _notes(
+    evidence: Evidence, header: DecisionHeader, work: WorkTable, comparisons: Sequence[Comparison], verdict: Verdict
+) -> list[Message]:
+    return [
+        *unknown_note(evidence),
+        *notes_on_settings(comparisons, verdict),
+        *notes_on_varying(work.counters),
+        *header.warnings,
+        *notes_on_requests(work.jobs.values()),
+        *missing_profiles(work.jobs.values(), comparisons),
+    ]
 
 
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:

@@ -325,3 +325,10 @@ def test_decide__base_against_base_on_a_busy_machine__floors_by_the_same_clock()
     assert floors["latency.low"].clock == "cpu"
     assert floors["latency.low"].floor < 0.01
     assert "latency.wall" not in floors
+
+
+def test_pairs_of__a_process_listed_twice_and_out_of_order__counts_once_in_the_order_of_measuring() -> None:
+    base, head = sides([1.01, 1.02, 1.03])
+    whole = pairs_of(base.pairs.replicates, head.pairs.replicates)[WORKLOAD]
+    doubled = [*reversed(base.pairs.replicates), *base.pairs.replicates]
+    assert pairs_of(doubled, head.pairs.replicates)[WORKLOAD] == whole

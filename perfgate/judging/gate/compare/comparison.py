@@ -93,6 +93,19 @@ def checked(
     )
 
 
+def paired(
+    number: Number, *, base: float | None = None, head: float | None = None, reason: Message | None = None
+) -> Paired:
+    """A number of both sides on its own terms."""
+    return replace(
+        compared(Paired, number.place, number.metric, base=base, head=head, reason=reason),
+        gating=number.gating,
+        tolerance=number.terms.tolerance,
+        unit=number.unit,
+        better=number.better,
+    )
+
+
 def informing(number: Number, levels: Levels) -> Paired:
     """A number of a job on both sides that no test compares."""
     row = compared(Paired, number.place, number.metric, "informs")

@@ -11,7 +11,7 @@ from perfgate.catalogue.lookup import FAST_PATHS, is_known
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import JudgedNumber, compared
+from perfgate.judging.gate.compare.comparison import JudgedNumber, paired
 from perfgate.judging.gate.compare.rule import (
     MOST_PAIRS,
     Errors,
@@ -54,11 +54,7 @@ def _worse(number: Number, effect: PairedEffect) -> Differences:
 def judge_effect(judged: JudgedNumber, effect: PairedEffect) -> Paired:
     number = judged.number
     row = replace(
-        compared(Paired, number.place, number.metric),
-        gating=number.gating,
-        tolerance=number.terms.tolerance,
-        unit=number.unit,
-        better=number.better,
+        paired(number),
         evidence=effect.evidence,
         base=rounded(effect.base),
         head=rounded(effect.head),

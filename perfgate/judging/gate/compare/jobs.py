@@ -139,14 +139,13 @@ def compare_lines(
     head_range = Range.of(map(rounded, after))
     count = Count(place, COMMAND_LINES, base_range, head_range, allowed, fewer=allowed)
     spread = max(base_range.most / base_range.least - 1, head_range.most / head_range.least - 1)
+    row = count.comparison
     if of_stacks:
-        reason = Message("gate.lines-of-stacks")
-        yield replace(count.comparison, outcome="informs", gating=False, reason=reason)
+        row = replace(row, outcome="informs", gating=False, reason=Message("gate.lines-of-stacks"))
     elif spread > allowed:
         vary = Message("gate.lines-vary", {"spread": rounded(spread)})
-        yield replace(count.comparison, outcome="informs", gating=False, reason=vary)
-    else:
-        yield count.comparison
+        row = replace(row, outcome="informs", gating=False, reason=vary)
+    yield row
 
 
 # --- notes on how requests to servers had to be sent

@@ -30,7 +30,7 @@ from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare import answers, effects, stretches
 from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.comparison import JudgedNumber, compared, informing
+from perfgate.judging.gate.compare.comparison import JudgedNumber, informing, paired
 from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.evidence.answers import AnswerCounts
@@ -110,7 +110,8 @@ class _FamilyJudge:
             case Levels() as levels:
                 return [informing(number, levels)]
             case Message() as reason:
-                return [_unmeasured(number, reason)]
+                # It cannot be compared, so it is undecided.
+                return [replace(paired(number, reason=reason), evidence="turn")]
             case PairedEffect() as effect:
                 return [effects.judge_effect(judged, effect)]
             case AnswerCounts() as counts:
@@ -125,12 +126,6 @@ def _is_corrected(number: Number) -> bool:
         return False
     is_of_quads = isinstance(number.units, PairedEffect) and number.units.evidence == "quad"
     return number.gating or not is_of_quads
-
-
-def _unmeasured(number: Number, reason: Message) -> Comparison:
-    """A number that cannot be compared is undecided."""
-    row = compared(Paired, number.place, number.metric, reason=reason)
-    return replace(row, tolerance=number.terms.tolerance, evidence="turn")
 
 
 # --- numbers that follow from others

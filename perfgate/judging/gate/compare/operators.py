@@ -91,7 +91,7 @@ def judge_subroutines(
 
 
 def valid(rows: Iterable[ProfiledParts], spoiled: Collection[ShapePlace]) -> list[ProfiledParts]:
-    """The rows without those of places with ``spoiled`` times."""
+    """The rows, without places whose times are ``spoiled``."""
     return [row for row in rows if row.place not in spoiled]
 
 

@@ -115,29 +115,26 @@ def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: s
     worse = []
     better = []
     added = []
-    added_seconds = removed_seconds = 0.0
+    removed = 0.0
     for name in {**before, **after}:
         part = Part(name=name, base=before.get(name, 0.0), head=after.get(name, 0.0))
         tolerated = max(allowed * part.base, noise)
         if name not in after:
-            removed_seconds += part.base
+            removed += part.base
         elif name not in before:
-            added_seconds += part.head
             added.append(part)
         elif part.head - part.base > tolerated:
             worse.append(part)
         elif part.base - part.head > tolerated:
             better.append(part)
-    if added_seconds - removed_seconds > max(allowed * removed_seconds, noise):
+    if sum(part.head for part in added) - removed > max(allowed * removed, noise):
         worse += added
     if worse:
         worst = most_grown(worse)[:_MAX_PARTS]
         return _judged(place, unit, "regressed", worst[0].base, worst[0].head, allowed, worst)
-    base_sum = sum(before.values())
-    head_sum = sum(after.values())
     best = sorted(better, key=lambda part: part.head - part.base)[:_MAX_PARTS]
     outcome: Outcome = "improved" if best else "unchanged"
-    return _judged(place, unit, outcome, base_sum, head_sum, allowed, best)
+    return _judged(place, unit, outcome, sum(before.values()), sum(after.values()), allowed, best)
 
 
 def _undecided(place: ShapePlace, base: KernelSums | None, head: KernelSums | None, reason: Message) -> Recorded:

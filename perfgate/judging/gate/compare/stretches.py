@@ -17,7 +17,7 @@ from perfgate.catalogue.lookup import FAMILIES
 from perfgate.catalogue.names import MEAN
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message, MessageValue
-from perfgate.judging.gate.compare.comparison import JudgedNumber, compared
+from perfgate.judging.gate.compare.comparison import JudgedNumber, paired
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE, Errors
 from perfgate.judging.gate.evidence.numbers import Number
 from perfgate.judging.gate.evidence.stalls import HALF
@@ -54,11 +54,8 @@ def judge_sample(judged: JudgedNumber, sample: StretchSample) -> Paired:
 
 
 def _compared(judged: JudgedNumber, sample: StretchSample, base: float, head: float) -> Paired:
-    number = judged.number
     return replace(
-        compared(Paired, number.place, number.metric, base=rounded(base), head=rounded(head)),
-        gating=number.gating,
-        tolerance=number.terms.tolerance,
+        paired(judged.number, base=rounded(base), head=rounded(head)),
         p_adjusted=rounded_if_known(judged.p_adjusted),
         pairs=sample.quads,
         starts=sample.starts,

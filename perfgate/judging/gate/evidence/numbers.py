@@ -51,9 +51,9 @@ Units: TypeAlias = PairedEffect | StretchSample | AnswerCounts | Levels | Messag
 class Terms(NamedTuple):
     """The terms on which a number is decided.
 
-    A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can, the last of which is
-    that of the ``same_work`` if both sides did it. It may be decided after the numbers of units in ``looks``. Other code of
-    equal speed differs by ``luck`` in all units alike.
+    A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can. The last margin is wider
+    if both sides did the ``same_work``. It may be decided after the numbers of units in ``looks``. Other code of equal speed
+    differs by ``luck`` in all units alike.
     """
 
     tolerance: float
@@ -126,9 +126,9 @@ class Twins(NamedTuple):
 class NumberTable:
     """The numbers of a session.
 
-    ``measured`` are those of both sides, ``twins`` those of base against itself, and ``of_head`` those that rules judge. The
+    Both sides ``measured`` most of them; ``twins`` compare the base with itself, and rules judge the numbers ``of_head``. The
     times of places in ``invalid_times`` and of jobs in ``invalid_turns`` are not evidence. ``waited`` is the share of its CPU
-    time that each job waited for. ``subjects``, the number of workloads and jobs, share the alpha of the gate.
+    time that each job waited for. ``subjects`` is the number of workloads and jobs, which share the alpha of the gate.
     """
 
     measured: list[Number]

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -45,16 +46,22 @@ class ProcessPair(NamedTuple):
 
 def pairs_of(first: Iterable[Replicate], second: Iterable[Replicate], arm: Arm = "ab") -> dict[str, list[Pair]]:
     """The pairs of an arm with both members, in the order of measuring, by workload."""
-    others = {}
-    for replicate in second:
-        if (replicate.arm, replicate.member) == (arm, "second"):
-            others[replicate.workload, replicate.pair] = replicate
+    firsts = _members(first, arm, "first")
+    seconds = _members(second, arm, "second")
     pairs: dict[str, list[Pair]] = defaultdict(list)
-    for replicate in first:
-        other = others.get((replicate.workload, replicate.pair))
-        if (replicate.arm, replicate.member) == (arm, "first") and other is not None:
-            pairs[replicate.workload].append((replicate, other))
+    for workload, number in sorted(firsts, key=itemgetter(1)):
+        if (workload, number) in seconds:
+            pairs[workload].append((firsts[workload, number], seconds[workload, number]))
     return pairs
+
+
+def _members(replicates: Iterable[Replicate], arm: Arm, member: str) -> dict[tuple[str, int], Replicate]:
+    """The members of pairs, by workload and the pair's number."""
+    members = {}
+    for replicate in replicates:
+        if (replicate.arm, replicate.member) == (arm, member):
+            members[replicate.workload, replicate.pair] = replicate
+    return members
 
 
 def timing(pairs: Iterable[Pair], shape: str) -> list[Pair]:

@@ -48,12 +48,13 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
             _add(levels, _sampled(first, place, quads, clock), _sampled(second, place, quads, clock))
     effects = {}
     for name, of_pairs in levels.items():
-        if name == HOST_UTILIZATION:
-            effects[name] = log_ratios(of_pairs, clock="awake")
-        elif name != THROUGHPUT:
-            effects[name] = log_ratios(of_pairs, clock=clock or "awake")
+        by: Clock = "awake"
+        if clock is not None and name != HOST_UTILIZATION:
+            by = clock
+        if name != THROUGHPUT:
+            effects[name] = log_ratios(of_pairs, clock=by)
         elif items.min() > 0:
-            effects[name] = log_ratios(np.log(items) + of_pairs, clock=clock or "awake")
+            effects[name] = log_ratios(np.log(items) + of_pairs, clock=by)
     # Stretches hold the rare slow calls that the processes of pairs never reach.
     return effects | _tail_effects(base, head, place)
 

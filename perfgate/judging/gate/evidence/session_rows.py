@@ -82,7 +82,7 @@ class WorkloadRows:
 class JobRows:
     """The rows of a job on both sides, and its record by the base.
 
-    ``settings`` are those by which both sides measured it and ``trusted`` its numbers by them, if the trusted side knows both.
+    Both sides measured it by ``settings``, which give the ``trusted`` numbers; None if the trusted side does not know them.
     Ranks ``on_device`` have their memory from an accelerator's allocator.
     """
 

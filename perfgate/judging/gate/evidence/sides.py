@@ -199,15 +199,17 @@ def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failur
             failures.append(Failure(side=side, workload=workload.name, what="load", error=workload.error))
     for step in run.checklist.steps:
         if step.status == "error" and step.number in deciding and step.workload not in failed_to_load:
-            why = step.reason or Message("gate.step-failed")
-            error = step.error or ErrorDetail(kind="exception", message=why)
+            error = step.error or _exception(step.reason or Message("gate.step-failed"))
             failures.append(Failure(side=side, workload=step.workload, what=step.slug, error=error))
     for check in run.checklist.correctness:
         if check.status == "error":
-            reason = check.message or Message("gate.check-could-not-run")
-            error = ErrorDetail(kind="exception", message=reason)
+            error = _exception(check.message or Message("gate.check-could-not-run"))
             failures.append(Failure(side=side, workload=check.workload, what="correctness", error=error))
     return failures
+
+
+def _exception(message: Message | str) -> ErrorDetail:
+    return ErrorDetail(kind="exception", message=message)
 
 
 def failures_of_both(evidence: Evidence, deciding: Set[int]) -> list[Failure]:

@@ -42,8 +42,8 @@ class Counted(NamedTuple):
 class ListedOperators(NamedTuple):
     """The operators of a traced call of both sides, by name.
 
-    ``varying`` are those with counts that differ between calls or processes of a side, and ``lines`` the lines of the head
-    that call each most often.
+    The counts of ``varying`` operators differ between calls or processes of a side. ``lines`` are the lines of the head that
+    call each most often.
     """
 
     place: ShapePlace
@@ -144,7 +144,7 @@ class WorkTable:
 
     @cached_property
     def listed(self) -> list[ListedOperators]:
-        """The operators of shapes that both sides traced. Recordings without markers of calls do not count those of one."""
+        """The operators of shapes that both sides traced, except in recordings that do not mark single calls."""
         unmarked = {counted.place for counted in self.counters if not counted.repeats}
         rows = []
         for place, head in self._head.operators.items():
@@ -233,24 +233,21 @@ class WorkTable:
 
         Their times are the median over pairs of the 10th percentile of the calls of a process.
         """
-        of_base: dict[str, list[float]] = defaultdict(list)
-        of_head: dict[str, list[float]] = defaultdict(list)
+        lows: dict[str, list[tuple[float, float]]] = defaultdict(list)
         lines = {}
         pairs = self._evidence.pairs.get(place.workload, ())
         for before, after in preprocess_lanes(pairs, place.shape):
             walls = {stage.name: stage.wall for stage in before.times.stages}
             for stage in after.times.stages:
                 if stage.name in walls:
-                    of_base[stage.name].append(_low(walls[stage.name]))
-                    of_head[stage.name].append(_low(stage.wall))
+                    lows[stage.name].append((_low(walls[stage.name]), _low(stage.wall)))
                     lines[stage.name] = stage.line
         code = self.code.at(place)
         stages = []
         for name, line in lines.items():
+            base, head = map(median, zip(*lows[name]))
             first = line and code.of_function(line)
-            before_seconds = rounded(median(of_base[name]))
-            after_seconds = rounded(median(of_head[name]))
-            stages.append(Part(name=name, base=before_seconds, head=after_seconds, line=first))
+            stages.append(Part(name=name, base=rounded(base), head=rounded(head), line=first))
         return stages
 
     # --- recordings
