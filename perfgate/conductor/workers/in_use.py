@@ -66,8 +66,8 @@ class UsedFiles:
         """The loads by the path without links to folders."""
         resolved: dict[str, frozenset[Stamp]] = {}
         for path, states in self.loads.states.items():
-            file = Path(path)
-            resolved[str(_real_folder(file.parent) / file.name)] = states
+            folder, slash, name = path.rpartition("/")
+            resolved[f"{_real_folder(folder + slash)}/{name}"] = states
         return resolved
 
     @cached_property
@@ -220,8 +220,8 @@ def libraries_by_name(roots: Iterable[tuple[Path, Stamps]]) -> dict[str, list[Pa
 
 
 @cache
-def _real_folder(folder: Path) -> Path:
-    return folder.resolve()
+def _real_folder(folder: str) -> str:
+    return str(Path(folder).resolve()).rstrip("/")
 
 
 def _library_name(name: str) -> str:
