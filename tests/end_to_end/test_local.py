@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from perfgate.document.files import read_run
 from tests.end_to_end.conftest import Clone, Perfgate
 from tests.fakes.wording import worded
 
@@ -30,6 +31,9 @@ def test_local__head_does_not_load_in_ci__brief_prints_everything_and_the_traceb
     error = decision["gaps"]["failures"][0]["error"]
     assert worded(error["message"]) == "ValueError: no checkpoint (at model.py:17)"
     assert error["traceback"].splitlines()[1].endswith("in <lambda>")
+    base = read_run(clone.root / ".perfgate" / "local" / "base" / "run.json")
+    counted = {counters.processes for counters in base.checklist.counters}
+    assert counted == {1}, "counts that are compared with nothing need no second process"
 
 
 def test_local__brief_against_a_revision_that_went_on__one_line_and_compared_with_where_they_parted(

@@ -139,8 +139,9 @@ class Recount:
             self._count(self._base, _PARTS_OF_FEW_CALLS, in_empty_home=False)
 
     def count_base(self, *, deadline: float) -> None:
-        """Count base in a second process, if that was not done."""
-        if self._is_counted_twice or not self._base.found.counters or time.monotonic() > deadline:
+        """Count base in a second process, if that was not done and head has counts to compare."""
+        is_comparable = all(side.found.counters for side in self.turns.sides)
+        if self._is_counted_twice or not is_comparable or time.monotonic() > deadline:
             return
         if self.bench.servers.draws == self.draws:
             self.bench.servers.redraw(self._lot.randrange(_SEEDS))
