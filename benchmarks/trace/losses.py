@@ -255,7 +255,7 @@ def is_undetectable(intact: bytes, mutated: bytes, *, is_only_table: bool) -> bo
     A table whose last rows are missing, or whose last row has other cells, if no other file has the same work. Valid
     JSON that only lacks work of a device together with its launches, and the last events of the host,
     if no analysis of them is in the file, and in which the event behind them may have another name; or in which only the times
-    of one event differ, and it still nests in its track.
+    of one event differ, and it still nests in its track; or in which all later events of the host alone began later.
     """
     if intact.lstrip()[:1] not in b"[{":
         return is_only_table and _lacks_the_end(intact, mutated)
@@ -275,7 +275,9 @@ def is_undetectable(intact: bytes, mutated: bytes, *, is_only_table: bool) -> bo
         added = []
     if not added:
         return _whole_launches(removed, after)
-    return len(added) == len(removed) == 1 and _fits(removed[0], added[0], after)
+    if len(added) == len(removed) == 1:
+        return _fits(removed[0], added[0], after)
+    return _is_pause(removed, added, after)
 
 
 def _renamed(removed: list[dict[str, Any]], added: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -284,6 +286,22 @@ def _renamed(removed: list[dict[str, Any]], added: list[dict[str, Any]]) -> dict
         if len(added) == 1 < len(removed) and {**event, "name": ""} == {**added[0], "name": ""}:
             return event
     return None
+
+
+def _is_pause(removed: list[dict[str, Any]], added: list[dict[str, Any]], everything: list[dict[str, Any]]) -> bool:
+    """Whether all events from some time on, of the host alone, are later by one span of time."""
+    if len(added) != len(removed) or any(event.get("cat") == "kernel" for event in everything):
+        return False
+    shifts = set()
+    for before, after in zip(sorted(removed, key=_without_time), sorted(added, key=_without_time)):
+        if _without_time(before) != _without_time(after):
+            return False
+        shifts.add(Decimal(str(after["ts"])) - Decimal(str(before["ts"])))
+    return len(shifts) == 1 and min(shifts) > 0
+
+
+def _without_time(event: dict[str, Any]) -> str:
+    return json.dumps({**event, "ts": 0}, sort_keys=True)
 
 
 def _lacks_the_end(intact: bytes, mutated: bytes) -> bool:

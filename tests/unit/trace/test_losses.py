@@ -226,6 +226,22 @@ def test_losses__run_of_events_with_half_of_a_launch__said(begin: int, end: int,
     assert "notes.arrows-missing" in codes_of(tmp_path / "t.pt.trace.json", events)
 
 
+def test_losses__call_that_lost_its_number_before_an_arrow__said(tmp_path: Path) -> None:
+    events = with_arrows()
+    events[42] = {**events[42], "name": "cudaDriverGetVersion", "args": {"External id": 14}}
+    del events[40:42]
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == ["notes.arrows-missing"]
+
+
+@pytest.mark.parametrize("key", ["pid", "tid"])
+def test_losses__operator_without_a_process_or_a_thread__said(key: str, tmp_path: Path) -> None:
+    events = [*kineto()]
+    del events[chosen(events, "cpu_op", 2)][key]
+
+    assert "notes.without-thread" in codes_of(tmp_path / "t.pt.trace.json", events)
+
+
 def test_losses__first_kernels_and_the_launches_of_the_others_are_gone__said(tmp_path: Path) -> None:
     """Modelled on cuda-hta/mi250_rocm62 without a run of events from its calls to its kernels."""
     lost = [event for event in with_arrows() if event.get("args", {}).get("correlation", 0) > 15]

@@ -12,7 +12,7 @@ from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
-from perfgate.trace.readers.kineto.arguments import EVENT_INDEX, EXTERNAL
+from perfgate.trace.readers.kineto.arguments import CORRELATION, EVENT_INDEX, EXTERNAL
 from perfgate.trace.scanner.scanned import NO_NUMBER, ScannedEvents, SparseColumn
 
 # The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
@@ -73,7 +73,8 @@ def losses_of(
     yield from _missing_indices(indices)
     yield from _out_of_order(events, spans.arguments[EVENT_INDEX])
     yield from _missing_operators(events, spans)
-    yield from _missing_arrows(events, arrows)
+    yield from _missing_arrows(events, spans, arrows)
+    yield from _without_thread(spans)
     yield from _on_threads(events)
     yield from _outside_recording(events, is_recording)
     yield from _missing_marks(marks, is_recording, indices)
@@ -132,7 +133,7 @@ def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
         yield Message("notes.calls-outside", {"count": outside, "calls": calls.size})
 
 
-def _missing_arrows(events: EventTable, arrows: Arrows) -> Iterator[Message]:
+def _missing_arrows(events: EventTable, spans: ScannedEvents, arrows: Arrows) -> Iterator[Message]:
     """A note on launches and work without the arrow that libkineto writes directly behind each, and on arrows without theirs.
 
     In 47 recordings from 2021 to 2026 none is missing. Tools that write a file anew put all arrows at its end (TraceLens'
@@ -141,9 +142,19 @@ def _missing_arrows(events: EventTable, arrows: Arrows) -> Iterator[Message]:
     work = np.flatnonzero(events.launch != NOT_RECORDED)
     launches = np.unique(events.launch[work])
     linked = np.concatenate((work, launches))
-    count = int(np.count_nonzero(~arrows.follow[linked])) + arrows.stray
+    # Arrows also follow the operators that join the forward and the backward pass.
+    is_bare = events.is_kind("runtime", *DEVICE_KINDS) & (spans.numbers(CORRELATION) == NO_NUMBER)
+    count = int(np.count_nonzero(~arrows.follow[linked])) + int((arrows.follow & is_bare).sum()) + arrows.stray
     if 0 < count <= _MOST_ARROWS * linked.size:
         yield Message("notes.arrows-missing", {"count": count})
+
+
+def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
+    """A note on events without a process or a thread, which libkineto writes for each."""
+    is_without: Mask = np.any(spans.of.places < 0, axis=1)
+    count = int(is_without[spans.track].sum())
+    if 0 < count <= _MOST_UNLIKE * len(spans):
+        yield Message("notes.without-thread", {"count": count, "events": len(spans)})
 
 
 def _on_threads(events: EventTable) -> Iterator[Message]:
