@@ -68,7 +68,7 @@ small = Workload(build=build, inputs=inputs, batch=1{fields})
 # Forks a worker for every folder that it reads, as a fork server does; the worker loads and tries the workload there, as the
 # conductor asks it to.
 RUNNER = """
-import json, os, socket, sys, traceback
+import gc, json, os, socket, sys, traceback
 import msgspec
 import torch
 from perfgate import protocol
@@ -91,6 +91,7 @@ def work(root, seconds):
     with open(root + "/seen.json", "w") as file:
         json.dump([sorted(lines), msgspec.to_builtins(tried.watching)], file)
 
+gc.freeze()  # a collection in a child would copy every page of torch
 for order in sys.stdin:
     if (child := os.fork()) == 0:
         try:
