@@ -15,11 +15,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import IO
 
 from perfgate.conductor.workers.environment import find_secrets
 from tests.exit_code import ExitCode
@@ -56,28 +58,66 @@ def _run(
             timeout=timeout,
             check=False,
         )
-    order = json.dumps({"arguments": arguments, "cwd": str(cwd), "environment": environment})
+    with TemporaryFile() as stdout, TemporaryFile() as stderr:
+        with _ordered(arguments, cwd, environment, stdout, stderr) as command:
+            code = command.wait(timeout)
+        texts = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            texts.append(file.read().decode().replace("\r\n", "\n"))
+    return subprocess.CompletedProcess([*COMMAND, *arguments], code, *texts)
+
+
+@contextmanager
+def started_perfgate(*arguments: str, **environment: str) -> Iterator[tuple[ForkedCommand, IO[str]]]:
+    """Start `perfgate` with further variables, and yield it with what it prints; whoever starts it waits for its end."""
+    reading, writing = os.pipe()
+    with (
+        os.fdopen(reading) as printed,
+        os.fdopen(writing, "wb") as stdout,
+        Path(os.devnull).open("wb") as stderr,
+        _ordered(arguments, Path.cwd(), {**os.environ, **environment}, stdout, stderr) as command,
+    ):
+        stdout.close()
+        yield command, printed
+
+
+@dataclass(frozen=True)
+class ForkedCommand:
+    """A command that was ordered: its process, and where its exit code arrives."""
+
+    pid: int
+    _reply: socket.socket
+    _answers: IO[str]
+
+    def wait(self, timeout: float) -> int:
+        """Return its exit code; a command that does not end in time is killed."""
+        self._reply.settimeout(timeout)
+        try:
+            return int(self._answers.readline())
+        except TimeoutError:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+@contextmanager
+def _ordered(
+    arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdout: IO[bytes], stderr: IO[bytes]
+) -> Iterator[ForkedCommand]:
+    order = json.dumps({"arguments": arguments, "cwd": str(cwd), "environment": dict(environment)})
     reply, theirs = socket.socketpair()
-    with reply, theirs, TemporaryFile() as stdout, TemporaryFile() as stderr, Path(os.devnull).open("rb") as stdin:
+    with reply, theirs, Path(os.devnull).open("rb") as stdin:
         descriptors = [theirs.fileno(), stdin.fileno(), stdout.fileno(), stderr.fileno()]
         with _STARTING:
             server = _server()
         socket.send_fds(server, [order.encode()], descriptors)
         theirs.close()
         with reply.makefile("r") as answers:
-            process = int(answers.readline())
-            reply.settimeout(timeout)
-            try:
-                code = int(answers.readline())
-            except TimeoutError:
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-                raise
-        texts = []
-        for file in (stdout, stderr):
-            file.seek(0)
-            texts.append(file.read().decode().replace("\r\n", "\n"))
-    return subprocess.CompletedProcess([*COMMAND, *arguments], code, *texts)
+            yield ForkedCommand(int(answers.readline()), reply, answers)
 
 
 def _starts_python_otherwise(environment: Mapping[str, str]) -> bool:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from perfgate.service.library import Library
 from perfgate.service.recordings import RecordingPages
 from perfgate.service.trouble_log import TroubleLog
 from perfgate.system.loopback import is_loopback_host
-from tests.command import run_perfgate
+from tests.command import run_perfgate, started_perfgate
 from tests.fakes.service import listening
 from tests.fakes.training import MS, Training
 
@@ -68,15 +67,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def serving(folder: Path, *options: str, **variables: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "perfgate", "serve", "--traces", str(folder), "--port", "0", *options]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with started_perfgate("serve", "--traces", str(folder), "--port", "0", *options, **variables) as (command, printed):
         try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
+            yield printed.readline().strip()
         finally:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            os.kill(command.pid, signal.SIGTERM)
+            assert command.wait(30) == 0
 
 
 @contextmanager

@@ -7,8 +7,6 @@ import json
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tarfile
 from contextlib import closing
 from pathlib import Path
@@ -28,6 +26,7 @@ from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import record_run, record_runs, run_entry, stored_runs
 from perfgate.judging.store.store import Store, StorePlace, open_location
 from perfgate.judging.store.transfer import copy_store
+from tests.command import run_perfgate
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.runner import separating_runner
@@ -447,6 +446,5 @@ def test_store_copy__in_the_job_of_a_change_to_a_shared_store__refused(old: Path
 
 def test_store_verify__real_command_and_a_damaged_run__its_process_ends_with_1(old: Path) -> None:
     tamper(old, "UPDATE run_documents SET document = x'00' WHERE run = (SELECT min(run) FROM run_documents)")
-    command = [sys.executable, "-m", "perfgate", "store", "verify", str(old)]
-    done = subprocess.run(command, cwd=old.parent, capture_output=True, text=True, check=False)
+    done = run_perfgate("store", "verify", str(old), cwd=old.parent)
     assert (done.returncode, "damaged: " in done.stdout) == (1, True)
