@@ -468,6 +468,11 @@ class ComparedSides(msgspec.Struct, frozen=True, kw_only=True):
     package_differences: list[PackageDifference] = []
     harness_changes: list[HarnessChange] = []
 
+    @property
+    def are_comparable(self) -> bool:
+        """Whether times of one compare with times of the other: of one testbed, or of the stacks that are under test."""
+        return self.comparing == "stack" or not self.testbed_differences
+
 
 class EvidenceGaps(msgspec.Struct, frozen=True, kw_only=True):
     """What the decision could not rest on."""

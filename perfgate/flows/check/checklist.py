@@ -19,7 +19,7 @@ from perfgate.flows.check.step_results import BATCH_STEP, GRAPH_STEP, batch_step
 from perfgate.flows.check.steps import CheckSteps
 from perfgate.flows.check.traces import keep_traces
 from perfgate.judging.gate.compare.head_rules import broken_metrics
-from perfgate.judging.gate.evidence.bounds import bounded_metrics, bounded_numbers
+from perfgate.judging.gate.evidence.bounds import HeadNumbers, bounded_metrics
 from perfgate.judging.gate.evidence.checklist import PairedNumbers, leading_numbers
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import metrics_in_turns
@@ -74,7 +74,7 @@ class ChecklistOfCheck:
         """The steps with a bound that seems broken, until they had their turns."""
         job = self.check.job
         base, head = map(RunIndex, documents_of(job, self.check.measured))
-        broken = broken_metrics(bounded_numbers(base, head, job.policy), self._name)
+        broken = broken_metrics(HeadNumbers.of(base, head, job.policy).bounded, self._name)
         steps = {measuring_step(metric) for metric in broken}
         return {step for step in steps if self.turns.taken(step) < TURNS_OF_A_BROKEN_BOUND}
 

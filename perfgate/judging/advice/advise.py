@@ -57,7 +57,7 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     A pure function of the documents. If the testbeds differ, findings of the head alone are not attributed to the change.
     Findings that the decision dropped give no suggestion.
     """
-    comparable = not decision.sides.testbed_differences or decision.sides.comparing == "stack"
+    comparable = decision.sides.are_comparable
     of_base = {(advisory.workload, advisory.category) for advisory in base.checklist.advisories}
     standing = _standing(decision)
     advice = on_changes(decision)

@@ -126,8 +126,7 @@ def _judge(
 
     broken = evidence.base.broken - evidence.head.broken
     sides = replace(header.sides, harness_changes=harness_changes(evidence.base.harness, evidence.head.harness, broken))
-    is_comparable = _is_comparable(sides)
-    missing = missing_evidence(rows, sides.harness_changes, required, policy, timed=is_comparable)
+    missing = missing_evidence(rows, sides.harness_changes, required, policy, timed=sides.are_comparable)
     session = _compare(numbers, work, sides, policy, history)
     comparisons = session.comparisons
 
@@ -136,7 +135,7 @@ def _judge(
     untimed = untimed_places(work.recorded_places, comparisons)
     verdict, reasons = verdict_of(VerdictBasis(sides, comparisons, gaps, untimed, uncounted(evidence)))
 
-    timeless = session.spoiled if is_comparable else work.places
+    timeless = session.spoiled if sides.are_comparable else work.places
     is_acceptable = verdict == "FAIL" and sides.comparing == "code" and not sides.head.dirty
     changed = changed_work(work, comparisons, timeless)
     explained = explain(comparisons, changed, work.code, work.run_seconds, acceptable=is_acceptable)
@@ -155,10 +154,6 @@ def _judge(
     )
 
 
-def _is_comparable(sides: ComparedSides) -> bool:
-    return sides.comparing == "stack" or not sides.testbed_differences
-
-
 def _compare(
     numbers: NumberTable, work: WorkTable, sides: ComparedSides, policy: Policy, history: History
 ) -> SessionComparisons:
@@ -166,7 +161,7 @@ def _compare(
     shares = AlphaShares.of_subjects(policy, subjects=numbers.subjects)
     session = compare_sides(numbers, work, policy, shares)
     comparisons = session.comparisons
-    if not _is_comparable(sides):
+    if not sides.are_comparable:
         comparisons = _of_head_alone(comparisons)
     comparisons = [*comparisons, *not_compared(work.places, sides.harness_changes)]
     comparisons = with_accepted(comparisons, sides.head, history.accepted)
@@ -184,7 +179,7 @@ def _checklist(
     history: History,
 ) -> ChecklistRows:
     numbers = compare_checklist(evidence.checklist, session.comparisons, policy, spoiled=session.spoiled)
-    moves = Moves(numbers, session.comparisons, comparable=_is_comparable(header.sides))
+    moves = Moves(numbers, session.comparisons, comparable=header.sides.are_comparable)
     return ChecklistRows(
         steps=judged_steps(header.steps, evidence.base.steps, numbers, moves, causes),
         numbers=numbers,

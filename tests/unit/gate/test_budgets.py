@@ -16,7 +16,7 @@ from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.head_rules import broken_metrics, compare_bound
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.bounds import bounded_numbers
+from perfgate.judging.gate.evidence.bounds import HeadNumbers
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -37,7 +37,7 @@ def with_value(run: RunDocument, value: float | None, metric: str = "latency.p99
 
 
 def bounds(base: RunDocument, head: RunDocument, policy: Policy) -> list[Bound]:
-    return list(map(compare_bound, bounded_numbers(RunIndex(base), RunIndex(head), policy)))
+    return list(map(compare_bound, HeadNumbers.of(RunIndex(base), RunIndex(head), policy).bounded))
 
 
 def compared(base: RunDocument, head: RunDocument, *budgets: Budget) -> Comparison:
@@ -113,10 +113,13 @@ def test_budget__broken_in_every_turn__broken_and_the_mildest_is_said() -> None:
     base, head = with_turns(base, 0.01, 0.01), with_turns(head, 0.7, 0.03, 0.2)
     found = compared(base, head, P99)
     assert (found.outcome, found.gating, found.head) == ("regressed", True, 0.03)
-    assert broken_metrics(bounded_numbers(RunIndex(base), RunIndex(head), Policy(budgets=[P99])), "encoder") == {
+    assert broken_metrics(HeadNumbers.of(RunIndex(base), RunIndex(head), Policy(budgets=[P99])).bounded, "encoder") == {
         "latency.p99"
     }
-    assert broken_metrics(bounded_numbers(RunIndex(base), RunIndex(head), Policy(budgets=[P99])), "another") == set()
+    assert (
+        broken_metrics(HeadNumbers.of(RunIndex(base), RunIndex(head), Policy(budgets=[P99])).bounded, "another")
+        == set()
+    )
 
 
 def test_budget__base_breaks_it_in_one_turn__nobody_is_blamed() -> None:

@@ -14,7 +14,7 @@ from perfgate.document.message import quote
 from perfgate.document.run import CorrectnessResult, ErrorDetail, RunDocument, ShapeKernels, StepResult, Value
 from perfgate.judging.gate.compare.head_rules import broken_metrics
 from perfgate.judging.gate.decide import decide, decide_alone
-from perfgate.judging.gate.evidence.bounds import bounded_metrics, bounded_numbers
+from perfgate.judging.gate.evidence.bounds import HeadNumbers, bounded_metrics
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -121,9 +121,9 @@ def test_limit__at_least__below_it_fails() -> None:
 
 def test_limit__beyond_it__measured_again_as_a_budget_is() -> None:
     base, head = sides(NO_CHANGE)
-    assert broken_metrics(bounded_numbers(RunIndex(base), RunIndex(with_ops(head, 0.08)), KERNEL_TIME), WORKLOAD) == {
-        "ops.kernel_time"
-    }
+    assert broken_metrics(
+        HeadNumbers.of(RunIndex(base), RunIndex(with_ops(head, 0.08)), KERNEL_TIME).bounded, WORKLOAD
+    ) == {"ops.kernel_time"}
     assert bounded_metrics(KERNEL_TIME) == {"ops.kernel_time"}
     steady = with_ops(head, 0.08)
     again = Value(metric="ops.kernel_time", value=0.01, labels={"shape": SHAPE, "repeat": "2"})

@@ -171,7 +171,9 @@ def _judged(
 
 def recorded_times(work: WorkTable) -> list[Recorded]:
     """Times of two recordings for display only: of the whole step, then of its heaviest operators."""
-    rows = [_shown(*value) for value in work.recorded_values]
+    rows = []
+    for value in work.recorded_values:
+        rows.append(_shown(*value))
     if work.recorded_places:
         for operators in work.listed:
             rows += _heaviest_operators(operators)

@@ -144,11 +144,10 @@ class HeadNumbers(NamedTuple):
             for step in head.steps.get(workload.name, ()):
                 shapes += step.kernels
             kernels.append(RanKernels(workload.name, shapes))
-        return cls(checks, bounded_numbers(base, head, policy), kernels)
+        return cls(checks, list(_bounded_numbers(base, head, policy)), kernels)
 
 
-def bounded_numbers(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[BoundedNumber]:
-    rows = []
+def _bounded_numbers(base: RunIndex | None, head: RunIndex, policy: Policy) -> Iterator[BoundedNumber]:
     for workload in head.workloads:
         for bound in bounds_of(workload, policy):
             for shape in workload.shapes:
@@ -156,8 +155,7 @@ def bounded_numbers(base: RunIndex | None, head: RunIndex, policy: Policy) -> li
                 if bound.budget.place.covers(*place):
                     values = list(bound.values(head, place))
                     of_base = list(bound.values(base, place)) if base else ()
-                    rows.append(BoundedNumber(place, bound, values, of_base, _longest_kernel(head, bound, place)))
-    return rows
+                    yield BoundedNumber(place, bound, values, of_base, _longest_kernel(head, bound, place))
 
 
 def _longest_kernel(head: RunIndex, bound: HeadBound, place: ShapePlace) -> str | None:

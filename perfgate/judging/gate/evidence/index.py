@@ -196,10 +196,7 @@ class Evidence:
     def clock_shift(self, place: ShapePlace) -> float | None:
         """The difference of the device's clock in all pairs of a shape together: readings are rarer than quads."""
         if place not in self._clock_shifts:
-            pairs = self.pairs.get(place.workload, ())
-            base = [first.shapes[place.shape] for first, _ in pairs if place.shape in first.shapes]
-            head = [second.shapes[place.shape] for _, second in pairs if place.shape in second.shapes]
-            self._clock_shifts[place] = clock_shift(base, head)
+            self._clock_shifts[place] = clock_shift(self.pairs.get(place.workload, ()), place.shape)
         return self._clock_shifts[place]
 
     @cached_property

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from perfgate.document.decision import PowerCap
-from perfgate.document.samples import BlockColumns, Replicate
+from perfgate.document.samples import Replicate
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.stats.arrays import Floats
 from perfgate.stats.robust import shift
 
 # Clocks of both sides that differ by more than this share are not one operating point.
@@ -40,10 +39,15 @@ def _capped_share(replicates: Iterable[Replicate]) -> float | None:
     return sum(reported) / len(reported)
 
 
-def clock_shift(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> float | None:
+def clock_shift(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) -> float | None:
     """The relative difference of head's clock from base's; None if it is within the tolerance, may be 0, or is unknown."""
-    of_base = _log_clocks(base)
-    of_head = _log_clocks(head)
+    base: list[float] = []
+    head: list[float] = []
+    for first, second in pairs:
+        base += _clocks(first, shape)
+        head += _clocks(second, shape)
+    of_base = np.log(base)
+    of_head = np.log(head)
     if not of_base.size or not of_head.size:
         return None
     estimate = shift(of_base, of_head)
@@ -55,8 +59,8 @@ def clock_shift(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> f
     return change
 
 
-def _log_clocks(blocks: Iterable[BlockColumns]) -> Floats:
-    shares: list[float] = []
-    for columns in blocks:
-        shares += filter(None, columns.device.clock_share)
-    return np.log(np.asarray(shares, dtype=np.float64))
+def _clocks(process: Replicate, shape: str) -> list[float]:
+    """The known clocks of the blocks of a shape, as shares of the rated clock."""
+    if shape not in process.shapes:
+        return []
+    return list(filter(None, process.shapes[shape].device.clock_share))

@@ -129,7 +129,13 @@ class SessionRows:
         if run is not None:
             stored = rows_of_workloads(run, "base")[name]
             session = session._replace(says_steady=session.says_steady or run.says_steady)
-        failed = [pair for pair in evidence.head.failed if pair.workload == name]
+        failed_pairs = set()
+        has_failed_stretch = False
+        for pair in evidence.head.failed:
+            if pair.workload == name and pair.arm == "stretch":
+                has_failed_stretch = True
+            elif pair.workload == name:
+                failed_pairs.add(pair.pair)
         files = {record.reference.rpartition(":")[0] for record in evidence.head.records_of(name)}
         return WorkloadRows(
             name=name,
@@ -137,8 +143,8 @@ class SessionRows:
             stored=stored,
             harness_of_base=evidence.base.harness.get(name),
             harness_of_head=evidence.head.harness.get(name),
-            failed_pairs={pair.pair for pair in failed if pair.arm != "stretch"},
-            has_failed_stretch=any(pair.arm == "stretch" for pair in failed),
+            failed_pairs=failed_pairs,
+            has_failed_stretch=has_failed_stretch,
             expects_stretches=self._required.stretches and _has_fast_calls_in_turns(evidence, name),
             usable_quads=_usable_quads(evidence, name),
             bounded=self._bounded,

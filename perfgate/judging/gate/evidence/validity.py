@@ -16,6 +16,7 @@ from perfgate.document.job import Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.evidence.clocks import sum_by_block
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
 from perfgate.judging.gate.evidence.pairs import Pair
@@ -157,8 +158,7 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     calls = np.asarray(columns.calls)
     wall = unpack(columns.times.wall)
     spans = np.asarray(columns.worker.end_ns, dtype=np.float64) - np.asarray(columns.worker.start_ns)
-    sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
-    if (sums > spans).any() or (spans <= 0).any():
+    if (sum_by_block(wall, calls) > spans).any() or (spans <= 0).any():
         return Message("gate.calls-exceed-block")
     if (wall <= 0).any():
         return Message("gate.no-time")

@@ -44,6 +44,7 @@ from perfgate.judging.gate.evidence.rows import (
     TWINS,
     Expected,
     Row,
+    RowArm,
     RowTable,
     column_of,
 )
@@ -141,9 +142,10 @@ class WorkloadPlan(EvidencePlan):
 
         Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
         """
-        pairs_of_base = {row.unit for row in _pairs(self.tables.base)}
-        twins = {row.unit for row in _processes(self.tables.base) if row.arm == "aa"} - pairs_of_base
-        measured = pairs_of_base | twins | {row.unit for row in _pairs(self.tables.head)}
+        base, head = self.tables
+        pairs_of_base = _numbers(base, "ab")
+        twins = _numbers(base, "aa") - pairs_of_base
+        measured = pairs_of_base | twins | _numbers(head, "ab")
         failed = self._rows.failed_pairs
         for first, numbers in groupby(sorted(measured.union(failed)), key=lambda number: number // PAIRS_PER_ROUND):
             for number in range(first * PAIRS_PER_ROUND, max(numbers) + 1):
@@ -339,6 +341,11 @@ class WorkloadPlan(EvidencePlan):
         for side, table in zip(SIDES, self.tables):
             if Expected(signature) in table.promised:
                 self.require(signature, named_by=self._named_by(signature), side=side)
+
+
+def _numbers(table: RowTable, arm: RowArm) -> set[int]:
+    """The numbers of the pairs of an arm."""
+    return {row.unit for row in _processes(table) if row.arm == arm}
 
 
 def _pairs(table: RowTable) -> list[Row]:

@@ -242,7 +242,7 @@ def _on_harness(summary: Summary) -> str:
 def _on_too_little(summary: Summary) -> str | None:
     """The action if too little was measured, or none of it compares."""
     decision = summary.decision
-    differs = bool(decision.sides.testbed_differences) and decision.sides.comparing == "code"
+    differs = not decision.sides.are_comparable
     is_open = summary.verdict == "INCONCLUSIVE"
     if decision.measured.recorded and differs:
         return say(
