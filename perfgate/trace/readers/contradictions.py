@@ -72,8 +72,8 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     launched = work[events.launch[work] != NOT_RECORDED]
     if events.is_named(_CAPTURE.search)[calls].any():
         return
+    yield from _of_ends(events, work, calls, launched)
     if not launched.size:
-        yield from _of_unjoined(events, work, calls)
         return
     yield from _of_single_launches(events, launched)
     joined = events.start[events.launch[launched]]
@@ -97,13 +97,18 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
         yield Message("notes.launches-unmatched", {"launches": bare, "work": unlaunched})
 
 
-def _of_unjoined(events: EventTable, work: IntColumn, calls: IntColumn) -> Iterator[Message]:
-    """Numbered launches and numbered work of which none belong together."""
-    launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls]]
-    bare = int(np.count_nonzero(events.correlation[launches] > NO_CORRELATION))
-    unlaunched = int(np.count_nonzero(events.correlation[work] > NO_CORRELATION))
-    if bare and unlaunched:
-        yield Message("notes.launches-unjoined", {"launches": bare, "work": unlaunched})
+def _of_ends(events: EventTable, work: IntColumn, calls: IntColumn, launched: IntColumn) -> Iterator[Message]:
+    """Numbered launches without work before all others, together with numbered work without a launch after all other work.
+
+    A profiler that begins while work is queued leaves the opposite.
+    """
+    launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls] & (events.correlation[calls] > NO_CORRELATION)]
+    alone = work[(events.launch[work] == NOT_RECORDED) & (events.correlation[work] > NO_CORRELATION)]
+    if launched.size:
+        launches = launches[events.start[launches] < events.start[events.launch[launched]].min()]
+        alone = alone[events.start[alone] > events.start[launched].max()]
+    if launches.size and alone.size:
+        yield Message("notes.launches-unjoined", {"launches": launches.size, "work": alone.size})
 
 
 def _of_single_launches(events: EventTable, launched: IntColumn) -> Iterator[Message]:
