@@ -199,7 +199,7 @@ def test_init__local_then_ci_only__all_that_a_change_request_needs_is_named(
     git(project, "commit", "--allow-empty", "-qm", "first")
     git(project, "remote", "add", "origin", "git@github.com:team/model.git")
     monkeypatch.chdir(project)
-    start_project(project, InitOptions(local=True))
+    start_project(project, InitOptions(local=True), trial=lambda: ["torch"])
     assert files(project) == {"perfgate.toml", "perf", "perf/workload.py"}
     done = init(project, "--ci-only", "--action", ACTION, "--publish-on", "self-hosted,plain")
     (line,) = (line.split() for line in done.output.splitlines() if line.strip().startswith("git add"))
@@ -212,7 +212,7 @@ def test_init__local_then_ci_only__all_that_a_change_request_needs_is_named(
 
 
 def test_init__lock__that_file_alone_and_none_of_the_user_s(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", action=ACTION))
+    start_project(project, InitOptions(forge="github", action=ACTION), trial=lambda: ["torch"])
     lock = project / "perf" / "requirements.txt"
     written = lock.read_text()
     lock.write_text(written.partition("torch")[0])

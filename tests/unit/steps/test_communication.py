@@ -241,7 +241,7 @@ def endless(tmp_path: Path) -> Plan:
 
 def test_run_job__takes_too_long__ended_with_all_its_ranks(endless: Plan, tmp_path: Path) -> None:
     with pytest.raises(MeasuringError, match="did not end in time"):
-        run_job(endless, ranks=2, folder=tmp_path, limit_seconds=4.0)
+        run_job(endless, ranks=2, folder=tmp_path, limit_seconds=2.5)
 
     assert left_in_the_end(lambda: processes_of(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
