@@ -34,7 +34,7 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.flows.shared.session import now
-from perfgate.flows.shared.store import open_project_store, stored_history
+from perfgate.flows.shared.store import open_project_store, read_history
 from perfgate.flows.shared.triage import give_state
 from perfgate.flows.shared.unsent import NONE_WAITED, PushedRuns, UnsentRuns, unsent_runs
 from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
@@ -262,8 +262,16 @@ def _refuse_changes(config: Config) -> None:
 
 
 def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
-    """The numbers of a run that are worse than main's level."""
-    history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` names unreadable runs
+    """The numbers of a run that are worse than main's level; none if the store cannot be read.
+
+    Raises StoreUnreachableError, because recording the run would wait as long for the same server.
+    """
+    try:
+        history = read_history(config, run, environ, warn=lambda _: None)  # `baseline list` names unreadable runs
+    except StoreUnreachableError:
+        raise
+    except StoreError:
+        return ()
     places: list[str] = []
     for compared in compare_stored(numbers_of_head(run), history):
         is_worse = compared.outside is not None and compared.outside == _WORSE.get(metric(compared.metric).better)

@@ -114,25 +114,36 @@ def stored_history(
     *,
     warn: Callable[[str], None],
 ) -> History:
-    """The series to compare a run with, and the accepted regressions of its commit; warns if the store cannot be read.
-
-    Runs that main's own history shows as regressed are left out of its series until the regression is accepted. If the forge's
-    merge commit was measured, regressions accepted for the commit under review count too.
-    """
+    """As ``read_history``; warns if the store cannot be read."""
     try:
-        store = open_project_store(config, environ)
-        today = datetime.now(timezone.utc).date()
-        accepted = [entry for entry in store.entries(config.project, Acceptance) if entry.counts_on(today)]
-        of_main = meant(accepted, store.entries(config.project, Triage), today)
-        numbers = list(leading_numbers(head))
-        comparable = _Comparable(store, config.project, head, numbers)
-        series = [_series(number, comparable, of_main, config.root) for number in numbers]
-        series += _start_spreads(store, config.project, head.testbed)
-        for why in store.damaged(config.project):
-            warn(sentence("a stored run of main is left out: {why}", why=why))
+        return read_history(config, head, environ, warn=warn)
     except StoreError as error:
         warn(sentence("stored runs of main are left out: {error}", error=error.shown))
         return History()
+
+
+def read_history(
+    config: Config,
+    head: RunDocument,
+    environ: Mapping[str, str],
+    *,
+    warn: Callable[[str], None],
+) -> History:
+    """The series to compare a run with, and the accepted regressions of its commit; warns of unreadable runs.
+
+    Runs that main's own history shows as regressed are left out of its series until the regression is accepted. If the forge's
+    merge commit was measured, regressions accepted for the commit under review count too. Raises StoreError.
+    """
+    store = open_project_store(config, environ)
+    today = datetime.now(timezone.utc).date()
+    accepted = [entry for entry in store.entries(config.project, Acceptance) if entry.counts_on(today)]
+    of_main = meant(accepted, store.entries(config.project, Triage), today)
+    numbers = list(leading_numbers(head))
+    comparable = _Comparable(store, config.project, head, numbers)
+    series = [_series(number, comparable, of_main, config.root) for number in numbers]
+    series += _start_spreads(store, config.project, head.testbed)
+    for why in store.damaged(config.project):
+        warn(sentence("a stored run of main is left out: {why}", why=why))
     commit, context = head.source.commit, head.session.ci
     commits = {commit}
     if context:

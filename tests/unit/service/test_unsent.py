@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from perfgate.document.files import canonical_bytes
 from perfgate.flows.shared.unsent import unsent_runs
@@ -18,6 +19,8 @@ from tests.unit.document.minimal import minimal_run
 
 # Nothing listens on port 1.
 DOWN = "postgresql://perfgate@127.0.0.1:1/database"
+# So often a command asks a service that cannot answer.
+TRIES = 5
 
 
 class Runner:
@@ -33,8 +36,18 @@ class Runner:
     def up(self) -> Service:
         return serve_folder(self._address, self._folder)
 
-    def down(self) -> None:
+    def down(self) -> list[str]:
+        """Lose the database of the service; return the paths of the requests that come meanwhile."""
         serve_folder(self._address, self._folder, location=DOWN, warn=lambda _: None)
+        serving, paths = self._address.application, list[str]()
+        assert serving is not None
+
+        async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+            paths.append(scope["path"])
+            await serving(scope, receive, send)
+
+        self._address.application = noting
+        return paths
 
     @property
     def waiting(self) -> list[Path]:
@@ -71,7 +84,7 @@ def runner(address: Listening, tmp_path: Path) -> Runner:
 def test_record__service_down__run_waits_where_it_can_and_the_next_record_sends_it(
     runner: Runner, tmp_path: Path
 ) -> None:
-    runner.down()
+    requests = runner.down()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / ".local").write_text("no folder")
     # At once, because each tries again for seven seconds.
@@ -80,6 +93,7 @@ def test_record__service_down__run_waits_where_it_can_and_the_next_record_sends_
     for done in (refused, without_place):
         assert done.returncode == 4
         assert "cannot be reached" in done.stderr
+    assert len(requests) == 2 * TRIES, "the first answer that does not come ends the command"
     assert str(runner.waiting[0]) in refused.stderr
     assert "waits" not in without_place.stderr
     service = runner.up()
