@@ -12,8 +12,13 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, pack, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.advice.advise import advised
+from perfgate.judging.gate.compare.alpha import AlphaShares
+from perfgate.judging.gate.compare.judge import judge_numbers
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.numbers import Rules
+from perfgate.judging.gate.evidence.producers import long_stretches
 from perfgate.judging.gate.evidence.sampled import sampled_effects
 from perfgate.judging.gate.evidence.trusted import Required
 from perfgate.judging.gate.look import Look
@@ -124,6 +129,15 @@ def test_decide__stalls_in_few_quads__undecided_and_the_title_of_the_pass_names_
     assert mean.interval is not None
     assert mean.interval[1] > 0.05
     assert "mean call may be up to" in title(decision)
+
+
+def test_judge_numbers__reason_to_inform_and_stalls_that_do_not_gate__only_the_mean_informs_by_it() -> None:
+    evidence = Evidence(*documents(stalls=((50, 0.03), (50, 0.03))))
+    reason = Message("gate.cycles-decide", {"change": 0.1})
+    numbers = [number._replace(informs=reason) for number in long_stretches.numbers(evidence, Rules(Policy()))]
+    mean, stalls = judge_numbers(numbers, AlphaShares.of_subjects(Policy(), subjects=1))
+    assert (mean.outcome, mean.gating, mean.reason) == ("informs", False, reason)
+    assert (stalls.outcome, stalls.gating, stalls.reason) == ("inconclusive", False, None)
 
 
 def test_look__stalls_in_few_quads__more_stretches_would_help_until_all_are_measured() -> None:

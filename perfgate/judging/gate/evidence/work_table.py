@@ -182,10 +182,8 @@ class WorkTable:
 
     @cached_property
     def traced(self) -> list[TracedCall]:
-        """The shapes that both sides traced, except of recordings."""
-        rows: list[TracedCall] = []
-        if self._evidence.recorded:
-            return rows
+        """The shapes that both sides traced; recordings have none."""
+        rows = []
         for place in sorted(self._base.accounts.keys() & self._head.accounts.keys()):
             row = TracedCall(
                 place,
