@@ -5,16 +5,15 @@ A pure function: the same documents give the same bytes, on any machine, at any 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.comparison import Bound, Checked, Comparison
+from perfgate.document.comparison import Comparison
 from perfgate.document.decision import (
     ChecklistRows,
-    ComparedSides,
     DecisionDocument,
     EvidenceGaps,
     Explanations,
@@ -27,15 +26,13 @@ from perfgate.document.files import read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.checklist import compare_checklist
-from perfgate.judging.gate.compare.comparison import not_compared, with_accepted
 from perfgate.judging.gate.compare.counters import notes_on_varying
 from perfgate.judging.gate.compare.head_rules import compare_rules
 from perfgate.judging.gate.compare.jobs import compare_quantiles, notes_on_requests
-from perfgate.judging.gate.compare.recordings import recorded_times, untimed_places
+from perfgate.judging.gate.compare.recordings import untimed_places
 from perfgate.judging.gate.compare.settings import notes_on_settings
-from perfgate.judging.gate.compare.sides import SessionComparisons, compare_sides, set_aside
+from perfgate.judging.gate.compare.sides import SessionComparisons, compare_session
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.bounds import HeadNumbers, deciding_steps
 from perfgate.judging.gate.evidence.changed_code import HeadCode
@@ -127,7 +124,7 @@ def _judge(
     broken = evidence.base.broken - evidence.head.broken
     sides = replace(header.sides, harness_changes=harness_changes(evidence.base.harness, evidence.head.harness, broken))
     missing = missing_evidence(rows, sides.harness_changes, required, policy, timed=sides.are_comparable)
-    session = _compare(numbers, work, sides, policy, history)
+    session = compare_session(numbers, work, sides, policy, history.accepted)
     comparisons = session.comparisons
 
     failures = failures_of_both(evidence, deciding_steps(policy))
@@ -152,22 +149,6 @@ def _judge(
         explained=explained.record,
         warnings=_notes(evidence, header, work, comparisons, verdict),
     )
-
-
-def _compare(
-    numbers: NumberTable, work: WorkTable, sides: ComparedSides, policy: Policy, history: History
-) -> SessionComparisons:
-    """The comparisons as they count: without numbers of different testbeds, and with accepted regressions."""
-    shares = AlphaShares.of_subjects(policy, subjects=numbers.subjects)
-    session = compare_sides(numbers, work, policy, shares)
-    comparisons = session.comparisons
-    if not sides.are_comparable:
-        comparisons = _of_head_alone(comparisons)
-    comparisons = [*comparisons, *not_compared(work.places, sides.harness_changes)]
-    comparisons = with_accepted(comparisons, sides.head, history.accepted)
-    if not sides.testbed_differences:
-        comparisons += recorded_times(work)
-    return session._replace(comparisons=comparisons)
 
 
 def _checklist(
@@ -233,15 +214,3 @@ def _document(
         checklist=ChecklistRows(steps=header.steps),
         warnings=header.warnings,
     )
-
-
-def _of_head_alone(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The comparisons of different testbeds: only the head's own rules hold."""
-    reason = Message("gate.testbeds-differ")
-    remaining: list[Comparison] = []
-    for comparison in comparisons:
-        if isinstance(comparison, (Bound, Checked)):
-            remaining.append(comparison)
-        else:
-            remaining.append(set_aside(comparison, reason))
-    return remaining
