@@ -242,6 +242,28 @@ def test_losses__operator_without_a_process_or_a_thread__said(key: str, tmp_path
     assert "notes.without-thread" in codes_of(tmp_path / "t.pt.trace.json", events)
 
 
+def test_losses__call_with_the_arrow_of_another__said(tmp_path: Path) -> None:
+    events = with_arrows()
+    number = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1, "dur": 5, "name": "cudaMalloc"}
+    call = {**number, "ts": 50.125, "args": {"correlation": 90}}
+    arrow = {"cat": "ac2g", "name": "ac2g", "id": 91, "ph": "f", "pid": 1, "tid": 1, "ts": 55.125}
+
+    assert codes_of(tmp_path / "t.pt.trace.json", [call, {**arrow, "id": 90}, *events]) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", [call, arrow, *events]) == ["notes.arrows-missing"]
+
+
+def test_losses__operator_of_another_process_or_event_without_a_name__said(tmp_path: Path) -> None:
+    host = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 27187, "tid": 27187, "dur": 5}
+    operators = [{**host, "ts": 10.125 * number, "args": {"External id": number}} for number in range(1, 201)]
+    damaged = {**operators[100], "pid": 271887}
+
+    assert codes_of(tmp_path / "whole.pt.trace.json", operators) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", [*operators[:100], damaged, *operators[101:]]) == [
+        "notes.operators-astray"
+    ]
+    assert codes_of(tmp_path / "t.pt.trace.json", [{"ph": "M", "pid": 1}, *operators]) == ["notes.nameless"]
+
+
 @pytest.mark.parametrize("first", [10, 16])
 def test_losses__first_kernels_and_last_launches_are_gone__said(first: int, tmp_path: Path) -> None:
     """Modelled on cuda-hta/mi250_rocm62 without a run of events from its calls to its kernels."""

@@ -52,7 +52,7 @@ from perfgate.trace.readers.kineto.correlations import (
     unique_by_label,
 )
 from perfgate.trace.readers.kineto.header import KinetoHeader
-from perfgate.trace.readers.kineto.losses import arrows_behind, losses_of, marks_of
+from perfgate.trace.readers.kineto.losses import arrows_behind, losses_of, marks_of, nameless
 from perfgate.trace.readers.rank_names import process_label, ranks_of_labels
 from perfgate.trace.scanner.chrome_events import (
     DEVICE_CATEGORIES,
@@ -237,7 +237,7 @@ def _spans(path: Path) -> _Spans:
     if is_counter.any():
         ignored = others.select(~is_counter)
     notes = (*ignored.ignored("BEbenC"), *_not_understood(path, spans, unknown))
-    losses = [*others.of_unknown_phase(_PHASES)]
+    losses = [*others.of_unknown_phase(_PHASES), *nameless(spans, others)]
     readings = _readings(allocations, counters)
     del others, ignored, allocations, read_arrows  # there may be millions: free their memory first
     devices = _devices(spans, on_device)

@@ -11,9 +11,10 @@ from perfgate.document.message import Message
 from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
+from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.readers.kineto.arguments import CORRELATION, EVENT_INDEX, EXTERNAL
-from perfgate.trace.scanner.scanned import NO_NUMBER, ScannedEvents, SparseColumn
+from perfgate.trace.scanner.scanned import NO_NUMBER, NO_TEXT, ScannedEvents, SparseColumn
 
 # The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
 # output_json.cpp, finalizeTrace and handleTraceSpan).
@@ -25,6 +26,7 @@ _MOST_OF_INDICES = 2
 _FEWEST_INDICES = 10
 _MOST_UNLIKE = 0.5
 _MOST_ARROWS = 0.1
+_MOST_ASTRAY = 0.01
 _ROUNDING_NS = 2000  # of times in whole microseconds
 
 
@@ -35,7 +37,7 @@ def marks_of(others: ScannedEvents) -> Mask:
 
 
 class Arrows(NamedTuple):
-    """Which spans an arrow follows directly in the file, and the number of arrows that follow no span."""
+    """Which spans an arrow follows directly in the file, and the number of arrows that follow no span, or that of others."""
 
     follow: Mask
     stray: int
@@ -59,10 +61,19 @@ def arrows_behind(
         number = np.full(last + 2, NO_NUMBER, dtype=np.int64)
         known = arrows.event <= last
         number[arrows.event[known]] = arrows.flow()[known]
-        follow &= (correlation == NO_NUMBER) | (number[spans.event + 1] == correlation)
+        is_of_other = follow & (correlation != NO_NUMBER) & (number[spans.event + 1] != correlation)
+        stray += int(is_of_other.sum())
     # Whether any follow the last event is not known.
     follow |= spans.event == last
     return Arrows(follow, stray)
+
+
+def nameless(spans: ScannedEvents, others: ScannedEvents) -> Iterator[Message]:
+    """A note on events without a name, which libkineto writes for each."""
+    count = int(np.count_nonzero(spans.name == NO_TEXT))
+    count += int(np.count_nonzero((others.name == NO_TEXT) & (others.phase > 0)))
+    if count:
+        yield Message("notes.nameless", {"count": count})
 
 
 def losses_of(
@@ -75,6 +86,7 @@ def losses_of(
     yield from _missing_operators(events, spans)
     yield from _missing_arrows(events, spans, arrows)
     yield from _without_thread(spans)
+    yield from _in_another_process(events)
     yield from _on_threads(events)
     yield from _outside_recording(events, is_recording)
     yield from _missing_marks(marks, is_recording, indices)
@@ -155,6 +167,16 @@ def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
     count = int(is_without[spans.track].sum())
     if 0 < count <= _MOST_UNLIKE * len(spans):
         yield Message("notes.without-thread", {"count": count, "events": len(spans)})
+
+
+def _in_another_process(events: EventTable) -> Iterator[Message]:
+    """A note on operators in another process than nearly all others: a profiler of torch records its own."""
+    numbers = Numbering([process for process, _ in events.tracks])
+    process = numbers.codes(process for process, _ in events.tracks)[events.track[events.is_kind("host_op")]]
+    counts = np.bincount(process)
+    astray = int(counts.sum()) - int(counts.max(initial=0))
+    if 0 < astray <= _MOST_ASTRAY * process.size:
+        yield Message("notes.operators-astray", {"count": astray, "operators": process.size})
 
 
 def _on_threads(events: EventTable) -> Iterator[Message]:
