@@ -33,12 +33,9 @@ test: $(VENV)/.installed $(SCANNER)
 # Read recordings of real machines, and let the official API descriptions judge what we send to forges and what the fake forge answers.
 # Both lie beside the checkout in ../shared, or in PERFGATE_RECORDINGS. Some minutes; `make test` needs none of them.
 # Every process imports what it collects, so only files with such tests are named.
-RECORDED = $(shell grep -rlE --include='test_*.py' 'mark\.recordings|forge_suite' tests plugins)
-JUDGED := $(addprefix tests/,contract/test_forge_contract.py contract/test_issue_contract.py contract/test_public_clients.py \
-  end_to_end/test_publish.py end_to_end/test_publish_gitlab.py)
+RECORDED = $(shell grep -rlE --include='test_*.py' 'mark\.(recordings|official)|forge_suite' tests plugins)
 test-recordings: $(VENV)/.installed $(SCANNER)
-	$(PARALLEL) -rs -m "recordings and not slow and not softnpu" $(RECORDED)
-	$(PARALLEL) $(JUDGED)
+	$(PARALLEL) -rs -m "(recordings or official) and not slow and not softnpu" $(RECORDED)
 
 # For quick feedback while editing: the tests of the judging half that start no worker and simulate nothing for seconds. Less than a minute
 # on two quiet cores.

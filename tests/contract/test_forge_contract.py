@@ -15,6 +15,8 @@ from tests.contract.forge_suite import HEAD, Stage, on_stage
 from tests.fakes.forge import BOT_TOKEN, Call, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 
+pytestmark = pytest.mark.official
+
 DIALECTS: dict[str, Callable[[], Any]] = {"github": GitHubDialect, "gitlab": GitLabDialect}
 
 

@@ -29,6 +29,8 @@ from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, R
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.forge_issues import StoredIssue
 
+pytestmark = pytest.mark.official
+
 FIRST = issue_marker("default")
 HOSTILE = "--> <script> `x` /close | a--b"
 

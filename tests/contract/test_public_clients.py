@@ -14,6 +14,8 @@ from tests.fakes.forge import BOT, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge import BOT_TOKEN as TOKEN
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 
+pytestmark = pytest.mark.official
+
 HEAD = "a" * 40
 
 

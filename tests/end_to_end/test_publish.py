@@ -17,6 +17,8 @@ from tests.end_to_end.publishing import MARKER, Job
 from tests.fakes.forge import BOT, PERSON, Fault, Reply, StoredChange
 from tests.unit.forge.test_runner import outputs_of
 
+pytestmark = pytest.mark.official
+
 STRANGER = "d" * 40
 
 

@@ -16,6 +16,8 @@ from perfgate.judging.forge.detect import detect
 from tests.end_to_end.publishing import MARKER, Job
 from tests.fakes.forge import BOT, Reply, StoredPipeline
 
+pytestmark = pytest.mark.official
+
 # A detached pipeline of a merge request, after docs.gitlab.com, "Predefined CI/CD variables reference".
 DETACHED = Path(__file__).parents[1] / "data" / "forge" / "gitlab.merge_request.env.json"
 # How the other kinds of pipelines differ from it; those of a branch know no merge request.
