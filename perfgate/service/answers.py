@@ -28,6 +28,8 @@ _WRITE_REFUSALS = {
     HTTPStatus.CONFLICT: "Another document of this session is stored.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
 }
+# Clients repeat a request that was answered with 503 after this time (RFC 9110, 10.2.3).
+_SECONDS_TO_RETRY = 2
 # As msgspec and OpenAPI write it.
 _REFERENCE = "#/components/schemas/{name}"
 Answers = dict[int | str, dict[str, Any]]
@@ -47,7 +49,10 @@ def as_page(text: str) -> Response:
 
 
 def refused(error: str, status: int) -> Response:
-    return as_json(ServedError(error=error), status)
+    response = as_json(ServedError(error=error), status)
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers["Retry-After"] = str(_SECONDS_TO_RETRY)
+    return response
 
 
 def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Answers:

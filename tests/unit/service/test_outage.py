@@ -30,7 +30,7 @@ def test_health__database_down__unavailable_without_its_place_and_the_log_has_th
 ) -> None:
     answers = [service.client().get("/api/v1/health") for _ in range(2)]
     for answer in answers:
-        assert answer.status_code == 503
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
         assert answer.json()["error"] == "the served data cannot be read; the log of perfgate serve has the reason"
     (reason,) = told
     assert "port 1" in reason
@@ -42,6 +42,7 @@ def test_upload__database_down_so_that_no_token_can_be_found__to_be_repeated_and
     for headers in ({"Authorization": "Bearer perfgate_x"}, {"Cookie": "perfgate-token=perfgate_x"}):
         answer = service.client().put("/api/v1/projects/shop/runs/" + "0" * 64, data=b"{}", headers=headers)
         assert (answer.status_code, "repeat it" in answer.json()["error"]) == (503, True)
+        assert answer.headers["Retry-After"] == "2"
         assert not [place for place in PLACES if place in answer.text]
     assert len(told) == 1
     assert service.client(SERVER_TOKEN).get("/openapi.json").status_code == 200

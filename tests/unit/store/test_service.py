@@ -96,6 +96,19 @@ def test_record__service_that_is_away_for_a_moment__repeated(address: Listening)
     assert slept == [0.5, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("retry_after", "waited"), [("3", 3.0), ("86400", 10.0), ("Sun, 29 Nov 2026 10:00:00 GMT", 0.5)]
+)
+def test_record__service_says_when_to_try_again__waits_so_long_within_bounds(
+    address: Listening, retry_after: str, waited: float
+) -> None:
+    away = error(503, "the database is down")
+    away.headers["Retry-After"] = retry_after
+    store, _, slept = answering(address, away, JSONResponse("id", 201))
+    record_run(store, minimal_run())
+    assert slept == [waited]
+
+
 def test_record__nobody_listens__said_after_five_tries() -> None:
     slept: list[float] = []
     store = ServiceStore("http://127.0.0.1:9", TOKEN, is_local=True, sleep=slept.append)

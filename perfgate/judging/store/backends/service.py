@@ -53,6 +53,8 @@ TOKEN_VARIABLES = ("PERFGATE_STORE_TOKEN", "PERFGATE_TOKEN")
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 # Waits before another try. Every request may be repeated, as writing twice changes no entry.
 _WAITS = (0.5, 1.0, 2.0, 4.0)
+# A wait that the service asks for is kept up to this long; after the last try the run waits on disk.
+_LONGEST_WAIT = 10.0
 _TRANSIENT = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 _PAGE = 1_000
 _CHUNK = 65_536
@@ -111,10 +113,11 @@ class _Token(AuthBase):
 
 
 class _Answer(NamedTuple):
-    """The status and body of a response."""
+    """The status and body of a response, and the seconds to wait that it asks for."""
 
     status: int
     body: bytes
+    retry_after: float = 0.0
 
 
 class ServiceStore:
@@ -236,6 +239,7 @@ class ServiceStore:
         self, method: str, path: str, data: bytes | None = None, query: Mapping[str, str] | None = None
     ) -> _Answer:
         for wait in (*_WAITS, None):
+            retry_after = 0.0
             try:
                 answer = self._try(method, f"{self._address}/api/v1/{path}", data, query)
             except requests.exceptions.SSLError as error:
@@ -251,8 +255,9 @@ class ServiceStore:
                     self._refuse(answer)
                     return answer
                 why = _refusal(answer.body) or f"HTTP {answer.status}"
+                retry_after = answer.retry_after
             if wait is not None:
-                self._sleep(wait)
+                self._sleep(max(wait, retry_after))
         raise StoreUnreachableError(
             "{address} cannot be reached, after {tries} tries: {why}; repeat the command later",
             address=self._address,
@@ -285,7 +290,7 @@ class ServiceStore:
                         address=self._address,
                         most=MAX_BYTES,
                     )
-            return _Answer(response.status_code, bytes(body))
+            return _Answer(response.status_code, bytes(body), _seconds(response.headers.get("Retry-After", "")))
 
     def _open(self) -> requests.Session:
         if self._process != os.getpid():
@@ -338,6 +343,12 @@ def _ahead(date: str) -> timedelta:
         return parsedate_to_datetime(date) - datetime.now(timezone.utc)
     except (TypeError, ValueError):
         return timedelta()
+
+
+def _seconds(retry_after: str) -> float:
+    """The seconds of a Retry-After header (RFC 9110, 10.2.3), within bounds; 0 without one, and for a date."""
+    seconds = float(retry_after[:9]) if retry_after.isascii() and retry_after.isdecimal() else 0.0
+    return min(seconds, _LONGEST_WAIT)
 
 
 def _path(project: str, rest: str) -> str:
