@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import psycopg
-from fill import bulk_projects, fill_postgres, fill_sqlite, record_last
+from fill import bulk_projects, fill_postgres, fill_sqlite
 from histories import BESIDE
 from made_runs import LEVELS, ends_at, made_testbeds, project_name
 from rich.console import Console
@@ -93,7 +93,6 @@ def _filled(given: Any) -> Any:
             with psycopg.connect(address) as connection:
                 fill_postgres(connection, given.runs, given.histories)
             print(f"{given.runs} runs inserted in {time.monotonic() - began:.0f} s", flush=True)
-            record_last(SqlStore(PostgresDatabase(location)), given.runs, given.histories)
             # Or the server writes the filled tables to disk while it answers the first questions.
             size = server.execute("CHECKPOINT", f"SELECT pg_database_size('{database}')")[0][0]
             print(f"filled in {time.monotonic() - began:.0f} s, {int(str(size)) / 1e9:.2f} GB", flush=True)
@@ -104,8 +103,6 @@ def _filled(given: Any) -> Any:
         if not path.exists():
             SqlStore(path).ledger().create_token("made", None, "read")
             fill_sqlite(path, given.runs, given.histories)
-            print(f"{given.runs} runs inserted in {time.monotonic() - began:.0f} s", flush=True)
-            record_last(SqlStore(path), given.runs, given.histories)
             print(f"filled in {time.monotonic() - began:.0f} s, {path.stat().st_size / 1e9:.2f} GB", flush=True)
         yield str(path), None
 
