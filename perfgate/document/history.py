@@ -35,7 +35,8 @@ class HistorySeries(ShapeEntry, frozen=True, kw_only=True):
     busy: int = 0
 
 
-class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
+# As TrendPoint: of many, and none in a cycle.
+class StoredRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A run as listed by the store. ``id`` is its document's SHA-256; ``dirty`` runs were allowed by hand."""
 
     id: str

@@ -40,7 +40,11 @@ _FIELD = re.compile(r"    (?P<name>\w+): ")
 # Parts of a JSON text without escapes that may break their bounds.
 _LONG_KEY = re.compile(rb'"[^"]{%d,}":' % (MAX_KEY + 1))
 _LONG_TEXT = re.compile(rb'"[^"]{%d,}"' % (MAX_TEXT + 1))
-_LONG_INTEGER = re.compile(rb"[:,[-][0-9]{19}")
+# What begins an integer, and then its digits, all as zeros: to look for them by a regular expression takes three times as long.
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_LONG_INTEGERS = [start + b"0" * 19 for start in (b":", b",", b"[", b"-")]
+# Half of the shortest text that may break its bounds: each such text covers one of the pieces of this length.
+_PIECE = MAX_KEY // 2
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLACES = (_HERE.parent / "schemas", _HERE.parent.parent / "schemas")
 
@@ -198,11 +202,18 @@ def keeps_bounds(data: bytes) -> bool:
     This takes a few passes over the bytes, and is False for some texts that keep the bounds, too.
     """
     unescaped = data.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in data else data
+    zeros = unescaped.translate(_AS_ZEROS)
     return (
-        unescaped.count(b'":') <= MAX_KEYS
+        (unescaped.count(b":") <= MAX_KEYS or unescaped.count(b'":') <= MAX_KEYS)
         and unescaped.count(b",") < MAX_ITEMS
-        and not any(long.search(unescaped) for long in (_LONG_KEY, _LONG_TEXT, _LONG_INTEGER))
+        and not any(long in zeros for long in _LONG_INTEGERS)
+        and (not _may_have_long_text(unescaped) or not (_LONG_KEY.search(unescaped) or _LONG_TEXT.search(unescaped)))
     )
+
+
+def _may_have_long_text(data: bytes) -> bool:
+    """Whether some piece of a JSON text has no quotation mark. To look for long texts themselves takes 50 times as long."""
+    return any(data.find(b'"', start, start + _PIECE) < 0 for start in range(0, len(data), _PIECE))
 
 
 def _innermost(error: ValidationError) -> ValidationError:

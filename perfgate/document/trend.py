@@ -56,7 +56,9 @@ OriginSign = Literal[
 NoSearchReason = Literal["too_short", "not_measured", "old_testbed", "metric"]
 
 
-class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
+# A project has hundreds of thousands of points and runs, and none is in a cycle: looking for cycles among them took half of
+# the time to read the content of its pages.
+class TrendPoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One version: the median of its ``runs`` runs, the run that was its last, and that run's own interval, if it was read."""
 
     run_id: str

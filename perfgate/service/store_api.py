@@ -166,11 +166,11 @@ class StoreApi(ServicePart):
 
 def _parsed(data: bytes, project: str) -> RunDocument:
     """The run in an upload. Raises DocumentError for another project's, and for bytes with another hash than the run's id."""
-    if not has_few_values(data, _MOST_VALUES):
+    canonical = parse_canonical_run(data, name="the document", most_values=_MOST_VALUES)
+    if canonical is None and not has_few_values(data, _MOST_VALUES):
         raise DocumentError(
             "the document has more than {most} values; measure fewer workloads in one run", most=_MOST_VALUES
         )
-    canonical = parse_canonical_run(data, name="the document")
     run = canonical
     if run is None and len(data) <= _MOST_EXPLAINED:
         run = parse_run(data, name="the document")

@@ -171,6 +171,11 @@ class Webhook:
 
     def _send_all(self) -> None:
         with requests.Session() as session:
+            # The proxies and certificates of the environment, read once: for each message it would take longer than sending it.
+            # The password of the receiver's host in ~/.netrc is not sent.
+            settings = session.merge_environment_settings(self._target.address, {}, True, None, None)
+            session.proxies, session.verify, session.cert = settings["proxies"], settings["verify"], settings["cert"]
+            session.trust_env = False
             while (message := self._waiting.get()) is not None and not self._ending.is_set():
                 self._deliver(session, message)
 

@@ -23,8 +23,9 @@ TOKEN_PREFIX = "perfgate_"  # noqa: S105 - not a secret
 _TOKEN_BYTES = 32
 _PAGE = 1_000
 
-# Every request of a service is admitted by it, so it is built once.
+# Every request of a service is admitted by the first, and every upload noted by the second, so they are built once.
 _VALID = sa.select(TOKENS).where(TOKENS.c.sha256 == sa.bindparam("sent"), TOKENS.c.revoked_at.is_(None))
+_ADD_ENTRY = AUDIT.insert()
 
 TokenScope = Literal["read", "write"]
 AuditAction = Literal[
@@ -195,7 +196,7 @@ class Ledger:
         for row in rows:
             del row["number"]
         with self._database.writing() as connection:
-            connection.execute(AUDIT.insert(), rows)
+            connection.execute(_ADD_ENTRY, rows)
 
     def record(self, action: AuditAction, project: str, subject: str, *, actor: str = LOCAL) -> None:
         """Add an entry of a change outside the database."""
@@ -206,7 +207,7 @@ class Ledger:
         """Add an entry in the transaction of the change itself: there is never one without the other."""
         at = self._clock().isoformat()
         row = {"at": at, "actor": actor, "action": action, "project": project, "subject": subject}
-        connection.execute(AUDIT.insert(), row)
+        connection.execute(_ADD_ENTRY, row)
 
     def _add_token(self, connection: sa.Connection, stored: StoredToken, present_ids: set[str]) -> ServiceToken:
         token = stored.token

@@ -49,7 +49,7 @@ class SeriesPlace(NamedTuple):
     fingerprint: str
 
 
-class StoredValue(msgspec.Struct, frozen=True, array_like=True):
+class StoredValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One value of a run, with its workload, shape, metric and further labels as `labels_text` writes them."""
 
     workload: str
@@ -229,8 +229,10 @@ def run_count(revision: str) -> float:
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
+    if not labels or (len(labels) == 1 and "shape" in labels):
+        return ""
     rest = tuple((name, value) for name, value in labels.items() if name != "shape")
-    return _text_of_labels(rest) if rest else ""
+    return _text_of_labels(rest)
 
 
 # A run repeats the same few labels for many of its values.

@@ -211,7 +211,7 @@ class SqlStore:
         row = _row(project, entry)
         # A writer of the same session waits here for the end of the other's transaction.
         if connection.execute(self._insert_absent, row).rowcount == 1:
-            connection.execute(DOCUMENTS.insert(), {"run": entry.run.id, "document": document})
+            connection.execute(_ADD_DOCUMENT, {"run": entry.run.id, "document": document})
             return True
         present = connection.execute(_OF_KEY, row).scalar_one()
         if present != entry.run.id:
@@ -262,6 +262,7 @@ def _row(project: str, entry: RunEntry | Statement) -> dict[str, str | float | N
     return row
 
 
+_ADD_DOCUMENT = DOCUMENTS.insert()
 _OF_KEY = sa.select(LOG.c.run).where(
     LOG.c.project == sa.bindparam("project"),
     LOG.c.kind == sa.bindparam("kind"),
