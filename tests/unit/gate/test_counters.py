@@ -69,6 +69,28 @@ def test_decide__bytecodes__a_helper_function_more_is_no_regression(before: int,
     assert [part.line for part in counted.parts] == ([] if outcome == "unchanged" else ["model.py:8"])
 
 
+@pytest.mark.parametrize(
+    ("status", "reason", "verdict"),
+    [("not_checked", "gate.nothing-left", "INCONCLUSIVE"), ("passed", "gate.nothing-left-checked", "WARN")],
+)
+def test_decide__head_without_an_operator__no_improvement_and_only_an_accepted_output_lets_it_pass(
+    status: str, reason: str, verdict: str
+) -> None:
+    base, head = sides([0.5] * 14)
+    output = [msgspec.structs.replace(result, status=status) for result in head.checklist.correctness]
+    base = changed(base, counters=[counters({"aten::mm": 40, "aten::relu": 2})], correctness=output)
+    head = changed(head, counters=[counters({})], correctness=output)
+
+    decision = decide(base, head, policy=Policy(), history=History())
+
+    (counted,) = [c for c in decision.comparisons if c.metric == "counters.framework_ops"]
+    assert counted.outcome == "inconclusive"
+    assert counted.reason is not None
+    assert counted.reason.code == reason
+    assert [(part.name, part.base, part.head) for part in counted.parts] == [("aten::mm", 40, 0), ("aten::relu", 2, 0)]
+    assert decision.verdict == verdict
+
+
 @pytest.mark.parametrize("before", [0, 1, 100, 1_000_000])
 @pytest.mark.parametrize("name", sorted(name for name, metric in METRICS.items() if metric.gate.allowed_more))
 def test_decide__amounts_that_say_nothing__unchanged_from_any_base_either_way(name: str, before: int) -> None:
