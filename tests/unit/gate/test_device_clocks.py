@@ -69,6 +69,29 @@ def test_decide__one_kernel_a_percent_of_all_slower_on_a_noisy_host__named_by_th
     assert decision.explained.causes[busy.cause].op == "kernel_7"
 
 
+def test_decide__another_kernel_longer_in_most_pairs_and_shorter_in_some__not_named() -> None:
+    """Three of four pairs show 20 µs more, twice the loss, and the fourth 40 µs less: its growth is not proven."""
+
+    def disturbed(replicate: Replicate) -> Replicate:
+        blocks = replicate.kernels[SHAPE]
+        more = -40_000 if replicate.pair % 4 == 0 else 20_000
+        rows = []
+        for row in blocks.rows:
+            extra = more if row.name == "kernel_3" else 0
+            rows.append(msgspec.structs.replace(row, ns=row.ns + extra))
+        return with_kernels(replicate, msgspec.structs.replace(blocks, rows=rows))
+
+    gate = CardGate(Call(), Call().slower_kernel("kernel_7", share_of_call=0.01), NOISY_HOST, seed=3)
+    gate.measure(pairs=32)
+    base, head = gate.documents()
+
+    decision = judged(base, with_replicates(head, disturbed), policy=Policy(looks=LOOKS))
+
+    busy = times_of(decision)["device.busy"]
+    assert busy.outcome == "regressed"
+    assert [part.name for part in busy.parts] == ["kernel_7"]
+
+
 def test_decide__host_slower_and_the_device_waits_for_it__fails() -> None:
     verdict, outcomes = outcomes_of(EXPOSED, replace(EXPOSED, host=EXPOSED.host * 1.07, exposed=1.03e-3))
 

@@ -72,6 +72,13 @@ def test_decide__head_stalls_30_ms_in_every_50th_call__fails_and_is_told_as_a_ta
     assert "about 1 call in 50 takes 30.0 ms longer than the median call" in title(decision)
 
 
+def test_decide__only_base_stalls__improved() -> None:
+    decision = decided(*documents(stalls=((50, 0.03), (0, 0.0))))
+    assert decision.verdict == "PASS"
+    stalls = row(decision, "latency.stalls")
+    assert (stalls.outcome, stalls.gating, stalls.base, stalls.head) == ("improved", False, 0.02, 0.0)
+
+
 def test_decide__many_short_stalls_of_both_sides_beside_the_long_ones__the_long_ones_are_told() -> None:
     base, head = documents(stalls=((10, 0.003), (50, 0.03)))
     noisy = changed(
