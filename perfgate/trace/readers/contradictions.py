@@ -29,10 +29,11 @@ _MICROSECOND_NS = 1000
 _DECIMALS_NS = 1
 # Of a wait and the times around it, written with three decimals, and as floats of a time since 1970 in microseconds, which
 # are multiples of a quarter of one.
-_EXACT_NS, _FLOAT_NS, _FLOAT_STEP_NS = 2, 500, 250
+_EXACT_NS, _FLOAT_NS, _FLOAT_STEP_NS = 2, 260, 250
 _ODD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 # Launches into a graph that is being captured do not run.
 _SINGLE_LAUNCH = lazy_pattern(r"(?:cuda|hip|cu)(?:Module)?LaunchKernel")
+_DEVICE_WAIT = lazy_pattern(r"DeviceSynchronize|SynchronizeDevice")
 _CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture")
 
 
@@ -83,7 +84,10 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
         # torch's own profiler writes a launch on an NPU as an instant with the name of its kernel (sample
         # torch-native-privateuse1).
         launches = calls[events.duration[calls] == 0]
-    between = (events.start[launches] > begin) & (events.start[launches] < joined.max())
+    # Before a call that waits for the device ends, all that was launched has run.
+    waits = calls[events.is_named(_DEVICE_WAIT.search)[calls]]
+    end = max(int(joined.max()), int(events.start[waits].max(initial=begin)))
+    between = (events.start[launches] > begin) & (events.start[launches] < end)
     without_work = launches[between & ~np.isin(events.correlation[launches], events.correlation[launched])]
     # At Level2, CANN also records the call of the runtime within the launch, and that call is joined.
     bare = int(np.count_nonzero(~_contain_any(events, without_work, events.launch[launched])))
@@ -298,7 +302,7 @@ def _of_waits(table: KernelTable) -> Iterator[Message]:
 
     The first row waits for nothing. msprof works the waits out from the rows that it writes, in Python with times in
     nanoseconds, in C++ and in 2023 with floats of microseconds since 1970 (ai_core_op_report.py, op_summary_assembler.cpp), and
-    torch_npu copies all rows. If most rows disagree, the table is an excerpt, or its profiler means another wait.
+    torch_npu copies all rows. If more than a third disagree, the table is an excerpt, or its profiler means another wait.
     """
     timed = np.flatnonzero(table.start != NO_NUMBER)
     rows = timed[np.argsort(table.start[timed], kind="stable")]
@@ -309,10 +313,12 @@ def _of_waits(table: KernelTable) -> Iterator[Message]:
     later = np.flatnonzero(wait[1:] > 0) + 1
     from_start_to_start = duration[later - 1] + wait[later]
     is_rounded = (from_start_to_start + 1) % _FLOAT_STEP_NS <= 2
-    tolerance = _FLOAT_NS if 2 * np.count_nonzero(is_rounded) > later.size else _EXACT_NS
-    error = np.abs(idle - wait)[wait != NO_NUMBER]
-    differing = int(np.count_nonzero(error > tolerance))
-    if differing and 2 * differing <= error.size:
+    error = np.abs(idle - wait)
+    is_exact = (error[later] <= _EXACT_NS) & ~is_rounded
+    tolerance = _EXACT_NS if 2 * np.count_nonzero(is_exact) > later.size else _FLOAT_NS
+    judged = wait != NO_NUMBER
+    differing = int(np.count_nonzero(judged & (error > tolerance)))
+    if differing and 3 * differing <= np.count_nonzero(judged):
         yield Message("notes.waits-differ", {"count": differing, "rows": rows.size})
 
 

@@ -175,6 +175,8 @@ def kernels_waiting(*rows: tuple[float, float, float]) -> str:
         ([(10, 5, 0), (20, 5, 5), (40, 5, 5)], 1),
         ([(20, 5, 5), (30, 5, 5), (40, 5, 5)], 1),
         ([(10, 5, 0), (20, 3.5, 5), (30, 5, 5), (40, 5, 5)], 1),
+        # Through a float, and the second row is shorter.
+        ([(10.25, 5.601, 0), (20.5, 3.06, 4.649), (30.75, 5, 2.19)], 1),
         # The second row is missing, and the third did not wait for it.
         ([(10, 5, 0), (30, 5, 0), (40, 5, 5), (50, 5, 5)], 1),
         # Starts that went through a float, and were then rounded to a tenth of a microsecond (msprof-analyze's test.csv).

@@ -242,6 +242,24 @@ def test_losses__operator_without_a_process_or_a_thread__said(key: str, tmp_path
     assert "notes.without-thread" in codes_of(tmp_path / "t.pt.trace.json", events)
 
 
+def test_losses__last_kernels_before_the_host_waited_for_the_device_are_gone__said(tmp_path: Path) -> None:
+    """Modelled on cuda-hta/mi250_rocm62 without its last kernels."""
+    wait = {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "hipDeviceSynchronize",
+        "pid": 1,
+        "tid": 1,
+        "ts": 4000.5,
+        "dur": 9,
+    }
+    events = [*with_arrows(), {**wait, "args": {"correlation": 99}}]
+    rest = [event for event in events if event.get("pid") or event["ts"] < 1000]
+
+    assert codes_of(tmp_path / "whole.pt.trace.json", events) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", rest) == ["notes.launches-unmatched"]
+
+
 def test_losses__call_with_the_arrow_of_another__said(tmp_path: Path) -> None:
     events = with_arrows()
     number = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1, "dur": 5, "name": "cudaMalloc"}
