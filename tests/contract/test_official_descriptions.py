@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.fakes.answers import filled, records
 from tests.fakes.forge_dialects import GitHubDialect
-from tests.fakes.openapi import Slice, load_slice
+from tests.fakes.openapi import load_slice
+
+if TYPE_CHECKING:
+    from tests.fakes.openapi_slice import Slice
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow  # tests/unit/conductor/test_environment.py asserts the variable that turns the entry point off
 def test_run__cpu_with_torch_npu_but_no_cann__as_if_it_were_not_installed(
     perfgate: Perfgate, project: Path, torch_npu: str
 ) -> None:

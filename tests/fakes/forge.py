@@ -7,12 +7,15 @@ import threading
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from tests.fakes.forge_files import Blobs, StoredArtifact, basic_token, git, serve_git
 from tests.fakes.forge_issues import StoredIssue
-from tests.fakes.openapi import Slice, load_slice
+from tests.fakes.openapi import load_slice
+
+if TYPE_CHECKING:
+    from tests.fakes.openapi_slice import Slice
 
 MAX_PAGE = 100
 
