@@ -70,7 +70,7 @@ def kineto(count: int) -> Iterator[str]:
             f'  {{\n    "ph": "X", "cat": "cpu_op", "name": "aten::{one.operator}", "pid": 50, "tid": 50,\n    "ts": '
             f'{_us(one.host)}, "dur": {_us(one.host_length)},\n    "args": {{\n      "External id": {one.number},'
             f'"Record function id": 0, "Concrete Inputs": ["", "", "1"], "Input type": ["float", "float", "Scalar"], '
-            f'"Input Strides": [[512, 1], [1, 128], []], "Input Dims": {one.shape}, "Ev Idx": {one.number}\n    }}\n  }}'
+            f'"Input Strides": [[512, 1], [1, 128], []], "Input Dims": {one.shape}, "Ev Idx": {one.number - 1}\n    }}\n  }}'
         )
         yield (
             f'  {{\n    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 50, "tid": 50,\n    "ts": '

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,7 +12,6 @@ from perfgate.document.message import Message
 from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
-from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.readers.kineto.arguments import CORRELATION, EVENT_INDEX, EXTERNAL
 from perfgate.trace.scanner.scanned import NO_NUMBER, NO_TEXT, ScannedEvents, SparseColumn
@@ -151,13 +151,12 @@ def _missing_arrows(events: EventTable, spans: ScannedEvents, arrows: Arrows) ->
     In 47 recordings from 2021 to 2026 none is missing. Tools that write a file anew put all arrows at its end (TraceLens'
     sglang_decode), and excerpts have none.
     """
-    work = np.flatnonzero(events.launch != NOT_RECORDED)
-    launches = np.unique(events.launch[work])
-    linked = np.concatenate((work, launches))
+    is_linked = events.launch != NOT_RECORDED
+    is_linked[events.launch[is_linked]] = True
     # Arrows also follow the operators that join the forward and the backward pass.
     is_bare = events.is_kind("runtime", *DEVICE_KINDS) & (spans.numbers(CORRELATION) == NO_NUMBER)
-    count = int(np.count_nonzero(~arrows.follow[linked])) + int((arrows.follow & is_bare).sum()) + arrows.stray
-    if 0 < count <= _MOST_ARROWS * linked.size:
+    count = int((is_linked & ~arrows.follow).sum()) + int((arrows.follow & is_bare).sum()) + arrows.stray
+    if 0 < count <= _MOST_ARROWS * int(is_linked.sum()):
         yield Message("notes.arrows-missing", {"count": count})
 
 
@@ -171,19 +170,20 @@ def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
 
 def _in_another_process(events: EventTable) -> Iterator[Message]:
     """A note on operators in another process than nearly all others: a profiler of torch records its own."""
-    numbers = Numbering([process for process, _ in events.tracks])
-    process = numbers.codes(process for process, _ in events.tracks)[events.track[events.is_kind("host_op")]]
-    counts = np.bincount(process)
-    astray = int(counts.sum()) - int(counts.max(initial=0))
-    if 0 < astray <= _MOST_ASTRAY * process.size:
-        yield Message("notes.operators-astray", {"count": astray, "operators": process.size})
+    counts: Counter[str] = Counter()
+    by_track = np.bincount(events.track[events.is_kind("host_op")], minlength=len(events.tracks))
+    for (process, _), operators in zip(events.tracks, by_track.tolist()):
+        counts[process] += operators
+    astray = counts.total() - max(counts.values(), default=0)
+    if 0 < astray <= _MOST_ASTRAY * counts.total():
+        yield Message("notes.operators-astray", {"count": astray, "operators": counts.total()})
 
 
 def _on_threads(events: EventTable) -> Iterator[Message]:
     """A note on work of a device on a thread that runs operators, if most work is on other tracks."""
-    threads = np.unique(events.track[events.is_kind("host_op")])
+    is_thread = np.bincount(events.track[events.is_kind("host_op")], minlength=len(events.tracks)) > 0
     work = events.track[events.is_kind(*DEVICE_KINDS)]
-    count = int(np.count_nonzero(np.isin(work, threads)))
+    count = int(np.count_nonzero(is_thread[work]))
     if 0 < count <= _MOST_UNLIKE * work.size:
         yield Message("notes.work-on-threads", {"count": count, "work": work.size})
 
