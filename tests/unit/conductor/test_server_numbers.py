@@ -60,4 +60,4 @@ def test_turn__no_tokens_known__nothing_named_after_them_and_what_must_gate_is_t
 
     told = {*result.values, *(one.metric for one in result.samples)}
     assert [name for name in told if "token" in METRICS[name].title + METRICS[name].explanation] == []
-    assert {one.metric for one in numbers if one.gating} == set(JobReference("job", job).must_gate)
+    assert {one.metric for one in numbers if one.gating} == set(JobReference("job", job).must_gate(on_device=False))
