@@ -51,6 +51,7 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     subject: str | None
     dirty: bool
     workloads: list[str]
+    author: str | None = None
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):

@@ -401,6 +401,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None = None
     dirty: bool = False
     committed_at: str | None = None
+    author: str | None = None
     subject: str | None = None
     # Present if base and head were measured side by side.
     seal: Seal | None = None

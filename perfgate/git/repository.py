@@ -226,12 +226,15 @@ class Repository:
     def source(self, commit: str, *, dirty: bool = False, branch: str | None = None) -> Source:
         if branch is None:
             branch = self._current_branch() or None
-        committed_at, _, subject = self._run("show", "--no-patch", "--format=%cI%n%s", commit).partition("\n")
+        shown = self._run("show", "--no-patch", "--format=%cI%n%an%n%s", commit)
+        committed_at, _, named = shown.partition("\n")
+        author, _, subject = named.partition("\n")
         return Source(
             commit=commit,
             branch=branch,
             dirty=dirty,
             committed_at=committed_at,
+            author=author[:100].encode(errors="replace").decode() or None,
             subject=subject[:200].encode(errors="replace").decode(),
         )
 

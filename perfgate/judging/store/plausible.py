@@ -38,7 +38,7 @@ _FIELDS: Mapping[type[object], _Fields] = {
         ids=("commit", "fingerprint"),
         times=("started_at", "recorded_at"),
         names=("project", "session", "device_kind", "branch"),
-        texts=("subject",),
+        texts=("subject", "author"),
     ),
     Session: _Fields(ids=(), times=("finished_at",), names=()),
     Source: _Fields(ids=(), times=("committed_at",), names=()),

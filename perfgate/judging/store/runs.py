@@ -137,6 +137,7 @@ def run_entry(run: RunDocument, run_id: str, recorded_at: str) -> RunEntry:
         commit=run.source.commit,
         branch=run.source.branch,
         subject=run.source.subject,
+        author=run.source.author,
         dirty=run.source.dirty,
         workloads=workload_names(run),
     )

@@ -286,9 +286,11 @@ def test_prefix__project_in_a_subfolder__its_path(clone: Path) -> None:
     assert repository.prefix(clone) == ""
 
 
-def test_source__commit__subject_time_and_branch(clone: Path) -> None:
+def test_source__commit__author_subject_time_and_branch(clone: Path) -> None:
     repository = Repository(clone)
     source = repository.source(repository.head())
+    (_, author, _) = repository.commits_between("HEAD~1", "HEAD")[0]
+    assert source.author == author != ""
     assert (source.subject, source.branch, source.dirty) == ("three", "feature", False)
     assert source.committed_at is not None
     assert source.committed_at[:2] == "20"

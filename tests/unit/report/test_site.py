@@ -192,6 +192,17 @@ def test_open_page__regression__chart_next_command_acceptance_and_confirmation(s
     assert site["open.html"].count('<svg class="plot history"') == 1
 
 
+def test_open_page__no_clone_beside_the_service__author_and_subject_of_the_first_bad_run() -> None:
+    trend = make_trend(make_series(make_change(commits=[], commit_count=0)))
+    content = make_site(trend)
+    runs = [msgspec.structs.replace(run, author="Li Wei", subject="Pool in a loop") for run in content.runs]
+    pages = pages_of(msgspec.structs.replace(content, runs=runs))
+    for address in ("open.html", "index.html"):
+        text = shown(pages.page(address))
+        assert "Li Wei" in text
+        assert "Pool in a loop" in text
+
+
 def test_open_page__triage__state_form_failed_gate_and_expired_acceptance() -> None:
     trend = make_trend(
         make_series(make_change(commits=[], commit_count=0)), gates=make_gates(triage=make_triage(state="fixed"))

@@ -35,12 +35,13 @@ _POSITIONS: Mapping[Position, str] = {
 class CauseCard:
     """A regression or improvement: its leading change, the history of that, and everything else that it moved.
 
-    ``subject`` belongs to the first bad run's commit.
+    ``subject`` and ``author`` belong to the first bad run's commit.
     """
 
     row: CauseRow
     change: ChangeCells
     subject: str
+    author: str
     plot: Markup
     further: Sequence[ChangeCells]
     count: int
@@ -96,10 +97,12 @@ def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
 def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:
     trend = page.content.trend
     lead, *further = moved_by(cause, trend)
+    first_bad = _first_bad(cause, page.content)
     return CauseCard(
         row=cause_row(cause, trend, most=0),
         change=moved_cells(lead, page),
-        subject=_subject(cause, page.content),
+        subject=first_bad.subject or "" if first_bad else "",
+        author=first_bad.author or "" if first_bad else "",
         plot=trend_svg.small_plot(lead.series, lead.change.at),
         further=[moved_cells(moved, page) for moved in further[:_MAX_OTHERS]],
         count=len(further),
@@ -107,12 +110,12 @@ def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:
     )
 
 
-def _subject(cause: TrendCause, content: SiteContent) -> str:
-    """The subject of the first bad commit: a stored run has it, so no clone is needed."""
+def _first_bad(cause: TrendCause, content: SiteContent) -> StoredRun | None:
+    """A run of the first bad commit: it has the subject and the author, so no clone is needed."""
     for run in content.runs:
         if cause.first_bad and run.commit == cause.first_bad:
-            return run.subject or ""
-    return ""
+            return run
+    return None
 
 
 def run_cells(run: StoredRun, page: SitePage) -> RunCells:
