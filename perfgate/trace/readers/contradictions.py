@@ -318,7 +318,7 @@ def _of_waits(table: KernelTable) -> Iterator[Message]:
     tolerance = _EXACT_NS if 2 * np.count_nonzero(is_exact) > later.size else _FLOAT_NS
     judged = wait != NO_NUMBER
     differing = int(np.count_nonzero(judged & (error > tolerance)))
-    if differing and 3 * differing <= np.count_nonzero(judged):
+    if 0 < differing <= max(1, int(judged.sum()) // 3):
         yield Message("notes.waits-differ", {"count": differing, "rows": rows.size})
 
 

@@ -175,6 +175,8 @@ def kernels_waiting(*rows: tuple[float, float, float]) -> str:
         ([(10, 5, 0), (20, 5, 5), (40, 5, 5)], 1),
         ([(20, 5, 5), (30, 5, 5), (40, 5, 5)], 1),
         ([(10, 5, 0), (20, 3.5, 5), (30, 5, 5), (40, 5, 5)], 1),
+        # The first of three rows is missing.
+        ([(20.5, 3.06, 4.649), (30.75, 5, 7.19)], 1),
         # Through a float, and the second row is shorter.
         ([(10.25, 5.601, 0), (20.5, 3.06, 4.649), (30.75, 5, 2.19)], 1),
         # The second row is missing, and the third did not wait for it.
@@ -242,6 +244,15 @@ def test_read__two_rows_without_the_line_end_between_them__counted(tmp_path: Pat
     written(folder, f"{OUTPUT}/kernel_details.csv", KERNELS.replace("10.000,2\n", "10.000,2,"))
 
     assert text_of(trace.read(folder).absent["kernels, some"]) == "1 rows of kernel_details lack cells or have too many"
+
+
+def test_read__last_row_lacks_cells__said(tmp_path: Path) -> None:
+    lines = ["Name,Type,Start Time(us),Duration(us),Wait Time(us),aicore_time(us),aic_total_cycles"]
+    lines += ["mm,MatMul,10.5\t,5,0,4,7", "mm,MatMul,20.5\t,5,5,4"]
+    table = tmp_path / "kernel_details.csv"
+    table.write_text("\n".join(["Accelerator Core," + lines[0], *(f"AI_CORE,{line}" for line in lines[1:])]) + "\n")
+
+    assert [note.code for note in trace.salvage(table).incomplete] == ["notes.table-cut-off"]
 
 
 def test_read__number_among_the_names_of_columns__refused(tmp_path: Path) -> None:

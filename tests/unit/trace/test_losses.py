@@ -279,7 +279,8 @@ def test_losses__operator_of_another_process_or_event_without_a_name__said(tmp_p
     assert codes_of(tmp_path / "t.pt.trace.json", [*operators[:100], damaged, *operators[101:]]) == [
         "notes.operators-astray"
     ]
-    assert codes_of(tmp_path / "t.pt.trace.json", [{"ph": "M", "pid": 1}, *operators]) == ["notes.nameless"]
+    for metadata in ({"ph": "M", "pid": 1}, {"ph": "M", "pid": 1, "name": "ac2g"}):
+        assert codes_of(tmp_path / "t.pt.trace.json", [metadata, *operators]) == ["notes.nameless"]
 
 
 @pytest.mark.parametrize("first", [10, 16])

@@ -205,11 +205,25 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
 
 
 def is_cut_off(path: Path) -> bool:
-    """Whether a table ends within a line: torch_npu and msprof end the last one too. Raises DocumentError as ``stamp_of``."""
+    """Whether a table ends within a line, which torch_npu and msprof end too, or its last row lacks cells.
+
+    Raises DocumentError as ``stamp_of``.
+    """
     size, _ = stamp_of(path)
     with path.open("rb") as stream:
-        stream.seek(max(size - 1, 0))
-        return stream.read() != b"\n"
+        titles = stream.readline(MAX_LINE_BYTES)
+        stream.seek(max(size - MAX_LINE_BYTES, 0))
+        end = stream.read()
+    if not end.endswith(b"\n"):
+        return True
+    last = end.rstrip(b"\r\n").rpartition(b"\n")[2]
+    return _cells(last) < _cells(titles)
+
+
+def _cells(line: bytes) -> int:
+    """The number of cells in a line of a table."""
+    row: list[str] = next(csv.reader([line.decode("utf-8", "replace")]), [])
+    return len(row)
 
 
 def unreadable(path: Path, error: OSError) -> DocumentError:

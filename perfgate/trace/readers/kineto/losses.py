@@ -20,6 +20,8 @@ from perfgate.trace.scanner.scanned import NO_NUMBER, NO_TEXT, ScannedEvents, Sp
 # output_json.cpp, finalizeTrace and handleTraceSpan).
 _RECORDING, _TORCH = "Trace", lazy_pattern("PyTorch Profiler")
 _MARKS = lazy_pattern(r"Iteration Start: PyTorch Profiler|Record Window End")
+# Metadata has names of several words: process_name, thread_sort_index, num_cpus.
+_METADATA = lazy_pattern(r"[A-Za-z]+_\w")
 # A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
 # cpu_only_rank-34); in other recordings none is missing.
 _MOST_OF_INDICES = 2
@@ -69,9 +71,11 @@ def arrows_behind(
 
 
 def nameless(spans: ScannedEvents, others: ScannedEvents) -> Iterator[Message]:
-    """A note on events without a name, which libkineto writes for each."""
-    count = int(np.count_nonzero(spans.name == NO_TEXT))
-    count += int(np.count_nonzero((others.name == NO_TEXT) & (others.phase > 0)))
+    """A note on events without a name, which libkineto writes for each, and on metadata with another kind of name."""
+    is_metadata = others.is_phase("M")
+    is_known = others.of.flagged(others.name, _METADATA.match)
+    is_without = ((others.name == NO_TEXT) & (others.phase > 0)) | (is_metadata & ~is_known)
+    count = int(np.count_nonzero(spans.name == NO_TEXT)) + int(is_without.sum())
     if count:
         yield Message("notes.nameless", {"count": count})
 
