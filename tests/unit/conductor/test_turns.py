@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import JobNumber, JobRecord, TurnResult
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
+from perfgate.system.interrupts import held_back, interrupt
 
 RECORD = JobRecord(name="chat", kind="server", reference="serve", sha256="0" * 64)
 
@@ -94,12 +96,13 @@ def taken(
     needed: int | None = None,
     needs_causes: bool = True,
     record: JobRecord = RECORD,
+    kind: type[Worker] = Worker,
     **fields: Any,
 ) -> tuple[MeasuredJob, list[tuple[str, str, int]], list[int]]:
     clock, measured = Clock(), MeasuredJob(record, before=before)
     calls: list[tuple[str, str, int]] = []
     told: list[int] = []
-    sides = {name: Worker(name, clock, calls, **fields) for name in ("base", "head")}
+    sides = {name: kind(name, clock, calls, **fields) for name in ("base", "head")}
     taker = JobTurns(
         [{"base": sides["base"], "head": sides["head"]}],
         plan,
@@ -399,6 +402,37 @@ def test_side__fails_in_its_turn__what_was_measured_stays_and_the_failure_is_nam
     # It fails in the third turn of the quad, and the second is of the same side.
     assert failed.side == [side for side, what, _ in calls if what == "turn"][-1]
     assert {turn.quad for turn in (*measured.base, *measured.head)} == {0, 1}
+
+
+def test_side__either_fails_in_its_turn__the_failure_is_its_own() -> None:
+    """At the third turn of a quad, whose order is drawn by lot."""
+    sides = set()
+    for quad in range(4):
+        measured, calls, _ = taken(SidePlan(turns=4, fewest=4, most=8), fails_at=21.5 + 4 * quad)
+        (failed,) = measured.failed
+        assert failed.side == [side for side, what, _ in calls if what == "turn"][-1]
+        sides.add(failed.side)
+    assert sides == {"base", "head"}
+
+
+def test_take__ctrl_c_in_the_last_turn_of_a_start__no_other_begins() -> None:
+    started: list[str] = []
+    turns: list[int] = []
+
+    class Interrupted(Worker):
+        def start(self) -> None:
+            super().start()
+            started.append(self.name)
+
+        def turn(self, number: int) -> TurnResult:
+            turns.append(number)
+            if len(turns) == 8:
+                interrupt(signal.SIGINT, None)
+            return super().turn(number)
+
+    with pytest.raises(KeyboardInterrupt), held_back():
+        taken(SidePlan(turns=4, fewest=2, most=2), kind=Interrupted)
+    assert sorted(started) == ["base", "head"]
 
 
 def test_order__same_seed__is_the_same() -> None:

@@ -9,7 +9,7 @@ from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.operators import compare_operators, valid
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.work_table import ProfiledParts, WorkTable
+from perfgate.judging.gate.evidence.work_table import TimedParts, WorkTable
 from perfgate.judging.gate.explain.operators import operator_times
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
@@ -61,7 +61,7 @@ def measured(
     return times(base, {}), times(head, factors)
 
 
-def profiled(base: RunDocument, head: RunDocument) -> list[ProfiledParts]:
+def profiled(base: RunDocument, head: RunDocument) -> list[TimedParts]:
     return WorkTable(Evidence(base, head)).operators
 
 

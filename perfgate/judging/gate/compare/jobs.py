@@ -21,7 +21,7 @@ from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.producers.quads import JobQuads
 from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
-from perfgate.judging.gate.evidence.quads import MeasuredJob, Quad, other_work, turns_of
+from perfgate.judging.gate.evidence.quads import JobOfSides, Quad, other_work, turns_of
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
 from perfgate.judging.gate.evidence.turn_counters import CACHED, FEWEST_COUNTED, common_ratio, counted_lines
 from perfgate.judging.gate.evidence.values import rounded
@@ -35,7 +35,7 @@ _DRIFT = 0.1
 _Z_ALARM = 2.9  # of a look's share of 1 %
 
 
-def compare_job(job: MeasuredJob, policy: Policy, *, of_stacks: bool) -> Iterator[Comparison]:
+def compare_job(job: JobOfSides, policy: Policy, *, of_stacks: bool) -> Iterator[Comparison]:
     """Yield the checks and the exact counts of a job."""
     yield from _other_work(job.place, job.quads)
     yield from _other_output(job.place, job.quads, policy)
@@ -71,7 +71,7 @@ def _outputs(turns: Iterable[Turn]) -> set[str | None]:
     return {turn.output for turn in turns}
 
 
-def compare_quantiles(jobs: Iterable[MeasuredJob]) -> list[QuantileComparison]:
+def compare_quantiles(jobs: Iterable[JobOfSides]) -> list[QuantileComparison]:
     """The quantiles of all numbers with samples on both sides, each over all turns of its side."""
     rows = []
     for job in jobs:
@@ -100,7 +100,7 @@ def smallest_tolerance(policy: Policy, job: str, metrics: Iterable[str]) -> floa
     return min((tolerance(policy, name, ShapePlace(job, "")) for name in metrics), default=None)
 
 
-def foreseen(job: MeasuredJob, policy: Policy, *, quads: int, starts: int) -> float | None:
+def foreseen(job: JobOfSides, policy: Policy, *, quads: int, starts: int) -> float | None:
     """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
     numbers = JobQuads(job, Rules(policy)).reported_numbers()
     return min((_foreseen(number, quads, starts) for number in numbers if number.gating), default=None)
@@ -151,13 +151,13 @@ def compare_lines(
 # --- notes on how requests to servers had to be sent
 
 
-def notes_on_requests(jobs: Iterable[MeasuredJob]) -> Iterator[Message]:
+def notes_on_requests(jobs: Iterable[JobOfSides]) -> Iterator[Message]:
     """Yield notes on how requests to servers had to be sent, and on a cache that made them easier from turn to turn."""
     for job in jobs:
         yield from _notes_on(job)
 
 
-def _notes_on(job: MeasuredJob) -> Iterator[Message]:
+def _notes_on(job: JobOfSides) -> Iterator[Message]:
     name = job.record.name
     without = set()
     resent = {"base": 0, "head": 0}

@@ -24,7 +24,7 @@ from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.evidence.work_table import ProfiledParts, WorkTable
+from perfgate.judging.gate.evidence.work_table import TimedParts, WorkTable
 from perfgate.stats.arrays import Floats
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
@@ -56,7 +56,7 @@ class _Subject(NamedTuple):
     line: str | None
 
 
-def compare_operators(rows: Iterable[ProfiledParts]) -> list[OperatorDelta]:
+def compare_operators(rows: Iterable[TimedParts]) -> list[OperatorDelta]:
     """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
     An operator that one side runs more often is left to the exact counters, and its cost to the explanation. An operator is
@@ -90,12 +90,12 @@ def judge_subroutines(
     return comparisons
 
 
-def valid(rows: Iterable[ProfiledParts], spoiled: Collection[ShapePlace]) -> list[ProfiledParts]:
+def valid(rows: Iterable[TimedParts], spoiled: Collection[ShapePlace]) -> list[TimedParts]:
     """The rows, without places whose times are ``spoiled``."""
     return [row for row in rows if row.place not in spoiled]
 
 
-def _operators(rows: Iterable[ProfiledParts]) -> Iterator[_Subject]:
+def _operators(rows: Iterable[TimedParts]) -> Iterator[_Subject]:
     """Yield the operators; a call takes as long as all of them."""
     for row in rows:
         if row.times:
@@ -103,7 +103,7 @@ def _operators(rows: Iterable[ProfiledParts]) -> Iterator[_Subject]:
             yield from _subjects(row, median(seconds), OPERATOR_TIME)
 
 
-def _subroutines(rows: Iterable[ProfiledParts]) -> Iterator[_Subject]:
+def _subroutines(rows: Iterable[TimedParts]) -> Iterator[_Subject]:
     """Yield the modules and functions; all others run within the longest."""
     for row in rows:
         if row.times:
@@ -111,7 +111,7 @@ def _subroutines(rows: Iterable[ProfiledParts]) -> Iterator[_Subject]:
             yield from _subjects(row, median(seconds), "")
 
 
-def _subjects(parts: ProfiledParts, call_seconds: float, prefix: str) -> Iterator[_Subject]:
+def _subjects(parts: TimedParts, call_seconds: float, prefix: str) -> Iterator[_Subject]:
     """Yield the parts that enough pairs timed on both sides, large enough in the call; none that one side runs more often."""
     for name in sorted(parts.times.names):
         times = parts.times.of_part(name)

@@ -34,7 +34,7 @@ from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.operating_point import clock_shift
 from perfgate.judging.gate.evidence.pairs import Pair, paired_effects, pairs_of
-from perfgate.judging.gate.evidence.quads import MeasuredJob
+from perfgate.judging.gate.evidence.quads import JobOfSides
 from perfgate.judging.gate.evidence.start_luck import ASSUMED, RESIDENT_LUCK, StartLuck
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
@@ -254,11 +254,11 @@ class Evidence:
         return self._start_luck.get(workload, RESIDENT_LUCK)
 
     @cached_property
-    def jobs(self) -> dict[str, MeasuredJob]:
+    def jobs(self) -> dict[str, JobOfSides]:
         """The jobs of the head by name."""
         jobs = {}
         for name, record in self.head.jobs.items():
-            jobs[name] = MeasuredJob(
+            jobs[name] = JobOfSides(
                 record,
                 self.base.turns.get(name, []),
                 self.head.turns.get(name, []),

@@ -31,7 +31,7 @@ class Quad(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MeasuredJob:
+class JobOfSides:
     """A job as the head lists it, with the turns and the profiles of both sides."""
 
     record: JobRecord

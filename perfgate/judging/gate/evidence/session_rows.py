@@ -33,7 +33,7 @@ CERTAINLY_FAST = 0.8
 _KINDS_WITH_KERNELS = frozenset({"cuda", "npu"})
 
 
-class Session(NamedTuple):
+class Provenance(NamedTuple):
     """How the documents came about: whether two profilers recorded them, and on which kind of device they were measured.
 
     ``says_steady`` is whether any counter lists its steady counts, as older perfgates do not.
@@ -45,7 +45,7 @@ class Session(NamedTuple):
     says_steady: bool
 
     @classmethod
-    def of(cls, evidence: Evidence) -> Session:
+    def of(cls, evidence: Evidence) -> Provenance:
         kinds = {evidence.base.device_kind, evidence.head.device_kind}
         return cls(
             is_recorded=evidence.recorded,
@@ -75,7 +75,7 @@ class WorkloadRows:
     bounded: Sequence[BoundedNumber]
     work: WorkTable
     is_edited: bool
-    session: Session
+    session: Provenance
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class SessionRows:
         self._work = work
         self._required = required
         self._bounded = numbers.of_head.bounded
-        self.session = Session.of(evidence)
+        self.session = Provenance.of(evidence)
         self.sealed = (evidence.base.is_sealed, evidence.head.is_sealed)
         self.failed = evidence.head.failed
         self.records = [*evidence.base.workloads, *evidence.head.workloads]

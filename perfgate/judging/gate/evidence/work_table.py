@@ -20,7 +20,7 @@ from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
 from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.pairs import preprocess_lanes
-from perfgate.judging.gate.evidence.quads import MeasuredJob
+from perfgate.judging.gate.evidence.quads import JobOfSides
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, KernelSums
 from perfgate.stats.summary import median
@@ -53,7 +53,7 @@ class ListedOperators(NamedTuple):
     lines: Mapping[str, str]
 
 
-class ProfiledParts(NamedTuple):
+class TimedParts(NamedTuple):
     """The times of the operators, or of the functions and modules, of a shape in all pairs that profiled them.
 
     One side runs those in ``changed`` more often than the other.
@@ -106,7 +106,7 @@ class WorkTable:
         self.of_stacks = evidence.of_stacks
 
     @property
-    def jobs(self) -> Mapping[str, MeasuredJob]:
+    def jobs(self) -> Mapping[str, JobOfSides]:
         return self._evidence.jobs
 
     # --- exact counters
@@ -200,18 +200,18 @@ class WorkTable:
     # --- profiled pairs
 
     @cached_property
-    def operators(self) -> list[ProfiledParts]:
+    def operators(self) -> list[TimedParts]:
         rows = []
         for place in self.places:
             times = self._operator_times(place)
-            rows.append(ProfiledParts(place, times, self.changed_operators(place), self._lines(place)))
+            rows.append(TimedParts(place, times, self.changed_operators(place), self._lines(place)))
         return rows
 
     @cached_property
-    def subroutines(self) -> list[ProfiledParts]:
+    def subroutines(self) -> list[TimedParts]:
         rows = []
         for place in self.places:
-            rows.append(ProfiledParts(place, self._subroutine_times(place), (), {}))
+            rows.append(TimedParts(place, self._subroutine_times(place), (), {}))
         return rows
 
     def _subroutine_times(self, place: ShapePlace) -> PairedTimes:

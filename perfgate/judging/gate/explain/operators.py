@@ -20,7 +20,7 @@ from perfgate.judging.gate.evidence.work import CountedSide
 from perfgate.judging.gate.evidence.work_table import (
     Counted,
     ListedOperators,
-    ProfiledParts,
+    TimedParts,
     count_of,
     varying_operators,
 )
@@ -127,7 +127,7 @@ def _share(row: OperatorRow | None) -> float:
 
 
 def operator_times(
-    profiled: Iterable[ProfiledParts],
+    profiled: Iterable[TimedParts],
     tests: Iterable[OperatorDelta],
     explanations: Iterable[Explanation],
 ) -> list[OperatorDelta]:

@@ -24,7 +24,7 @@ from perfgate.judging.gate.evidence.profiled_work import (
     called_operators,
     lines_by_function,
 )
-from perfgate.judging.gate.evidence.quads import MeasuredJob
+from perfgate.judging.gate.evidence.quads import JobOfSides
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.explain.kinds import EXPLAINS
 
@@ -51,7 +51,7 @@ _BACKGROUND = 0.5
 _MOST_FUNCTIONS = 10
 
 
-def explain_jobs(jobs: Iterable[MeasuredJob], comparisons: Sequence[Comparison]) -> list[Explanation]:
+def explain_jobs(jobs: Iterable[JobOfSides], comparisons: Sequence[Comparison]) -> list[Explanation]:
     """For every slower job that both sides profiled, the functions that take longer, most first."""
     explanations: list[Explanation] = []
     for job in _slower_jobs(jobs, comparisons):
@@ -62,7 +62,7 @@ def explain_jobs(jobs: Iterable[MeasuredJob], comparisons: Sequence[Comparison])
     return explanations
 
 
-def _slower_jobs(jobs: Iterable[MeasuredJob], comparisons: Iterable[Comparison]) -> list[MeasuredJob]:
+def _slower_jobs(jobs: Iterable[JobOfSides], comparisons: Iterable[Comparison]) -> list[JobOfSides]:
     """The jobs with a number that got worse."""
     worse = set()
     for comparison in comparisons:
@@ -71,7 +71,7 @@ def _slower_jobs(jobs: Iterable[MeasuredJob], comparisons: Iterable[Comparison])
     return [job for job in jobs if job.record.name in worse]
 
 
-def missing_profiles(jobs: Iterable[MeasuredJob], comparisons: Iterable[Comparison]) -> list[Message]:
+def missing_profiles(jobs: Iterable[JobOfSides], comparisons: Iterable[Comparison]) -> list[Message]:
     """Messages for jobs that got slower without a profile of both sides to name a cause."""
     notes = []
     for job in _slower_jobs(jobs, comparisons):

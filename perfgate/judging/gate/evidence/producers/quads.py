@@ -20,7 +20,7 @@ from perfgate.judging.gate.evidence.checklist import LARGEST_RATIO
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
-from perfgate.judging.gate.evidence.quads import LOOKS, MeasuredJob, Quad, looks_of, other_work, turns_of
+from perfgate.judging.gate.evidence.quads import LOOKS, JobOfSides, Quad, looks_of, other_work, turns_of
 from perfgate.judging.gate.evidence.stalls import stall_effect
 from perfgate.judging.gate.evidence.turn_counters import RATIOS, common_ratio
 from perfgate.judging.gate.evidence.work import exposed, profiled_starts, skew
@@ -50,7 +50,7 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
 class JobQuads:
     """The turns of a job."""
 
-    def __init__(self, job: MeasuredJob, rules: Rules) -> None:
+    def __init__(self, job: JobOfSides, rules: Rules) -> None:
         self._job = job
         self._record = job.record
         self._rules = rules
