@@ -69,6 +69,16 @@ def test_decide__bytecodes__a_helper_function_more_is_no_regression(before: int,
     assert [part.line for part in counted.parts] == ([] if outcome == "unchanged" else ["model.py:8"])
 
 
+def test_decide__one_operator_more_and_another_less__only_the_one_that_grew_is_a_cause() -> None:
+    base, head = sides([1.0] * 14)
+    base = changed(base, counters=[counters({"aten::mm": 1, "aten::add": 5})])
+    head = changed(head, counters=[counters({"aten::mm": 7, "aten::add": 3})])
+
+    decision = decide(base, head, policy=Policy(), history=History())
+
+    assert [(cause.op, cause.more_count) for cause in decision.explained.causes] == [("aten::mm", 6)]
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "verdict"),
     [("not_checked", "gate.nothing-left", "INCONCLUSIVE"), ("passed", "gate.nothing-left-checked", "WARN")],
