@@ -67,8 +67,7 @@ def _change_conversions(folder: Path, change: Callable[[list[list[str]], int], l
     wait = header.index("Wait Time(us)")
     free = min(Decimal(row[start]) for row in changed)
     for row in sorted(changed, key=lambda row: Decimal(row[start])):
-        if Decimal(row[wait]):
-            row[wait] = str(max(Decimal(row[start]) - free, Decimal(0)))
+        row[wait] = str(max(Decimal(row[start]) - free, Decimal(0)))
         free = Decimal(row[start]) + Decimal(row[duration])
     with path.open("w", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows([header, *changed])
