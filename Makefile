@@ -31,7 +31,7 @@ test: $(VENV)/.installed $(SCANNER)
 	$(PARALLEL) --most-skipped $(MOST_SKIPPED) $(ALONE:%=--ignore=%) && exit $$alone
 
 # Read recordings of real machines, and let the official API descriptions judge what we send to forges and what the fake forge answers.
-# Both lie beside the checkout in ../shared, or in PERFGATE_RECORDINGS. Some minutes; `make test` needs none of them.
+# Both lie beside the checkout in ../shared, or in PERFGATE_RECORDINGS. Half a minute; `make test` needs none of them.
 # Every process imports what it collects, so only files with such tests are named.
 RECORDED = $(shell grep -rlE --include='test_*.py' 'mark\.(recordings|official)|forge_suite' tests plugins)
 test-recordings: $(VENV)/.installed $(SCANNER)
