@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from perfgate.trace import loops
-from perfgate.trace.model.arithmetic import Codes, group_rows
+from perfgate.trace.model.arithmetic import Codes, IntColumn, count_among, group_rows, in_order
 from tests.unit.trace.test_launches import needs_library
 
 DTYPES = (np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
@@ -37,6 +37,20 @@ def test_group_rows__any_columns__numbered_in_the_order_of_their_values(compiled
     assert group.tolist() == [distinct.index(row) for row in rows]
     assert first.tolist() == [rows.index(row) for row in distinct]
     assert (first.dtype, group.dtype) == (np.intp, np.int32)
+
+
+numbers = arrays(np.int64, st.integers(0, 40), elements=st.integers(-5, 5))
+
+
+@given(numbers)
+def test_in_order__any_column__each_number_once(column: IntColumn) -> None:
+    assert in_order(column).tolist() == sorted(set(column.tolist()))
+
+
+@given(numbers, numbers)
+def test_count_among__any_columns__those_that_are_also_there(column: IntColumn, others: IntColumn) -> None:
+    known = set(others.tolist())
+    assert count_among(column, others) == sum(number in known for number in column.tolist())
 
 
 def test_group_rows__more_combinations_than_a_table_holds__numbered_all_the_same() -> None:

@@ -18,6 +18,7 @@ from perfgate.trace.model.arithmetic import (
     Mask,
     compact,
     group_rows,
+    in_order,
     last_rows,
     last_until,
     union_length,
@@ -366,10 +367,10 @@ def _correlations(view: View, tracks: _Tracks) -> tuple[CodeColumn, int]:
     heads = ends.track * width + place
     end = last_rows(heads, events.track[tasks] * width + at)
     numbers[tasks] = of_ends[end]
-    callers = np.unique(numbers[numbers >= 0])
+    callers = in_order(numbers[numbers >= 0])
     numbers[callers] = callers
     single = np.setxor1d(starts.flow, ends.flow).size
-    astray = np.unique(heads).size - np.unique(end[end >= 0]).size
+    astray = in_order(heads).size - in_order(end[end >= 0]).size
     return numbers, single + astray
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Mask, group_rows
+from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Mask, count_among, group_rows
 from perfgate.trace.model.events import KIND_CODES, SHORTEST_WORK_NS, EventTable
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Direction, Readings, link_traffic
@@ -128,8 +128,7 @@ def _bare_arrows(spans: ScannedEvents, arrows: ScannedEvents) -> int:
     begins, _ = spans.times()
     ends, _ = arrows.times(durations=False)
     tracks = len(spans.of.places)
-    is_bare = ~np.isin(ends * tracks + arrows.track, begins * tracks + spans.track)
-    return int(is_bare.sum())
+    return ends.size - count_among(ends * tracks + arrows.track, begins * tracks + spans.track)
 
 
 def _events(spans: ScannedEvents) -> EventTable:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask, count_among
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
@@ -134,7 +134,7 @@ def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
     operators = operators[np.argsort(external[operators], kind="stable")]
     numbers = external[operators]
     work = external[events.is_kind(*DEVICE_KINDS) & (external > 0)]
-    missing = work.size - int(np.isin(work, numbers).sum())
+    missing = work.size - count_among(work, numbers)
     if 0 < missing <= _MOST_UNLIKE * work.size:
         yield Message("notes.operators-missing", {"count": missing, "work": work.size})
     calls = np.flatnonzero(events.is_kind("runtime") & (external > 0))
