@@ -75,7 +75,7 @@ class WorkloadRows:
     bounded: Sequence[BoundedNumber]
     work: WorkTable
     is_edited: bool
-    session: Provenance
+    provenance: Provenance
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class SessionRows:
         self._work = work
         self._required = required
         self._bounded = numbers.of_head.bounded
-        self.session = Provenance.of(evidence)
+        self.provenance = Provenance.of(evidence)
         self.sealed = (evidence.base.is_sealed, evidence.head.is_sealed)
         self.failed = evidence.head.failed
         self.records = [*evidence.base.workloads, *evidence.head.workloads]
@@ -125,10 +125,10 @@ class SessionRows:
         evidence = self._evidence
         run = self._required.newest_run(evidence, name)
         stored = RowTable()
-        session = self.session
+        provenance = self.provenance
         if run is not None:
             stored = rows_of_workloads(run, "base")[name]
-            session = session._replace(says_steady=session.says_steady or run.says_steady)
+            provenance = provenance._replace(says_steady=provenance.says_steady or run.says_steady)
         failed_pairs = set()
         has_failed_stretch = False
         for pair in evidence.head.failed:
@@ -150,7 +150,7 @@ class SessionRows:
             bounded=self._bounded,
             work=self._work,
             is_edited=any(change.file in files for change in evidence.code.changes),
-            session=session,
+            provenance=provenance,
         )
 
     def job(self, name: str, required: RequiredJob | None) -> JobRows:

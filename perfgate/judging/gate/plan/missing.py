@@ -63,7 +63,7 @@ def _reported_elsewhere(rows: SessionRows, changes: Sequence[HarnessChange]) -> 
 def _missing_seals(rows: SessionRows, names: Collection[str], required: Required) -> list[Missing]:
     """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
     plan = EvidencePlan(SideTables(RowTable(), RowTable()))
-    if rows.session.is_recorded or not (required.sealed or any(rows.sealed)):
+    if rows.provenance.is_recorded or not (required.sealed or any(rows.sealed)):
         return []
     for table, is_sealed in zip(plan.tables, rows.sealed):
         if is_sealed:

@@ -89,7 +89,7 @@ class WorkloadPlan(EvidencePlan):
             return
         for shape in self._shapes:
             self._require_shared(Row(self._name, shape))
-        if timed and not self._rows.session.is_recorded:
+        if timed and not self._rows.provenance.is_recorded:
             self._require_times()
         self._require_promises("")
         self._require_harness()
@@ -155,7 +155,7 @@ class WorkloadPlan(EvidencePlan):
                 elif number in measured or number not in failed:
                     self.require(Row(self._name, "", LATENCY, "ab", number))
         aa_pairs = self._required.aa_pairs
-        if self._rows.session.on_accelerator:
+        if self._rows.provenance.on_accelerator:
             aa_pairs = min(aa_pairs, AA_PAIRS_OF_A_START)
         for number in range(aa_pairs):
             self.require(Row(self._name, "", TWINS, key=(number,)), named_by="configuration", side="base")
@@ -212,7 +212,7 @@ class WorkloadPlan(EvidencePlan):
         blocks = set(self.tables.of_metric(BUSY))
         for row in sorted(blocks):
             self.require(row)
-        if not blocks and not self._rows.session.reports_kernels:
+        if not blocks and not self._rows.provenance.reports_kernels:
             return
         pairs = set()
         profiled = set()
@@ -301,7 +301,7 @@ class WorkloadPlan(EvidencePlan):
         counted = place._replace(metric=FRAMEWORK_OPS, key=COUNTED)
         if not self.tables.both_have(counted):
             # Recordings of a host alone, or of a device alone, count only their own part.
-            if self.tables.any_has(counted) or not self._rows.session.is_recorded:
+            if self.tables.any_has(counted) or not self._rows.provenance.is_recorded:
                 self._require_shared(counted)
             return
         counts = set()
@@ -326,12 +326,12 @@ class WorkloadPlan(EvidencePlan):
             if is_excused and count in table.uncounted:
                 continue
             self.require(count, named_by=named_by, side=side)
-            if self._rows.session.says_steady:
+            if self._rows.provenance.says_steady:
                 self.require(count._replace(key=STEADINESS), named_by=named_by, side=side)
 
     def _require_checks(self, shape: str) -> None:
         check = Row(self._name, shape, CORRECTNESS)
-        if not self._rows.session.is_recorded or self.tables.any_has(check):
+        if not self._rows.provenance.is_recorded or self.tables.any_has(check):
             self._require_shared(check)
         passed = check._replace(key=CHECKED)
         for table in self._tables_of_all:
