@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 # The same examples every time, and no limit on what one of them takes: a test that fails today and not tomorrow proves nothing.
 # Half as many as is usual, for the time that they take.
 settings.register_profile(
-    "perfgate", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "perfgate",
+    max_examples=50,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("perfgate")
 # Constants of imported modules would be examples too, and which ones are imported depends on the tests that ran before in this
@@ -36,21 +40,42 @@ settings.load_profile("perfgate")
 providers._get_local_constants = lambda: providers._local_constants  # type: ignore[assignment]
 
 # What perfgate, git and pytest's own output obey, and what a CI host tells its jobs.
-_PREFIXES = ("ACTIONS_", "CI_", "GITHUB_", "GITLAB_", "GITEA_", "GITEE_", "GIT_", "PERFGATE_", "PG", "RUNNER_")
+_PREFIXES = (
+    "ACTIONS_",
+    "CI_",
+    "GITHUB_",
+    "GITLAB_",
+    "GITEA_",
+    "GITEE_",
+    "GIT_",
+    "PERFGATE_",
+    "PG",
+    "RUNNER_",
+)
 _NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
 # A machine's one lock is that of all who measure on it; the others are switches of the tests themselves.
-_KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS", "PERFGATE_RECORDINGS")
+_KEPT = (
+    "PERFGATE_LOCK",
+    "PERFGATE_WRITE_GOLDEN",
+    "PERFGATE_FUZZ_ARGUMENTS",
+    "PERFGATE_RECORDINGS",
+)
 
 _SESSION = ExitStack()
 _TESTS = Path(__file__).parent / "tests"
 
 # Tests that are imported from a module that is none itself.
-pytest.register_assert_rewrite("tests.contract.forge_suite", "tests.contract.artifact_suite")
+pytest.register_assert_rewrite(
+    "tests.contract.forge_suite", "tests.contract.artifact_suite"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--most-skipped", type=int, metavar="N", help="fail if more than N tests are skipped, and list them"
+        "--most-skipped",
+        type=int,
+        metavar="N",
+        help="fail if more than N tests are skipped, and list them",
     )
 
 
@@ -61,7 +86,9 @@ def pytest_configure() -> None:
             del os.environ[name]
     # The servers that tests start are on this machine.
     for name in ("no_proxy", "NO_PROXY"):
-        os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
+        os.environ[name] = ",".join(
+            filter(None, (os.environ.get(name), "127.0.0.1", "localhost"))
+        )
     # What one test reads is not another's answer, nor that of whoever runs them.
     os.environ["PERFGATE_NO_TRACE_CACHE"] = "1"
     # The tests read English, in whatever language their user reads.
@@ -86,7 +113,11 @@ def pytest_assertrepr_compare(left: object, right: object) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test of a folder in tests/ that has the name of a marker, and those that open pages in Chromium."""
-    folders = item.path.relative_to(_TESTS).parts[:-1] if item.path.is_relative_to(_TESTS) else ()
+    folders = (
+        item.path.relative_to(_TESTS).parts[:-1]
+        if item.path.is_relative_to(_TESTS)
+        else ()
+    )
     markers = {line.partition(":")[0] for line in item.config.getini("markers")}
     for name in markers.intersection(folders[:1]):
         item.add_marker(name)
@@ -118,7 +149,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out such a folder, which takes seconds to import, if its marker is deselected."""
-    return True if collection_path.parent == _TESTS and _is_deselected(collection_path.name, config) else None
+    return (
+        True
+        if collection_path.parent == _TESTS
+        and _is_deselected(collection_path.name, config)
+        else None
+    )
 
 
 def _is_deselected(folder: str, config: pytest.Config) -> bool:

@@ -21,7 +21,15 @@ ROOT = Path(__file__).resolve().parent
 FOLDER = Path("perfgate/trace/scanner")
 LIBRARY = FOLDER / "_scanner.so"
 SOURCES = ("events.c", "nesting.c", "packing.c", "table.c")
-FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=default", "-Wall", "-Wextra")
+FLAGS = (
+    "-std=c11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=default",
+    "-Wall",
+    "-Wextra",
+)
 
 
 def compile_scanner(root: Path, *, required: bool = False) -> bool:
@@ -32,10 +40,18 @@ def compile_scanner(root: Path, *, required: bool = False) -> bool:
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     if shutil.which(compiler[0]) is None:
         if required:
-            raise FileNotFoundError(f"the C compiler {compiler[0]} is not found; install one, or set CC")
+            raise FileNotFoundError(
+                f"the C compiler {compiler[0]} is not found; install one, or set CC"
+            )
         return False
     made = root / f"{LIBRARY}.{os.getpid()}"
-    command = [*compiler, *FLAGS, *(str(root / FOLDER / name) for name in SOURCES), "-o", str(made)]
+    command = [
+        *compiler,
+        *FLAGS,
+        *(str(root / FOLDER / name) for name in SOURCES),
+        "-o",
+        str(made),
+    ]
     done = subprocess.run(command, check=required, capture_output=not required)
     if done.returncode == 0:
         made.replace(root / LIBRARY)
@@ -55,13 +71,21 @@ else:
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             wanted = os.environ.get("PERFGATE_WHEEL", "")
-            if wanted == "pure" or not compile_scanner(Path(self.root), required=bool(wanted)):
+            if wanted == "pure" or not compile_scanner(
+                Path(self.root), required=bool(wanted)
+            ):
                 return
             if version != "editable":
-                system = f"{wanted}_{platform.machine()}" if wanted else sysconfig.get_platform()
+                system = (
+                    f"{wanted}_{platform.machine()}"
+                    if wanted
+                    else sysconfig.get_platform()
+                )
                 build_data["artifacts"].append(str(LIBRARY))
                 build_data["pure_python"] = False
-                build_data["tag"] = f"py3-none-{system.replace('-', '_').replace('.', '_')}"
+                build_data["tag"] = (
+                    f"py3-none-{system.replace('-', '_').replace('.', '_')}"
+                )
 
 
 if __name__ == "__main__":

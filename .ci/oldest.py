@@ -18,10 +18,16 @@ QUOTED = re.compile(r'"[^"]*"')
 
 def oldest(text: str) -> list[str]:
     """Return ``name==bound`` for every dependency. Raises ValueError for one without a lower bound."""
-    quoted = [requirement for found in LISTS.finditer(text) for requirement in QUOTED.findall(_code(found[1]))]
+    quoted = [
+        requirement
+        for found in LISTS.finditer(text)
+        for requirement in QUOTED.findall(_code(found[1]))
+    ]
     bounds = [REQUIREMENT.match(requirement) for requirement in quoted]
     if not bounds or None in bounds:
-        raise ValueError(f"every dependency needs one lower bound, NAME>=VERSION: {quoted}")
+        raise ValueError(
+            f"every dependency needs one lower bound, NAME>=VERSION: {quoted}"
+        )
     return [f"{bound[1]}=={bound[2]}" for bound in bounds if bound]
 
 
@@ -30,4 +36,6 @@ def _code(lines: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.writelines(f"{line}\n" for line in oldest(PROJECT.read_text(encoding="utf-8")))
+    sys.stdout.writelines(
+        f"{line}\n" for line in oldest(PROJECT.read_text(encoding="utf-8"))
+    )

@@ -30,5 +30,10 @@ def torch_index(system: str, machine: str, configured: str) -> str:
 
 
 if __name__ == "__main__":
-    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     sys.stdout.write(torch_index(platform.system(), platform.machine(), listed.stdout))

@@ -117,11 +117,23 @@ PROJECTS = {"requirements": MLP, "setup.py": CONVOLUTION, "pyproject": ENCODER}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PROJECTS), help="which of them, by commas")
-    parser.add_argument("--reuse", action="store_true", help="measure with this interpreter, nothing is installed")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default=",".join(PROJECTS), help="which of them, by commas"
+    )
+    parser.add_argument(
+        "--reuse",
+        action="store_true",
+        help="measure with this interpreter, nothing is installed",
+    )
     options = parser.parse_args()
-    late = [name for name in options.only.split(",") if first_verdict(name, reuse=options.reuse) > GOAL_SECONDS]
+    late = [
+        name
+        for name in options.only.split(",")
+        if first_verdict(name, reuse=options.reuse) > GOAL_SECONDS
+    ]
     sys.exit(f"above {GOAL_SECONDS} s: {', '.join(late)}" if late else 0)
 
 
@@ -155,8 +167,21 @@ def _installed(venv: Path, seconds: Seconds) -> str:
     with _timed(seconds, "installing: virtual environment"):
         _run([sys.executable, "-m", "venv", str(venv)], venv.parent)
     for what in (TORCH, str(ROOT)):
-        with _timed(seconds, f"installing: {Path(what).name if what == str(ROOT) else what}"):
-            _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", what], venv.parent)
+        with _timed(
+            seconds, f"installing: {Path(what).name if what == str(ROOT) else what}"
+        ):
+            _run(
+                [
+                    python,
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    what,
+                ],
+                venv.parent,
+            )
     return python
 
 
@@ -164,18 +189,30 @@ def _local(python: str, root: Path, seconds: Seconds) -> str:
     """Run ``perfgate local``, add up its seconds by phase, and return the verdict."""
     command = [python, "-c", LOCAL, "local"]
     phase, since = "starting Python", time.monotonic()
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         assert process.stdout is not None
         shown = []
         for line in process.stdout:
             now = time.monotonic()
             seconds[f"local: {phase}"] += now - since
-            since, phase = now, next((name for name, words in PHASES.items() if re.search(words, line)), phase)
+            since, phase = (
+                now,
+                next(
+                    (name for name, words in PHASES.items() if re.search(words, line)),
+                    phase,
+                ),
+            )
             shown.append(line)
     seconds[f"local: {phase}"] += time.monotonic() - since
-    verdict = re.search(r"^(PASS|WARN|FAIL|INCONCLUSIVE|SKIPPED)\b.*", "".join(shown), re.MULTILINE)
+    verdict = re.search(
+        r"^(PASS|WARN|FAIL|INCONCLUSIVE|SKIPPED)\b.*", "".join(shown), re.MULTILINE
+    )
     if verdict is None:
-        sys.exit(f"perfgate local ended with {process.returncode}:\n{''.join(shown[-20:])}")
+        sys.exit(
+            f"perfgate local ended with {process.returncode}:\n{''.join(shown[-20:])}"
+        )
     return verdict[0]
 
 
@@ -192,9 +229,13 @@ def _git(root: Path, *arguments: str) -> None:
 
 
 def _run(command: list[str], root: Path) -> None:
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        sys.exit(
+            f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
 
 
 if __name__ == "__main__":

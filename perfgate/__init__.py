@@ -25,7 +25,11 @@ __all__ = [
 
 if TYPE_CHECKING:
     from perfgate.measuring.rank import turn
-    from perfgate.measuring.workload.benchmarks import asv_benchmark, pyperf_benchmark, pytest_benchmark
+    from perfgate.measuring.workload.benchmarks import (
+        asv_benchmark,
+        pyperf_benchmark,
+        pytest_benchmark,
+    )
     from perfgate.measuring.workload.operators import operator
     from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 

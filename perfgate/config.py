@@ -20,7 +20,14 @@ from perfgate.catalogue.names import SUBROUTINE_TIMES
 from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy, Unmeasured
 from perfgate.errors import ConfigError
-from perfgate.job_settings import NAME, JobReference, JobSettings, NumberSettings, SlaSettings, mistakes
+from perfgate.job_settings import (
+    NAME,
+    JobReference,
+    JobSettings,
+    NumberSettings,
+    SlaSettings,
+    mistakes,
+)
 from perfgate.load_settings import Lengths, LoadSettings, Seconds, Text, doc
 from perfgate.locale import LANGUAGES, Activity, Language, environment_language
 from perfgate.project import CONFIG_NAME as CONFIG_NAME  # noqa: PLC0414 - it is looked for here
@@ -85,38 +92,61 @@ Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 MOST_COPIES = 64
 
 
-class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MeasureSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """How worker processes run."""
 
     threads: Annotated[Count, doc("Threads of torch. 0: one for each granted CPU.")] = 0
     python_path: Annotated[
-        list[str], doc("Folders of the project that are put on Python's path, where they exist.")
+        list[str],
+        doc("Folders of the project that are put on Python's path, where they exist."),
     ] = msgspec.field(default_factory=lambda: [".", "src"])
     preload: Annotated[
         list[str],
-        doc("Modules that are imported once, before workers are forked. `[]`: every worker imports for itself."),
+        doc(
+            "Modules that are imported once, before workers are forked. `[]`: every worker imports for itself."
+        ),
     ] = msgspec.field(default_factory=lambda: ["torch"])
     pass_env: Annotated[
-        list[str], doc("Environment variables that workers see in addition to the usual few. Never name a token.")
+        list[str],
+        doc(
+            "Environment variables that workers see in addition to the usual few. Never name a token."
+        ),
     ] = []
     link: Annotated[
         list[str],
-        doc("Paths that git ignores and the model needs, such as weights. Both checkouts get a link to them."),
+        doc(
+            "Paths that git ignores and the model needs, such as weights. Both checkouts get a link to them."
+        ),
     ] = []
     requirements: Annotated[
         list[str],
-        doc("Patterns of the files that define dependencies. Where they differ between base and head, `setup` runs."),
+        doc(
+            "Patterns of the files that define dependencies. Where they differ between base and head, `setup` runs."
+        ),
     ] = msgspec.field(default_factory=lambda: list(REQUIREMENTS))
     setup: Annotated[
-        str, doc("The shell command that installs the dependencies of one side into a separate virtual environment.")
+        str,
+        doc(
+            "The shell command that installs the dependencies of one side into a separate virtual environment."
+        ),
     ] = ""
     setup_timeout: Annotated[Seconds, doc("Seconds that `setup` may take.")] = 1800.0
     inherit_packages: Annotated[
-        bool, doc("Whether such an environment sees the packages of the running Python after its own.")
+        bool,
+        doc(
+            "Whether such an environment sees the packages of the running Python after its own."
+        ),
     ] = True
-    load_timeout: Annotated[Seconds, doc("Seconds that loading the workload may take.")] = 300.0
+    load_timeout: Annotated[
+        Seconds, doc("Seconds that loading the workload may take.")
+    ] = 300.0
     step_timeout: Annotated[
-        Seconds, doc("Seconds that one step of the checklist, or one request of a pair, may take.")
+        Seconds,
+        doc(
+            "Seconds that one step of the checklist, or one request of a pair, may take."
+        ),
     ] = 300.0
     steady: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
@@ -126,7 +156,8 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         ),
     ] = 0.0
     copies: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=MOST_COPIES)] | Annotated[list[int], msgspec.Meta(min_length=2)],
+        Annotated[int, msgspec.Meta(ge=0, le=MOST_COPIES)]
+        | Annotated[list[int], msgspec.Meta(min_length=2)],
         doc(
             "Numbers of copies of the workload that step 10 runs at the same time, in threads and in processes, e.g. "
             "`[1, 2, 4]`; they begin with 1 and grow. A single number stands for 1, 2, 4 and so on, up to it; 0 for none. "
@@ -135,11 +166,15 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0
     cold_start: Annotated[
         bool,
-        doc("Whether step 1 starts a new process that imports, loads and calls the workload, and times each part."),
+        doc(
+            "Whether step 1 starts a new process that imports, loads and calls the workload, and times each part."
+        ),
     ] = False
     shape_space: Annotated[
         bool,
-        doc("Whether step 13 tries shapes that the workload's own suggest: the edges of their sizes, and beyond."),
+        doc(
+            "Whether step 13 tries shapes that the workload's own suggest: the edges of their sizes, and beyond."
+        ),
     ] = False
     lock_clocks: Annotated[
         Count,
@@ -148,12 +183,18 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "needs the rights of root); afterwards it is reset. 0: not locked. A check goes by the base's value."
         ),
     ] = 0
-    memory_limit: Annotated[Count, doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
+    memory_limit: Annotated[
+        Count, doc("Bytes of memory that a worker may take. 0: no limit.")
+    ] = 0
     reuse_caches: Annotated[
-        bool, doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")
+        bool,
+        doc(
+            "Whether workers in CI use compiled kernels of earlier jobs. The report says so."
+        ),
     ] = False
     seed: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], doc("The seed of the inputs and of every draw of lots.")
+        Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)],
+        doc("The seed of the inputs and of every draw of lots."),
     ] = 20201120
 
     @property
@@ -165,7 +206,9 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return sorted({1 << power for power in range(most.bit_length())} | {most} - {0})
 
 
-class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GateSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """How the gate decides. Pairs of base and head are measured until a look decides.
 
     A check goes by the base's perfgate.toml; of `budget` and `checklist_budget` by the larger one of both sides.
@@ -211,16 +254,27 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "Groups of four blocks in a pair, each in another memory layout. Unset: 4 to 16, by what starting a pair costs."
         ),
     ] = None
-    block_seconds: Annotated[Annotated[float, msgspec.Meta(gt=0, le=60)], doc("Seconds of calls in one block.")] = 0.02
+    block_seconds: Annotated[
+        Annotated[float, msgspec.Meta(gt=0, le=60)],
+        doc("Seconds of calls in one block."),
+    ] = 0.02
     cpus: Annotated[
         Count | None,
-        doc("CPUs that both sides are pinned to. 0: all granted. Unset: 1 on a CPU, 4 on an accelerator."),
+        doc(
+            "CPUs that both sides are pinned to. 0: all granted. Unset: 1 on a CPU, 4 on an accelerator."
+        ),
     ] = None
-    alpha: Annotated[Chance, doc("The chance of a false alarm of the whole gate.")] = 0.01
-    alpha_ok: Annotated[Chance, doc('The chance of a wrong "unchanged" for one comparison.')] = 0.05
+    alpha: Annotated[Chance, doc("The chance of a false alarm of the whole gate.")] = (
+        0.01
+    )
+    alpha_ok: Annotated[
+        Chance, doc('The chance of a wrong "unchanged" for one comparison.')
+    ] = 0.05
     ok_margin: Annotated[
         Share | None,
-        doc('The slowdown that "unchanged" excludes. Unset: 1 % where time allows, else 2 %.'),
+        doc(
+            'The slowdown that "unchanged" excludes. Unset: 1 % where time allows, else 2 %.'
+        ),
     ] = None
     strict: Annotated[
         bool,
@@ -231,11 +285,15 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = False
     tolerance: Annotated[
         dict[str, float],
-        doc("How much worse than its base a metric may be: `METRIC`, `METRIC@WORKLOAD/SHAPE` or a pattern."),
+        doc(
+            "How much worse than its base a metric may be: `METRIC`, `METRIC@WORKLOAD/SHAPE` or a pattern."
+        ),
     ] = {}
 
 
-class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoreSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """The store of main's runs, and the name of the main branch."""
 
     path: Annotated[
@@ -247,15 +305,22 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         ),
     ] = ""
     main_branch: Annotated[
-        str, doc("The branch whose runs are kept and which changes are compared with. Empty: the remote's default.")
+        str,
+        doc(
+            "The branch whose runs are kept and which changes are compared with. Empty: the remote's default."
+        ),
     ] = ""
     keep: Annotated[
         Count,
-        doc("Runs of each testbed that stay, 0 for all. Recording removes the oldest once a twentieth more are there."),
+        doc(
+            "Runs of each testbed that stay, 0 for all. Recording removes the oldest once a twentieth more are there."
+        ),
     ] = 2000
 
 
-class ArtifactSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ArtifactSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """Where traces, flame graphs and report pages of runs and checks are kept, and for how long."""
 
     path: Annotated[
@@ -275,28 +340,42 @@ class ArtifactSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ] = ""
     keep_days: Annotated[
         Count,
-        doc("Days after which `perfgate store prune` removes artifacts, 0 for never. Artifacts of regressions stay."),
+        doc(
+            "Days after which `perfgate store prune` removes artifacts, 0 for never. Artifacts of regressions stay."
+        ),
     ] = 0
     keep_gb: Annotated[
         Annotated[float, msgspec.Meta(ge=0)],
-        doc("Gigabytes (10⁹ bytes) of a project above which it removes the oldest, 0 for no limit."),
+        doc(
+            "Gigabytes (10⁹ bytes) of a project above which it removes the oldest, 0 for no limit."
+        ),
     ] = 0.0
 
 
-class LimitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LimitSetting(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """A limit with more than its number."""
 
-    value: Annotated[float | None, doc("The number. Unset: the checklist's own.")] = None
+    value: Annotated[float | None, doc("The number. Unset: the checklist's own.")] = (
+        None
+    )
     gating: Annotated[bool, doc("Whether the gate fails beyond it.")] = False
 
 
-class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExpectSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """Requirements on the trace of every workload. The gate fails if they are not met."""
 
-    kernels: Annotated[list[Text], doc("Patterns of the names of kernels or operators.")] = []
+    kernels: Annotated[
+        list[Text], doc("Patterns of the names of kernels or operators.")
+    ] = []
 
 
-class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GraphSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """How a trace names a compiled call."""
 
     spans: Annotated[
@@ -309,7 +388,9 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = []
 
 
-class TraceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TraceSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """How kernels of a trace are understood."""
 
     communication: Annotated[
@@ -320,27 +401,37 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = []
 
 
-class TrendSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TrendSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """What `perfgate trend --confirm` measures besides suspected changes."""
 
     bisect: Annotated[
         bool,
-        doc("Whether it bisects the oldest open regression of the code without a culprit, if the machine is idle."),
+        doc(
+            "Whether it bisects the oldest open regression of the code without a culprit, if the machine is idle."
+        ),
     ] = False
     bisect_minutes: Annotated[
-        Annotated[int, msgspec.Meta(ge=1)], doc("Minutes after which this bisection starts no further gate.")
+        Annotated[int, msgspec.Meta(ge=1)],
+        doc("Minutes after which this bisection starts no further gate."),
     ] = 30
 
 
-class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReportSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """How comments and reports read; documents are language-neutral."""
 
     language: Annotated[
-        Language | None, doc("The language of comments, reports and the terminal; unset, the locale's.")
+        Language | None,
+        doc("The language of comments, reports and the terminal; unset, the locale's."),
     ] = None
 
 
-class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PathSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """Which files a change must touch to be measured: gitignore patterns, relative to the repository's root.
 
     perfgate.toml and the workload files always count, and so does a file that the workload may read, unless
@@ -348,7 +439,9 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     documentation and files of other CI hosts is ignored by default.
     """
 
-    relevant: Annotated[list[Text], doc("The files that count.")] = msgspec.field(default_factory=lambda: ["*"])
+    relevant: Annotated[list[Text], doc("The files that count.")] = msgspec.field(
+        default_factory=lambda: ["*"]
+    )
     ignore: Annotated[
         list[Text],
         doc(
@@ -361,24 +454,38 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """perfgate.toml as it is written."""
 
-    project: Annotated[str, doc("The name under which runs are kept. Empty: the name of the folder.")] = ""
+    project: Annotated[
+        str, doc("The name under which runs are kept. Empty: the name of the folder.")
+    ] = ""
     device: Annotated[
-        str, doc("`cpu`, `npu`, `cuda`, or one of several as in `npu:1`. PERFGATE_DEVICE comes first.")
+        str,
+        doc(
+            "`cpu`, `npu`, `cuda`, or one of several as in `npu:1`. PERFGATE_DEVICE comes first."
+        ),
     ] = "cpu"
     workload: Annotated[
-        str, doc("The only workload, as `FILE:NAME`; short for one entry of `workloads` under that name.")
+        str,
+        doc(
+            "The only workload, as `FILE:NAME`; short for one entry of `workloads` under that name."
+        ),
     ] = ""
     workloads: Annotated[
         dict[str, str | JobSettings],
-        doc("Several workloads: a name and `FILE:NAME` for each, or a table for a job ([jobs](jobs.md))."),
+        doc(
+            "Several workloads: a name and `FILE:NAME` for each, or a table for a job ([jobs](jobs.md))."
+        ),
     ] = {}
     limits: Annotated[
         dict[str, float | LimitSetting],
-        doc("Marks inside one run, by name or pattern. They inform, unless they are `gating`."),
+        doc(
+            "Marks inside one run, by name or pattern. They inform, unless they are `gating`."
+        ),
     ] = {}
     budget: Annotated[
         dict[str, float | str],
-        doc('What the head may be at most, or at least, whatever the base was: `"latency.p99" = "< 20 ms at 50 QPS"`.'),
+        doc(
+            'What the head may be at most, or at least, whatever the base was: `"latency.p99" = "< 20 ms at 50 QPS"`.'
+        ),
     ] = {}
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
@@ -420,7 +527,11 @@ class Config(ConfigFile, frozen=True, kw_only=True):
     @property
     def references(self) -> tuple[WorkloadReference, ...]:
         """The workloads that are functions; the setting ``workload`` comes first."""
-        written = {name: entry for name, entry in self.workloads.items() if isinstance(entry, str)}
+        written = {
+            name: entry
+            for name, entry in self.workloads.items()
+            if isinstance(entry, str)
+        }
         if self.workload:
             written = {self.workload.rpartition(":")[2]: self.workload, **written}
         references: list[WorkloadReference] = []
@@ -440,21 +551,35 @@ class Config(ConfigFile, frozen=True, kw_only=True):
     @property
     def names(self) -> list[str]:
         """The names of all workloads: first the functions, then the jobs."""
-        return [reference.name for reference in self.references] + [job.name for job in self.jobs]
+        return [reference.name for reference in self.references] + [
+            job.name for job in self.jobs
+        ]
 
     @property
     def limit_values(self) -> dict[str, float]:
         limits = _by_full_name(self.limits).items()
-        return {name: setting.value for name, setting in limits if setting.value is not None}
+        return {
+            name: setting.value for name, setting in limits if setting.value is not None
+        }
 
     @property
     def gating_limits(self) -> dict[str, float]:
-        gating = {name: setting.value for name, setting in _by_full_name(self.limits).items() if setting.gating}
-        return {name: LIMITS[name].default if value is None else value for name, value in gating.items()}
+        gating = {
+            name: setting.value
+            for name, setting in _by_full_name(self.limits).items()
+            if setting.gating
+        }
+        return {
+            name: LIMITS[name].default if value is None else value
+            for name, value in gating.items()
+        }
 
     @property
     def budgets(self) -> list[Budget]:
-        return [parse_budget(key, written, METRICS[parse_place(key).metric]) for key, written in self.budget.items()]
+        return [
+            parse_budget(key, written, METRICS[parse_place(key).metric])
+            for key, written in self.budget.items()
+        ]
 
     def policy(self) -> Policy:
         gate = self.gate
@@ -530,10 +655,14 @@ def load_config(
             path=path,
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("{path} cannot be read: {error}", path=path, error=error) from error
+        raise ConfigError(
+            "{path} cannot be read: {error}", path=path, error=error
+        ) from error
     device = device or environ.get("PERFGATE_DEVICE") or None
     testbed = environ.get("PERFGATE_TESTBED", "")
-    return parse_config(text, path, device=device, testbed=testbed, needs_workload=needs_workload)
+    return parse_config(
+        text, path, device=device, testbed=testbed, needs_workload=needs_workload
+    )
 
 
 def device_kind(device: str) -> str:
@@ -541,7 +670,9 @@ def device_kind(device: str) -> str:
     return device.partition(":")[0]
 
 
-def report_language(option: str | None, root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
+def report_language(
+    option: str | None, root: Path, *, environ: Mapping[str, str] = os.environ
+) -> Language:
     """The language that comments and reports are written in.
 
     The ``option`` of the command line comes first, then the environment variable PERFGATE_LANG, then ``[report] language`` of
@@ -552,39 +683,61 @@ def report_language(option: str | None, root: Path, *, environ: Mapping[str, str
         there = (root / CONFIG_NAME).is_file()
         written = None
         if there:
-            written = load_config(root, environ=environ, needs_workload=False).report.language
+            written = load_config(
+                root, environ=environ, needs_workload=False
+            ).report.language
         return written or environment_language(environ)
     for language in LANGUAGES:
         if chosen == language:
             return language
     raise ConfigError(
-        "PERFGATE_LANG is {chosen!r}; the languages are {languages}", chosen=chosen, languages=", ".join(LANGUAGES)
+        "PERFGATE_LANG is {chosen!r}; the languages are {languages}",
+        chosen=chosen,
+        languages=", ".join(LANGUAGES),
     )
 
 
 def parse_config(
-    text: str, path: Path, *, device: str | None = None, testbed: str = "", needs_workload: bool = True
+    text: str,
+    path: Path,
+    *,
+    device: str | None = None,
+    testbed: str = "",
+    needs_workload: bool = True,
 ) -> Config:
     """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
     try:
-        raw = tomllib.loads(text.removeprefix("\ufeff"))  # the mark with which editors on Windows begin a file
+        raw = tomllib.loads(
+            text.removeprefix("\ufeff")
+        )  # the mark with which editors on Windows begin a file
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         remedy = ""
         if "Unescaped" in str(error):
             remedy = "; write / in paths"
-        raise ConfigError("{path} is not valid TOML: {error}{remedy}", path=path, error=error, remedy=remedy) from error
+        raise ConfigError(
+            "{path} is not valid TOML: {error}{remedy}",
+            path=path,
+            error=error,
+            remedy=remedy,
+        ) from error
     _refuse_unknown(raw, ConfigFile, path, where="")
     for name, entry in _entries(raw.get("workloads")):
         if isinstance(entry, dict):
             _check_job(entry, path, place=f"workloads.{name}")
     for table in msgspec.structs.fields(ConfigFile):
-        if isinstance(table.default, msgspec.Struct) and isinstance(raw.get(table.name), dict):
-            _refuse_unknown(raw[table.name], type(table.default), path, where=f"[{table.name}] ")
+        if isinstance(table.default, msgspec.Struct) and isinstance(
+            raw.get(table.name), dict
+        ):
+            _refuse_unknown(
+                raw[table.name], type(table.default), path, where=f"[{table.name}] "
+            )
     _refuse_bare_dots(raw, path)
     try:
         parsed = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
-        raise ConfigError("{path}: {refusal}", path=path, refusal=_refusal(error, raw)) from error
+        raise ConfigError(
+            "{path}: {refusal}", path=path, refusal=_refusal(error, raw)
+        ) from error
     values = msgspec.structs.asdict(parsed)
     root = path.parent
     values |= {
@@ -593,7 +746,10 @@ def parse_config(
     }
     _check(parsed, path)
     if needs_workload and not parsed.workloads and not parsed.workload:
-        raise ConfigError('{path} names no workload; write e.g. workload = "perf/workload.py:encoder"', path=path)
+        raise ConfigError(
+            '{path} names no workload; write e.g. workload = "perf/workload.py:encoder"',
+            path=path,
+        )
     return Config(root=root, **values)
 
 
@@ -607,7 +763,11 @@ def _entries(table: object) -> Iterable[tuple[str, Any]]:
 def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
     """TOML reads ``latency.low = 0.05`` as a table ``latency``: give the correct form."""
     gate = dict(_entries(raw.get("gate")))
-    tables = {"limits": raw.get("limits"), "budget": raw.get("budget"), "gate.tolerance": gate.get("tolerance")}
+    tables = {
+        "limits": raw.get("limits"),
+        "budget": raw.get("budget"),
+        "gate.tolerance": gate.get("tolerance"),
+    }
     for name, table in tables.items():
         for key, value in _entries(table):
             if isinstance(value, dict) and name == "limits" and "." in key:
@@ -622,7 +782,9 @@ def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
                 )
 
 
-def _refuse_unknown(table: dict[str, Any], record: type[msgspec.Struct], path: Path, *, where: str) -> None:
+def _refuse_unknown(
+    table: dict[str, Any], record: type[msgspec.Struct], path: Path, *, where: str
+) -> None:
     names = record.__struct_fields__
     for key in table:
         if key not in names:
@@ -652,13 +814,19 @@ def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
             _refuse_unknown(inner, record, path, where=f"[{place}] {key}: ")
     for name, inner in _entries(table.get("numbers")):
         if isinstance(inner, dict):
-            _refuse_unknown(inner, NumberSettings, path, where=f"[{place}.numbers] {name}: ")
+            _refuse_unknown(
+                inner, NumberSettings, path, where=f"[{place}.numbers] {name}: "
+            )
     try:
         msgspec.convert(table, JobSettings)
     except msgspec.ValidationError as error:
-        raise ConfigError("{path}: {refusal}", path=path, refusal=_refusal(error, table, place)) from error
+        raise ConfigError(
+            "{path}: {refusal}", path=path, refusal=_refusal(error, table, place)
+        ) from error
     except ConfigError as error:
-        raise ConfigError("{path}: [{place}] {error}", path=path, place=place, error=error) from error
+        raise ConfigError(
+            "{path}: [{place}] {error}", path=path, place=place, error=error
+        ) from error
 
 
 def _did_you_mean(word: str, names: Any) -> str:
@@ -668,7 +836,9 @@ def _did_you_mean(word: str, names: Any) -> str:
     return ""
 
 
-def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str = "") -> str:
+def _refusal(
+    error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str = ""
+) -> str:
     """msgspec's "Expected `float` < 0.5 - at `$.gate.alpha`" as TOML names the place, with the value that stands there.
 
     ``raw`` is the whole file, or the table ``inside``.
@@ -676,7 +846,9 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
     expectation, _, place = str(error).partition(" - at `$.")
     if place in _REFUSALS:
         return _REFUSALS[place](raw)
-    if not place or "[...]" in place:  # a table with the project's own names: msgspec's error does not have the entry
+    if (
+        not place or "[...]" in place
+    ):  # a table with the project's own names: msgspec's error does not have the entry
         if inside:
             return f"[{inside}] {error}"
         return str(error)
@@ -694,7 +866,12 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
         where = f"[{table}] {name}"
     if expectation.startswith("Invalid enum value"):
         expected = f"`{' | '.join(_choices(record, keys))}`"
-        return Activity("{where} must be {wanted}, found {value!r}", where=where, wanted=expected, value=value)
+        return Activity(
+            "{where} must be {wanted}, found {value!r}",
+            where=where,
+            wanted=expected,
+            value=value,
+        )
     expected, _, kind = expectation.removeprefix("Expected ").partition(", got ")
     if kind:
         return Activity(
@@ -704,7 +881,12 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
             kind=kind,
             value=value,
         )
-    return Activity("{where} must be {wanted}, found {value!r}", where=where, wanted=expected, value=value)
+    return Activity(
+        "{where} must be {wanted}, found {value!r}",
+        where=where,
+        wanted=expected,
+        value=value,
+    )
 
 
 def _choices(record: type[msgspec.Struct], keys: Iterable[str]) -> list[str]:
@@ -745,7 +927,9 @@ def _refused_list(raw: Mapping[str, Any]) -> str:
 
 def _refused_tolerance(raw: Mapping[str, Any]) -> str:
     tolerances = raw["gate"]["tolerance"]
-    name, value = next(entry for entry in tolerances.items() if type(entry[1]) not in (int, float))
+    name, value = next(
+        entry for entry in tolerances.items() if type(entry[1]) not in (int, float)
+    )
     percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(value))
     share = 0.03
     if percent:
@@ -761,10 +945,15 @@ def _refused_tolerance(raw: Mapping[str, Any]) -> str:
 
 def _refused_testbed(raw: Mapping[str, Any]) -> str:
     kinds = get_args(TestbedDevice)
-    name, value = next(entry for entry in raw["testbeds"].items() if entry[1] not in kinds)
+    name, value = next(
+        entry for entry in raw["testbeds"].items() if entry[1] not in kinds
+    )
     expected = f"`{' | '.join(kinds)}`"
     return Activity(
-        "{where} must be {wanted}, found {value!r}", where=f"[testbeds] {name}", wanted=expected, value=value
+        "{where} must be {wanted}, found {value!r}",
+        where=f"[testbeds] {name}",
+        wanted=expected,
+        value=value,
     )
 
 
@@ -787,18 +976,31 @@ def _check(parsed: ConfigFile, path: Path) -> None:
         name = parse_place(key).metric
         if name not in METRICS:
             hint = _did_you_mean(name, METRICS)
-            raise ConfigError("{path}: [budget] unknown metric {key!r}{hint}", path=path, key=key, hint=hint)
+            raise ConfigError(
+                "{path}: [budget] unknown metric {key!r}{hint}",
+                path=path,
+                key=key,
+                hint=hint,
+            )
         try:
             parse_budget(key, written, METRICS[name])
         except ValueError as error:
-            raise ConfigError("{path}: [budget] {key}: {error}", path=path, key=key, error=error) from error
+            raise ConfigError(
+                "{path}: [budget] {key}: {error}", path=path, key=key, error=error
+            ) from error
 
 
 def _check_lists(parsed: ConfigFile, path: Path) -> None:
-    looks, spans, requirements = parsed.gate.looks, parsed.graph.spans, parsed.measure.requirements
+    looks, spans, requirements = (
+        parsed.gate.looks,
+        parsed.graph.spans,
+        parsed.measure.requirements,
+    )
     if looks != sorted(set(looks)):
         raise ConfigError(
-            "{path}: [gate] looks must be growing numbers of pairs, found {looks}", path=path, looks=looks
+            "{path}: [gate] looks must be growing numbers of pairs, found {looks}",
+            path=path,
+            looks=looks,
         )
     if len(spans) not in (0, 2, 3):
         raise ConfigError(
@@ -808,7 +1010,9 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
             spans=spans,
         )
     paths = [Path(pattern) for pattern in requirements]
-    if "" in requirements or any(pattern.is_absolute() or ".." in pattern.parts for pattern in paths):
+    if "" in requirements or any(
+        pattern.is_absolute() or ".." in pattern.parts for pattern in paths
+    ):
         raise ConfigError(
             "{path}: [measure] requirements must be patterns of files inside the project's folder, found "
             "{requirements}",
@@ -826,7 +1030,9 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
                 error=error,
             ) from error
     counts = parsed.measure.copy_counts
-    if counts and (counts[0] != 1 or counts != sorted(set(counts)) or counts[-1] > MOST_COPIES):
+    if counts and (
+        counts[0] != 1 or counts != sorted(set(counts)) or counts[-1] > MOST_COPIES
+    ):
         raise ConfigError(
             "{path}: [measure] copies must grow from 1 to at most {most_copies}, found {counts}; write e.g. [1, 2, 4]",
             path=path,
@@ -839,9 +1045,9 @@ def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
     for name, value in tolerances.items():
         # A tolerance that no comparison looks up would be as silent as a misspelt key.
         metric = parse_place(name).metric
-        if not metric.startswith(("ops.count:", "ops.time:", "number.", *SUBROUTINE_TIMES)) and not fnmatch.filter(
-            METRICS, metric
-        ):
+        if not metric.startswith(
+            ("ops.count:", "ops.time:", "number.", *SUBROUTINE_TIMES)
+        ) and not fnmatch.filter(METRICS, metric):
             raise ConfigError(
                 "{path}: [gate.tolerance] unknown metric {name!r}{hint}",
                 path=path,
@@ -861,11 +1067,19 @@ def _check_limits(limits: Mapping[str, float | LimitSetting], path: Path) -> Non
     for key, setting in limits.items():
         if key not in LIMITS and not fnmatch.filter(LIMITS, key):
             hint = _did_you_mean(key, LIMITS)
-            raise ConfigError("{path}: [limits] unknown limit {key!r}{hint}", path=path, key=key, hint=hint)
+            raise ConfigError(
+                "{path}: [limits] unknown limit {key!r}{hint}",
+                path=path,
+                key=key,
+                hint=hint,
+            )
         value = setting.value if isinstance(setting, LimitSetting) else setting
         if value is not None and not math.isfinite(value):
             raise ConfigError(
-                "{path}: [limits] {key} must be a finite number, found {value}", path=path, key=key, value=value
+                "{path}: [limits] {key} must be a finite number, found {value}",
+                path=path,
+                key=key,
+                value=value,
             )
     gating = (name for name, setting in _by_full_name(limits).items() if setting.gating)
     if unable := [name for name in gating if name not in GATING_LIMITS]:
@@ -878,10 +1092,14 @@ def _check_limits(limits: Mapping[str, float | LimitSetting], path: Path) -> Non
         )
 
 
-def _by_full_name(written: Mapping[str, float | LimitSetting]) -> dict[str, LimitSetting]:
+def _by_full_name(
+    written: Mapping[str, float | LimitSetting],
+) -> dict[str, LimitSetting]:
     """The limits that each entry stands for; the longer of two patterns counts, and a full name above all."""
     limits: dict[str, LimitSetting] = {}
-    for key, entry in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
+    for key, entry in sorted(
+        written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))
+    ):
         setting = entry
         if not isinstance(setting, LimitSetting):
             setting = LimitSetting(value=setting)
@@ -893,7 +1111,11 @@ def _by_full_name(written: Mapping[str, float | LimitSetting]) -> dict[str, Limi
 
 
 def _check_workloads(parsed: ConfigFile, path: Path) -> None:
-    references = {name: entry for name, entry in parsed.workloads.items() if isinstance(entry, str)}
+    references = {
+        name: entry
+        for name, entry in parsed.workloads.items()
+        if isinstance(entry, str)
+    }
     if parsed.workload:
         name = parsed.workload.rpartition(":")[2]
         if references.get(name, parsed.workload) != parsed.workload:
@@ -917,11 +1139,15 @@ def _check_reference(text: str, path: Path) -> None:
     file, colon, attribute = text.rpartition(":")
     if not text.isprintable():  # "perf\new.py" holds a line break
         raise ConfigError(
-            "{path}: workload {text!r} holds an escaped character; write / in paths", path=path, text=text
+            "{path}: workload {text!r} holds an escaped character; write / in paths",
+            path=path,
+            text=text,
         )
     if not (file and colon and attribute.isidentifier()):
         raise ConfigError(
-            '{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"', path=path, text=text
+            '{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"',
+            path=path,
+            text=text,
         )
     if Path(file).is_absolute() or ".." in Path(file).parts:
         raise ConfigError(

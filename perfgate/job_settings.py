@@ -64,45 +64,87 @@ NAME = re.compile(r"\w[\w.-]{0,99}")
 _PORT = re.compile(r"\$(PORT\b|\{PORT\b)")
 
 
-class NumberSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NumberSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """One number of a command: its place, its unit, and the better direction. One of the first three is the place."""
 
-    json: Annotated[str, doc("Its path in the JSON that `file` or the last line of the output holds: `a.b[0].c`.")] = ""
-    column: Annotated[str, doc("Its column in the CSV of `file`: the mean of the rows counts.")] = ""
-    pattern: Annotated[
-        str, doc("A regular expression with one group; the last match in the output or `file` counts.")
+    json: Annotated[
+        str,
+        doc(
+            "Its path in the JSON that `file` or the last line of the output holds: `a.b[0].c`."
+        ),
     ] = ""
-    unit: Annotated[str, doc("Its unit: `s`, `ms`, `B`, `MiB`, `tokens/s`, `1` …")] = "1"
-    better: Annotated[Literal["lower", "higher"], doc("Which direction is better.")] = "lower"
-    tolerance: Annotated[Annotated[float, msgspec.Meta(ge=0)], doc("How much worse than its base it may be.")] = 0.03
+    column: Annotated[
+        str, doc("Its column in the CSV of `file`: the mean of the rows counts.")
+    ] = ""
+    pattern: Annotated[
+        str,
+        doc(
+            "A regular expression with one group; the last match in the output or `file` counts."
+        ),
+    ] = ""
+    unit: Annotated[str, doc("Its unit: `s`, `ms`, `B`, `MiB`, `tokens/s`, `1` …")] = (
+        "1"
+    )
+    better: Annotated[Literal["lower", "higher"], doc("Which direction is better.")] = (
+        "lower"
+    )
+    tolerance: Annotated[
+        Annotated[float, msgspec.Meta(ge=0)],
+        doc("How much worse than its base it may be."),
+    ] = 0.03
 
 
-class SlaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SlaSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """When a request counts as good, and how many must."""
 
     first_token: Annotated[Seconds, doc("Seconds to its first token at most.")]
-    per_token: Annotated[Seconds | None, doc("Seconds for each token after it at most.")] = None
+    per_token: Annotated[
+        Seconds | None, doc("Seconds for each token after it at most.")
+    ] = None
     share: Annotated[
         Annotated[float, msgspec.Meta(gt=0.5, lt=1)],
-        doc("The share of requests that must be good. A rate at which three times as many miss does not hold."),
+        doc(
+            "The share of requests that must be good. A rate at which three times as many miss does not hold."
+        ),
     ] = 0.95
 
 
-class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """A job. One of `command`, `serve`, `torchrun` and `workload` is the program to start in the checkout of each side."""
 
-    command: Annotated[str, doc("A program that runs to its end and reports numbers.")] = ""
-    serve: Annotated[str, doc("A server; the line names `$PORT`, where it listens.")] = ""
-    torchrun: Annotated[str, doc("A script that torchrun starts in every rank; its loop calls `perfgate.turn()`.")] = ""
+    command: Annotated[
+        str, doc("A program that runs to its end and reports numbers.")
+    ] = ""
+    serve: Annotated[
+        str, doc("A server; the line names `$PORT`, where it listens.")
+    ] = ""
+    torchrun: Annotated[
+        str,
+        doc(
+            "A script that torchrun starts in every rank; its loop calls `perfgate.turn()`."
+        ),
+    ] = ""
     workload: Annotated[
         str,
         doc(
             "A workload of a Python file, `perf/workload.py:NAME`, that runs in every one of `ranks`; a call is a step."
         ),
     ] = ""
-    timeout: Annotated[Seconds, doc("Seconds that a run of a command, or a turn of the others, may take.")] = 600.0
+    timeout: Annotated[
+        Seconds,
+        doc("Seconds that a run of a command, or a turn of the others, may take."),
+    ] = 600.0
     budget: Annotated[
-        Seconds, doc("Seconds of turns. Once they are spent, no quad begins, unless up to a third more decides.")
+        Seconds,
+        doc(
+            "Seconds of turns. Once they are spent, no quad begins, unless up to a third more decides."
+        ),
     ] = 360.0
     file: Annotated[
         str,
@@ -112,18 +154,32 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = ""
     format: Annotated[str, doc("The format of the file; `auto` finds it out.")] = "auto"
-    numbers: Annotated[dict[str, NumberSettings], doc("The numbers of a command that no format names.")] = {}
+    numbers: Annotated[
+        dict[str, NumberSettings], doc("The numbers of a command that no format names.")
+    ] = {}
     gates: Annotated[
-        list[Text], doc("Patterns of the numbers that the verdict rests on; the others inform. Empty: all.")
+        list[Text],
+        doc(
+            "Patterns of the numbers that the verdict rests on; the others inform. Empty: all."
+        ),
     ] = []
 
-    ready: Annotated[str, doc("The path of the server that answers once it is ready.")] = "/health"
-    ready_timeout: Annotated[Seconds, doc("Seconds that the server, or the ranks, may take to get ready.")] = 300.0
+    ready: Annotated[
+        str, doc("The path of the server that answers once it is ready.")
+    ] = "/health"
+    ready_timeout: Annotated[
+        Seconds, doc("Seconds that the server, or the ranks, may take to get ready.")
+    ] = 300.0
     api: Annotated[
         Literal["completions", "chat", "http"],
-        doc("What it is asked by: OpenAI's completions or chat API, streamed, or plain HTTP requests."),
+        doc(
+            "What it is asked by: OpenAI's completions or chat API, streamed, or plain HTTP requests."
+        ),
     ] = "completions"
-    model: Annotated[str, doc("The model's name in requests. Empty: the first that `/v1/models` lists.")] = ""
+    model: Annotated[
+        str,
+        doc("The model's name in requests. Empty: the first that `/v1/models` lists."),
+    ] = ""
     client: Annotated[
         str,
         doc(
@@ -133,14 +189,25 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = ""
     path: Annotated[str, doc("The path of plain HTTP requests.")] = "/"
-    body: Annotated[str, doc("The body of plain HTTP requests, with `$prompt` in it. Empty: a GET.")] = ""
-    extra: Annotated[dict[str, Any], doc("What else every request of the OpenAI API says.")] = {}
+    body: Annotated[
+        str, doc("The body of plain HTTP requests, with `$prompt` in it. Empty: a GET.")
+    ] = ""
+    extra: Annotated[
+        dict[str, Any], doc("What else every request of the OpenAI API says.")
+    ] = {}
     ignore_eos: Annotated[
         bool,
-        doc("Whether the server is told to write as many tokens as asked for. One that rejects that is not told."),
+        doc(
+            "Whether the server is told to write as many tokens as asked for. One that rejects that is not told."
+        ),
     ] = True
-    load: Annotated[LoadSettings | None, doc("The requests of one turn. Unset: 8 requests, 4 at a time.")] = None
-    sla: Annotated[SlaSettings | None, doc("What a request must hold to count as good.")] = None
+    load: Annotated[
+        LoadSettings | None,
+        doc("The requests of one turn. Unset: 8 requests, 4 at a time."),
+    ] = None
+    sla: Annotated[
+        SlaSettings | None, doc("What a request must hold to count as good.")
+    ] = None
     same_output: Annotated[
         bool | Literal["share"],
         doc(
@@ -159,7 +226,10 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ""
 
     metrics: Annotated[
-        str, doc("The path of the server's own counters, in Prometheus text. Empty: it is not asked.")
+        str,
+        doc(
+            "The path of the server's own counters, in Prometheus text. Empty: it is not asked."
+        ),
     ] = "/metrics"
     fits: Annotated[
         Fits | Literal["auto"],
@@ -176,22 +246,30 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             "names them; of a CPU the CPUs."
         ),
     ] = []
-    sleep: Annotated[str, doc("The path that lets the server sleep, by POST.")] = "/sleep?level=1"
+    sleep: Annotated[str, doc("The path that lets the server sleep, by POST.")] = (
+        "/sleep?level=1"
+    )
     wake_up: Annotated[str, doc("The path that wakes it up, by POST.")] = "/wake_up"
 
     ranks: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)], doc("How many ranks torchrun starts on this machine.")
+        Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)],
+        doc("How many ranks torchrun starts on this machine."),
     ] = 0
     steps: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)], doc("Steps of one turn: calls of `perfgate.turn()`.")
+        Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)],
+        doc("Steps of one turn: calls of `perfgate.turn()`."),
     ] = 4
     warm_up: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)],
-        doc("Steps of each start before its first turn. Both sides do as many, so that their losses can be compared."),
+        doc(
+            "Steps of each start before its first turn. Both sides do as many, so that their losses can be compared."
+        ),
     ] = 12
     loss_tolerance: Annotated[
         Annotated[float, msgspec.Meta(ge=0, lt=1)],
-        doc("How far the mean losses of two turns may be apart, as a share. 0: every loss must be the same number."),
+        doc(
+            "How far the mean losses of two turns may be apart, as a share. 0: every loss must be the same number."
+        ),
     ] = 0.0
 
     @property
@@ -230,7 +308,9 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def script(self) -> str:
         """The script that torchrun starts in every rank."""
-        return self.torchrun or (self.workload and f"-m perfgate.measuring.rank_workload {self.workload}")
+        return self.torchrun or (
+            self.workload and f"-m perfgate.measuring.rank_workload {self.workload}"
+        )
 
 
 _SERVER = (
@@ -259,9 +339,22 @@ _NOT_THE_WORK = {"budget", "timeout", "ready_timeout", "gates"}
 _OWN: dict[JobKind, tuple[str, ...]] = {
     "command": ("file", "format", "numbers", "gates"),
     "server": _SERVER,
-    "ranks": ("ready_timeout", "ranks", "steps", "warm_up", "same_output", "loss_tolerance", "fits", "halves"),
+    "ranks": (
+        "ready_timeout",
+        "ranks",
+        "steps",
+        "warm_up",
+        "same_output",
+        "loss_tolerance",
+        "fits",
+        "halves",
+    ),
 }
-_A: dict[JobKind, str] = {"command": "a command", "server": "a server", "ranks": "a torchrun job"}
+_A: dict[JobKind, str] = {
+    "command": "a command",
+    "server": "a server",
+    "ranks": "a torchrun job",
+}
 
 
 @dataclass(frozen=True)
@@ -290,15 +383,23 @@ class JobReference:
         }
 
     @classmethod
-    def from_written(cls, name: str, written: Mapping[str, str], *, judged_by: JobSettings) -> JobReference | None:
+    def from_written(
+        cls, name: str, written: Mapping[str, str], *, judged_by: JobSettings
+    ) -> JobReference | None:
         """The job of the ``written`` settings; None if they do not describe one.
 
         The settings for measuring time and judging come from ``judged_by``.
         """
         # An omitted setting is empty, even if it has a default.
-        defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
-        values: dict[str, Any] = {key: "" for key, default in defaults.items() if isinstance(default, str)}
-        values |= {key: False for key, default in defaults.items() if isinstance(default, bool)}
+        defaults = {
+            field.name: field.default for field in msgspec.structs.fields(JobSettings)
+        }
+        values: dict[str, Any] = {
+            key: "" for key, default in defaults.items() if isinstance(default, str)
+        }
+        values |= {
+            key: False for key, default in defaults.items() if isinstance(default, bool)
+        }
         try:
             values |= {key: msgspec.json.decode(text) for key, text in written.items()}
             values |= {key: getattr(judged_by, key) for key in _NOT_THE_WORK}
@@ -311,7 +412,9 @@ class JobReference:
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self.written, order="sorted")).hexdigest()
+        return hashlib.sha256(
+            msgspec.json.encode(self.written, order="sorted")
+        ).hexdigest()
 
     def must_gate(self, *, on_device: bool) -> tuple[str, ...]:
         """The numbers that decide the verdict, as far as perfgate.toml has them: a known format names its numbers itself.
@@ -328,15 +431,29 @@ class JobReference:
             if not settings.streams_tokens:
                 return E2E, REQUEST_CPU
             # In a closed loop the server, and not the generator, sets the pace.
-            is_closed_loop = settings.load is None or settings.load.concurrency is not None
-            return TTFT, TPOT, SERVING_CPU, *((SERVING_THROUGHPUT,) if is_closed_loop else ())
-        names = settings.numbers or [name for name in settings.gates if NAME.fullmatch(name)]
-        return tuple(f"{NUMBER}{name}" for name in names if is_gating(name, settings.gates))
+            is_closed_loop = (
+                settings.load is None or settings.load.concurrency is not None
+            )
+            return (
+                TTFT,
+                TPOT,
+                SERVING_CPU,
+                *((SERVING_THROUGHPUT,) if is_closed_loop else ()),
+            )
+        names = settings.numbers or [
+            name for name in settings.gates if NAME.fullmatch(name)
+        ]
+        return tuple(
+            f"{NUMBER}{name}" for name in names if is_gating(name, settings.gates)
+        )
 
     @property
     def tolerances(self) -> dict[str, float]:
         """The tolerances of its numbers, by the keys of ``[gate.tolerance]``."""
-        tolerances = {f"{NUMBER}{name}@{self.name}": number.tolerance for name, number in self.settings.numbers.items()}
+        tolerances = {
+            f"{NUMBER}{name}@{self.name}": number.tolerance
+            for name, number in self.settings.numbers.items()
+        }
         if self.settings.loss_tolerance:
             tolerances[f"{RANKS_LOSS}@{self.name}"] = self.settings.loss_tolerance
         return tolerances
@@ -349,7 +466,11 @@ def is_gating(name: str, gates: list[str]) -> bool:
 
 def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
     """Yield the mistakes in a job's settings, each with its correction."""
-    lines = [key for key in ("command", "serve", "torchrun", "workload") if getattr(settings, key)]
+    lines = [
+        key
+        for key in ("command", "serve", "torchrun", "workload")
+        if getattr(settings, key)
+    ]
     if len(lines) != 1:
         listed = " and ".join(f"`{line}`" for line in lines) or Activity("none")
         yield Activity(
@@ -358,10 +479,16 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
             found=listed,
         )
         return
-    defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
+    defaults = {
+        field.name: field.default for field in msgspec.structs.fields(JobSettings)
+    }
     for kind, keys in _OWN.items():
         for key in keys:
-            if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
+            if key not in _OWN[settings.kind] and getattr(settings, key) not in (
+                defaults[key],
+                [],
+                {},
+            ):
                 yield Activity(
                     "[workloads.{name}] {key} is a setting of {kind}, and this is {own_kind}; remove it",
                     name=name,
@@ -384,9 +511,15 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
     yield from _fit_mistakes(place, settings)
     if settings.script and not settings.ranks:
         key = "torchrun" if settings.torchrun else "workload"
-        yield Activity("[workloads.{name}] {key} needs the number of ranks; write e.g. ranks = 2", name=name, key=key)
+        yield Activity(
+            "[workloads.{name}] {key} needs the number of ranks; write e.g. ranks = 2",
+            name=name,
+            key=key,
+        )
     for number, entry in settings.numbers.items():
-        yield from _number_mistakes(f"[workloads.{name}.numbers] {number}", number, entry, settings)
+        yield from _number_mistakes(
+            f"[workloads.{name}.numbers] {number}", number, entry, settings
+        )
 
 
 def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
@@ -408,7 +541,9 @@ def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
                 place=place,
             )
         )
-    if settings.client and (":" not in settings.client or settings.api != "completions"):
+    if settings.client and (
+        ":" not in settings.client or settings.api != "completions"
+    ):
         yield (
             Activity(
                 '{place} client = {client!r} is a function in place of `api`; write client = "perf/client.py:NAME" and '
@@ -421,8 +556,13 @@ def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
 
 def _fit_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
     if settings.fits == "sleep" and not settings.serve:
-        yield Activity('{place} fits = "sleep" is for servers; write fits = "swap" or "alternate"', place=place)
-    if (settings.fits == "swap") != (len(settings.halves) == 2) or len(settings.halves) > 2:
+        yield Activity(
+            '{place} fits = "sleep" is for servers; write fits = "swap" or "alternate"',
+            place=place,
+        )
+    if (settings.fits == "swap") != (len(settings.halves) == 2) or len(
+        settings.halves
+    ) > 2:
         yield (
             Activity(
                 '{place} fits = "swap" and two halves of the devices belong together; write fits = "swap" and halves = '
@@ -432,9 +572,14 @@ def _fit_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
         )
 
 
-def _number_mistakes(place: str, name: str, number: NumberSettings, settings: JobSettings) -> Iterator[str]:
+def _number_mistakes(
+    place: str, name: str, number: NumberSettings, settings: JobSettings
+) -> Iterator[str]:
     if not NAME.fullmatch(name):
-        yield Activity("{place}: a name has letters, digits, '_', '-' and '.', a letter first", place=place)
+        yield Activity(
+            "{place}: a name has letters, digits, '_', '-' and '.', a letter first",
+            place=place,
+        )
     places = [key for key in ("json", "column", "pattern") if getattr(number, key)]
     if len(places) != 1:
         yield Activity(
@@ -450,12 +595,19 @@ def _number_mistakes(place: str, name: str, number: NumberSettings, settings: Jo
             units=", ".join(UNITS),
         )
     if number.column and not settings.file:
-        yield Activity('{place} is a column, and no `file` is named; write file = "results.csv"', place=place)
+        yield Activity(
+            '{place} is a column, and no `file` is named; write file = "results.csv"',
+            place=place,
+        )
     if number.pattern:
         try:
             groups = re.compile(number.pattern).groups
         except re.error as error:
-            yield Activity("{place} pattern is not a regular expression: {error}", place=place, error=error)
+            yield Activity(
+                "{place} pattern is not a regular expression: {error}",
+                place=place,
+                error=error,
+            )
             return
         if groups != 1:
             yield Activity(

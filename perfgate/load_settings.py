@@ -31,7 +31,9 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     least: Annotated[Words, doc("The shortest.")] = 1
     most: Annotated[Words, doc("The longest.")]
-    median: Annotated[Words | None, doc("The median of a lognormal distribution; needs `sigma`.")] = None
+    median: Annotated[
+        Words | None, doc("The median of a lognormal distribution; needs `sigma`.")
+    ] = None
     sigma: Annotated[
         Annotated[float, msgspec.Meta(gt=0, le=5)] | None,
         doc(
@@ -54,10 +56,16 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             )
 
 
-Length = Words | Annotated[list[Words], msgspec.Meta(min_length=1, max_length=10_000)] | Lengths
+Length = (
+    Words
+    | Annotated[list[Words], msgspec.Meta(min_length=1, max_length=10_000)]
+    | Lengths
+)
 
 
-class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LoadSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """The requests of one turn. The times of sending come from ``rate``, ``concurrency`` or a ``log``.
 
     Constructing one raises ConfigError, with the correction, for contradictory settings.
@@ -86,7 +94,9 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 1.0
     concurrency: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None,
-        doc("Requests under way at any time; the next is sent when one is done (a closed loop)."),
+        doc(
+            "Requests under way at any time; the next is sent when one is done (a closed loop)."
+        ),
     ] = None
     input: Annotated[
         Length,
@@ -140,7 +150,9 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 burstiness=self.burstiness,
                 chosen=(chosen or ["log"])[0],
             )
-        if not (self.log or self.dataset) and self.prefix > (shortest := _shortest(self.input)):
+        if not (self.log or self.dataset) and self.prefix > (
+            shortest := _shortest(self.input)
+        ):
             raise ConfigError(
                 "prefix = {prefix} is longer than {shortest}, the shortest prompt; write prefix = {shortest} or less",
                 prefix=self.prefix,

@@ -37,7 +37,11 @@ def member_names(package: ModuleType, group: str | None = None) -> list[str]:
 def load_member(package: ModuleType, name: str, group: str | None = None) -> ModuleType:
     """Raises PluginError, which names the distribution, if the member of another package cannot be imported."""
     entry = _entry_points(package, group).get(name)
-    return importlib.import_module(f"{package.__name__}.{name}") if entry is None else _load(entry)
+    return (
+        importlib.import_module(f"{package.__name__}.{name}")
+        if entry is None
+        else _load(entry)
+    )
 
 
 def load_members(package: ModuleType, group: str | None = None) -> list[ModuleType]:
@@ -57,7 +61,9 @@ def files_beside(group: str, suffix: str) -> list[Path]:
         try:
             spec = importlib.util.find_spec(entry.module)
         except Exception as error:
-            raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
+            raise _broken(
+                entry, f"cannot be imported: {type(error).__name__}: {error}"
+            ) from error
         if spec is None or spec.origin is None:
             raise _broken(entry, "cannot be imported: there is no such module")
         files.append(Path(spec.origin).with_suffix(suffix))
@@ -68,7 +74,9 @@ def _load(entry: EntryPoint) -> ModuleType:
     try:
         return importlib.import_module(entry.module)
     except Exception as error:
-        raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
+        raise _broken(
+            entry, f"cannot be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _module_names(package: ModuleType) -> tuple[str, ...]:
@@ -77,7 +85,11 @@ def _module_names(package: ModuleType) -> tuple[str, ...]:
 
 @cache
 def _modules_in(*folders: str) -> tuple[str, ...]:
-    return tuple(info.name for info in pkgutil.iter_modules(folders) if not info.name.startswith("_"))
+    return tuple(
+        info.name
+        for info in pkgutil.iter_modules(folders)
+        if not info.name.startswith("_")
+    )
 
 
 def _entry_points(package: ModuleType, group: str | None) -> Mapping[str, EntryPoint]:
@@ -87,7 +99,10 @@ def _entry_points(package: ModuleType, group: str | None) -> Mapping[str, EntryP
     entries = _group(group)
     for name in _module_names(package):
         if name in entries:
-            raise _broken(entries[name], f"has the name of perfgate's own {package.__name__}.{name}")
+            raise _broken(
+                entries[name],
+                f"has the name of perfgate's own {package.__name__}.{name}",
+            )
     return entries
 
 
@@ -96,16 +111,25 @@ def _group(group: str) -> Mapping[str, EntryPoint]:
     """The entry points of a group by their names. Raises PluginError if two packages use one name."""
     if not _may_be_named(group):
         return {}
-    from importlib.metadata import entry_points  # slow to import, and `perfgate --help` needs no plug-in
+    from importlib.metadata import (
+        entry_points,
+    )  # slow to import, and `perfgate --help` needs no plug-in
 
     members: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
         # `python -m perfgate` puts the current folder on the path, which may be the checkout of a change to be judged.
-        if entry.dist is not None and Path(str(entry.dist.locate_file(""))).resolve() == Path.cwd():
+        if (
+            entry.dist is not None
+            and Path(str(entry.dist.locate_file(""))).resolve() == Path.cwd()
+        ):
             continue
         if entry.name in members:
             raise _broken(
-                entry, Activity("has the same name as the plug-in of {other}", other=_distribution(members[entry.name]))
+                entry,
+                Activity(
+                    "has the same name as the plug-in of {other}",
+                    other=_distribution(members[entry.name]),
+                ),
             )
         members[entry.name] = entry
     return members
@@ -124,7 +148,10 @@ def _may_be_named(group: str) -> bool:
         with suppress(OSError), os.scandir(place or ".") as entries:
             for entry in entries:
                 if entry.name.endswith((".dist-info", ".egg-info")):
-                    with suppress(OSError), open(f"{entry.path}/entry_points.txt", "rb") as file:  # noqa: PTH123
+                    with (
+                        suppress(OSError),
+                        open(f"{entry.path}/entry_points.txt", "rb") as file,  # noqa: PTH123
+                    ):
                         if heading in file.read().replace(b" ", b""):
                             return True
     return False
@@ -142,4 +169,8 @@ def _broken(entry: EntryPoint, reason: str) -> PluginError:
 
 
 def _distribution(entry: EntryPoint) -> str:
-    return f"package {entry.dist.name} {entry.dist.version}" if entry.dist is not None else "a package without a name"
+    return (
+        f"package {entry.dist.name} {entry.dist.version}"
+        if entry.dist is not None
+        else "a package without a name"
+    )

@@ -23,7 +23,9 @@ def find_project(start: Path) -> Path:
     try:
         folder = start.resolve()
     except FileNotFoundError:
-        raise UsageError("the current folder was removed; go to one that exists") from None
+        raise UsageError(
+            "the current folder was removed; go to one that exists"
+        ) from None
     project = None
     for above in (folder, *folder.parents):
         if project is None and (above / CONFIG_NAME).is_file():

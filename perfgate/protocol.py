@@ -734,7 +734,9 @@ class ProtocolError(Exception):
     """The data on the socket is not a message of ours."""
 
 
-def send(connection: socket.socket, message: msgspec.Struct, descriptor: int | None = None) -> None:
+def send(
+    connection: socket.socket, message: msgspec.Struct, descriptor: int | None = None
+) -> None:
     """Send one message, and a file descriptor that goes with it.
 
     Raises ConnectionClosed when the other side is gone, or our side of the socket is.
@@ -768,7 +770,9 @@ def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int | Non
         raise ConnectionClosed from error
     if not header:
         raise ConnectionClosed
-    (size,) = _HEADER.unpack(header + _read_exactly(connection, _HEADER.size - len(header)))
+    (size,) = _HEADER.unpack(
+        header + _read_exactly(connection, _HEADER.size - len(header))
+    )
     return _read_exactly(connection, size), descriptors[0] if descriptors else None
 
 
@@ -799,7 +803,9 @@ class Inbox:
             return None
         (size,) = _HEADER.unpack_from(self._buffer)
         if size > MAX_MESSAGE_BYTES:
-            raise ProtocolError(f"it announces {size} bytes, where at most {MAX_MESSAGE_BYTES} are taken")
+            raise ProtocolError(
+                f"it announces {size} bytes, where at most {MAX_MESSAGE_BYTES} are taken"
+            )
         end = _HEADER.size + size
         if len(self._buffer) < end:
             return None

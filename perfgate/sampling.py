@@ -48,7 +48,9 @@ class Sampler:
 
     def failure(self) -> Message | None:
         """Why there are no readings, None if there are some or it is not known yet."""
-        return next((line.failure for line in self._lines() if line.failure is not None), None)
+        return next(
+            (line.failure for line in self._lines() if line.failure is not None), None
+        )
 
     def end(self) -> None:
         """End the process when the answer it waits for has come, or has not come for a while."""
@@ -64,7 +66,9 @@ class Sampler:
     def _lines(self) -> list[SampledLine]:
         # The process writes at an offset that both share: to seek here would send its next line elsewhere.
         descriptor = self._output.fileno()
-        complete = os.pread(descriptor, os.fstat(descriptor).st_size, 0).split(b"\n")[:-1]
+        complete = os.pread(descriptor, os.fstat(descriptor).st_size, 0).split(b"\n")[
+            :-1
+        ]
         return [msgspec.json.decode(line, type=SampledLine) for line in complete]
 
 
@@ -99,7 +103,9 @@ def sampling(
             sampler.end()
 
 
-def _wait_for_first(sampler: Sampler, process: subprocess.Popen[bytes], patience: float) -> None:
+def _wait_for_first(
+    sampler: Sampler, process: subprocess.Popen[bytes], patience: float
+) -> None:
     latest = perf_counter_ns() + int(patience * 1e9)
     while not sampler.readings():
         ended = process.poll() is not None
@@ -107,6 +113,10 @@ def _wait_for_first(sampler: Sampler, process: subprocess.Popen[bytes], patience
             raise UnmeasuredError(failure)
         if ended or perf_counter_ns() > latest:
             if ended:
-                raise UnmeasuredError(Message("system.sensor-exited", {"status": process.returncode}))
-            raise UnmeasuredError(Message("system.sensor-silent", {"seconds": patience}))
+                raise UnmeasuredError(
+                    Message("system.sensor-exited", {"status": process.returncode})
+                )
+            raise UnmeasuredError(
+                Message("system.sensor-silent", {"seconds": patience})
+            )
         sleep(_POLL_SECONDS)

@@ -66,7 +66,12 @@ def measure(series: Series, device: str, seconds: float) -> dict[str, Any]:
                 for number in range(series.quads):
                     if number >= LEAST_QUADS and time.monotonic() > start_ends:
                         break
-                    quad = _quad(sides, block_calls, leads=(start + number) % 2, profiles=number % PROFILED_QUADS == 0)
+                    quad = _quad(
+                        sides,
+                        block_calls,
+                        leads=(start + number) % 2,
+                        profiles=number % PROFILED_QUADS == 0,
+                    )
                     quads.append({"start": start, **quad})
         except TimeoutError:
             if not quads:
@@ -77,7 +82,11 @@ def measure(series: Series, device: str, seconds: float) -> dict[str, Any]:
         "load_seconds": statistics.median(loads),
         "call_seconds": statistics.median(calls),
         "quad_seconds": statistics.median(quad["seconds"] for quad in quads),
-        "clocks": {clock: found for clock in CLOCKS if (found := _summary(clock, quads)) is not None},
+        "clocks": {
+            clock: found
+            for clock in CLOCKS
+            if (found := _summary(clock, quads)) is not None
+        },
         "same_work": all(quad.get("same_work", True) for quad in quads),
         "quads": quads,
     }
@@ -95,7 +104,12 @@ class Side:
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         with log.open("w") as stderr:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=environment,
             )
 
     def __enter__(self) -> Side:
@@ -117,11 +131,15 @@ class Side:
 
     def answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], max(0.0, self._ends - time.monotonic()))[0]:
+        if not select.select(
+            [self._process.stdout], [], [], max(0.0, self._ends - time.monotonic())
+        )[0]:
             raise TimeoutError("a side of the clocks gave no answer in its time")
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"a side of the clocks ended:\n{self._log.read_text()[-2000:]}")
+            raise RuntimeError(
+                f"a side of the clocks ended:\n{self._log.read_text()[-2000:]}"
+            )
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -129,15 +147,28 @@ class Side:
 @contextmanager
 def _resident(series: Series, device: str, ends: float) -> Iterator[list[Side]]:
     """Both sides, which load at the same time."""
-    command = [sys.executable, str(SIDE), "--device", device, "--model", series.model, "--plant"]
-    with tempfile.TemporaryDirectory(prefix="perfgate-clocks-") as folder, ExitStack() as stack:
+    command = [
+        sys.executable,
+        str(SIDE),
+        "--device",
+        device,
+        "--model",
+        series.model,
+        "--plant",
+    ]
+    with (
+        tempfile.TemporaryDirectory(prefix="perfgate-clocks-") as folder,
+        ExitStack() as stack,
+    ):
         yield [
             stack.enter_context(Side([*command, plant], Path(folder, name), ends))
             for name, plant in (("base", ""), ("head", series.plant))
         ]
 
 
-def _quad(sides: list[Side], calls: int, *, leads: int, profiles: bool) -> dict[str, Any]:
+def _quad(
+    sides: list[Side], calls: int, *, leads: int, profiles: bool
+) -> dict[str, Any]:
     order = (leads, 1 - leads, 1 - leads, leads)
     began = time.perf_counter()
     blocks: tuple[list[dict[str, float]], list[dict[str, float]]] = ([], [])
@@ -145,14 +176,18 @@ def _quad(sides: list[Side], calls: int, *, leads: int, profiles: bool) -> dict[
         blocks[index].append(sides[index].ask("block", calls))
     quad: dict[str, Any] = {"seconds": time.perf_counter() - began}
     for clock in blocks[0][0]:
-        quad[clock] = statistics.fmean(math.log(head[clock] / base[clock]) for base, head in zip(*blocks))
+        quad[clock] = statistics.fmean(
+            math.log(head[clock] / base[clock]) for base, head in zip(*blocks)
+        )
     if profiles:
         work: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
         for index in order:
             work[index].append(sides[index].ask("kernels"))
         quad["same_work"] = len({one["work"] for side in work for one in side}) == 1
         if all(one["kernels"] > 0 for side in work for one in side):
-            quad["kernels"] = statistics.fmean(math.log(head["kernels"] / base["kernels"]) for base, head in zip(*work))
+            quad["kernels"] = statistics.fmean(
+                math.log(head["kernels"] / base["kernels"]) for base, head in zip(*work)
+            )
     return quad
 
 

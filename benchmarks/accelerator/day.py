@@ -48,8 +48,16 @@ PAIRS_SHARE, CHECKLIST_SHARE, STEPS = 0.3, 0.05, "latency,transfer,top_ops"
 STOP_SECONDS = 8.0
 STARTS, QUADS = 4, 24
 QUICK_STARTS, QUICK_QUADS = 2, 3
-SERIES = (("tiny", ""), ("gemm", ""), ("stream", ""), ("gemm", "device"), ("tiny", "host"))
-WATCHED = "clocks.sm,clocks.max.sm,power.draw,temperature.gpu,clocks_event_reasons.active"
+SERIES = (
+    ("tiny", ""),
+    ("gemm", ""),
+    ("stream", ""),
+    ("gemm", "device"),
+    ("tiny", "host"),
+)
+WATCHED = (
+    "clocks.sm,clocks.max.sm,power.draw,temperature.gpu,clocks_event_reasons.active"
+)
 WATCH_SECONDS = 0.5
 
 # Of the model of the gates; the small one only shows that everything runs.
@@ -90,7 +98,10 @@ CALL = "        for layer in self.layers:\n"
 PLANTS = {
     "equal code": ("import torch\n", "import torch\n\n\ndef unused():\n    return 1\n"),
     "a planted kernel": (CALL, "        self.layers[0](x[: len(x) // 8])\n" + CALL),
-    "a planted loop": (CALL, "        for _ in range(2000):\n            pass\n" + CALL),
+    "a planted loop": (
+        CALL,
+        "        for _ in range(2000):\n            pass\n" + CALL,
+    ),
 }
 
 
@@ -103,27 +114,48 @@ class Stage(NamedTuple):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=Path("device-day.json"))
-    parser.add_argument("--seconds", type=float, default=DAY_SECONDS, help="of this call; default: %(default)s")
     parser.add_argument(
-        "--quick", action="store_true", help="few quads: shows that everything runs, and measures nothing"
+        "--seconds",
+        type=float,
+        default=DAY_SECONDS,
+        help="of this call; default: %(default)s",
     )
-    parser.add_argument("--table", type=Path, help="only print the tables of an earlier --out")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="few quads: shows that everything runs, and measures nothing",
+    )
+    parser.add_argument(
+        "--table", type=Path, help="only print the tables of an earlier --out"
+    )
     options = parser.parse_args()
     if options.table:
         print_tables(json.loads(options.table.read_text()))
         return 0
-    starts, quads, size = (QUICK_STARTS, QUICK_QUADS, QUICK_SIZE) if options.quick else (STARTS, QUADS, SIZE)
+    starts, quads, size = (
+        (QUICK_STARTS, QUICK_QUADS, QUICK_SIZE)
+        if options.quick
+        else (STARTS, QUADS, SIZE)
+    )
     return run_day(options, stages(options.device, starts, quads, size))
 
 
 def run_day(options: argparse.Namespace, every: list[Stage]) -> int:
     """Run the stages that have not ended by the file, as far as the time allows."""
-    day = json.loads(options.out.read_text()) if options.out.exists() else {"device": options.device, "stages": {}}
+    day = (
+        json.loads(options.out.read_text())
+        if options.out.exists()
+        else {"device": options.device, "stages": {}}
+    )
     if day["device"] != options.device:
-        raise SystemExit(f"{options.out} is of {day['device']}; name another file with --out")
+        raise SystemExit(
+            f"{options.out} is of {day['device']}; name another file with --out"
+        )
     day["machine"] = machine()
     ends = time.monotonic() + options.seconds - CLOSING_SECONDS
     ahead = [stage for stage in every if not has_ended(day, stage)]
@@ -151,7 +183,9 @@ def run_day(options: argparse.Namespace, every: list[Stage]) -> int:
 
 
 def has_ended(day: dict[str, Any], stage: Stage) -> bool:
-    return "unfinished" not in day["stages"].get(stage.name, {"unfinished": "not begun"})
+    return "unfinished" not in day["stages"].get(
+        stage.name, {"unfinished": "not begun"}
+    )
 
 
 def run_stage(stage: Stage, device: str, seconds: float) -> dict[str, Any]:
@@ -163,7 +197,12 @@ def run_stage(stage: Stage, device: str, seconds: float) -> dict[str, Any]:
         except (RuntimeError, TimeoutError) as error:
             result = {"unfinished": str(error)}
     seconds_taken = round(time.monotonic() - began, 1)
-    return {**result, "seconds": seconds_taken, "host_load": host_load(), "watch": watch.summary()}
+    return {
+        **result,
+        "seconds": seconds_taken,
+        "host_load": host_load(),
+        "watch": watch.summary(),
+    }
 
 
 def host_load() -> str:
@@ -174,10 +213,22 @@ def stages(device: str, starts: int, quads: int, size: int = SIZE) -> list[Stage
     found: list[Stage] = []
     for model, plant in SERIES:
         series = Series(model, plant, starts, quads)
-        found.append(Stage(f"clocks: {series.name}", CLOCKS_PART, partial(clocks_of, device, series)))
+        found.append(
+            Stage(
+                f"clocks: {series.name}",
+                CLOCKS_PART,
+                partial(clocks_of, device, series),
+            )
+        )
     for name, (old, new) in PLANTS.items():
-        found.append(Stage(f"gate: {name}", GATE_PART, partial(gate_stack, device, size, old, new)))
-    found.append(Stage("gate: the demo's mistake", GATE_PART, partial(gate_demo, device)))
+        found.append(
+            Stage(
+                f"gate: {name}", GATE_PART, partial(gate_stack, device, size, old, new)
+            )
+        )
+    found.append(
+        Stage("gate: the demo's mistake", GATE_PART, partial(gate_demo, device))
+    )
     return found
 
 
@@ -185,14 +236,20 @@ def clocks_of(device: str, series: Series, seconds: float) -> dict[str, Any]:
     return measure(series, device, seconds)
 
 
-def gate_stack(device: str, size: int, old: str, new: str, seconds: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="perfgate-day-", ignore_cleanup_errors=True) as scratch:
+def gate_stack(
+    device: str, size: int, old: str, new: str, seconds: float
+) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(
+        prefix="perfgate-day-", ignore_cleanup_errors=True
+    ) as scratch:
         repository = Path(scratch) / "stack"
         repository.mkdir()
         model = MODEL.replace("{size}", str(size), 1)
         (repository / "model.py").write_text(model)
         (repository / "perf.py").write_text(WORKLOAD)
-        (repository / "perfgate.toml").write_text(SETTINGS.format(device) + budget(seconds))
+        (repository / "perfgate.toml").write_text(
+            SETTINGS.format(device) + budget(seconds)
+        )
         git(repository, "init", "--quiet", "--initial-branch", "main")
         commit(repository, "base")
         (repository / "model.py").write_text(model.replace(old, new, 1))
@@ -201,7 +258,9 @@ def gate_stack(device: str, size: int, old: str, new: str, seconds: float) -> di
 
 
 def gate_demo(device: str, seconds: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="perfgate-day-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(
+        prefix="perfgate-day-", ignore_cleanup_errors=True
+    ) as scratch:
         repository = Path(scratch) / "demo"
         shutil.copytree(DEMO / "main", repository)
         with (repository / "perfgate.toml").open("a") as settings:
@@ -215,18 +274,35 @@ def gate_demo(device: str, seconds: float) -> dict[str, Any]:
 
 def budget(seconds: float) -> str:
     """The settings by which a gate ends within some seconds."""
-    return BUDGET.format(pairs=max(10.0, PAIRS_SHARE * seconds), checklist=CHECKLIST_SHARE * seconds)
+    return BUDGET.format(
+        pairs=max(10.0, PAIRS_SHARE * seconds), checklist=CHECKLIST_SHARE * seconds
+    )
 
 
 def gate(repository: Path, device: str, seconds: float) -> dict[str, Any]:
     """Gate the last commit; the reason if that does not end in time."""
     out, log = repository.parent / "out", repository.parent / "check.log"
-    command = [sys.executable, "-m", "perfgate", "check", "--base", "HEAD~1", "--always", "--device", device]
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate",
+        "check",
+        "--base",
+        "HEAD~1",
+        "--always",
+        "--device",
+        device,
+    ]
     command += ["--steps", STEPS, "--out", str(out)]
     environment = {**os.environ, "PERFGATE_STORE": str(repository.parent / "store.db")}
     with log.open("w") as output:
         check = subprocess.Popen(
-            command, cwd=repository, env=environment, stdout=output, stderr=output, start_new_session=True
+            command,
+            cwd=repository,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         code = check.wait(seconds - STOP_SECONDS)
@@ -259,17 +335,23 @@ def stop(check: subprocess.Popen[bytes]) -> None:
 
 def last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").split("\n")
-    return next((line.strip()[-300:] for line in reversed(lines) if line.strip()), "no output")
+    return next(
+        (line.strip()[-300:] for line in reversed(lines) if line.strip()), "no output"
+    )
 
 
 class Watch:
     """Reads the clock, the power and the reasons for a lower clock while a stage runs, if nvidia-smi is there."""
 
     def __init__(self, device: str) -> None:
-        self._program = shutil.which("nvidia-smi") if device.startswith("cuda") else None
+        self._program = (
+            shutil.which("nvidia-smi") if device.startswith("cuda") else None
+        )
         self._readings: list[list[str]] = []
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="watch of the card", daemon=True)
+        self._thread = threading.Thread(
+            target=self._read, name="watch of the card", daemon=True
+        )
 
     def __enter__(self) -> Watch:
         if self._program:
@@ -282,11 +364,19 @@ class Watch:
             self._thread.join()
 
     def _read(self) -> None:
-        command = [str(self._program), f"--query-gpu={WATCHED}", "--format=csv,noheader,nounits"]
+        command = [
+            str(self._program),
+            f"--query-gpu={WATCHED}",
+            "--format=csv,noheader,nounits",
+        ]
         while not self._ended.wait(WATCH_SECONDS):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=10, check=False
+            )
             if done.returncode == 0:
-                self._readings.append([cell.strip() for cell in done.stdout.splitlines()[0].split(",")])
+                self._readings.append(
+                    [cell.strip() for cell in done.stdout.splitlines()[0].split(",")]
+                )
 
     def summary(self) -> dict[str, Any] | None:
         """How often each reason was active, and the ends of clock, power and temperature; None without readings."""
@@ -295,7 +385,9 @@ class Watch:
         columns = list(zip(*self._readings))
         ends = {
             name: [min(map(float, column)), max(map(float, column))]
-            for name, column in zip(("clock_mhz", "most_mhz", "watt", "celsius"), columns)
+            for name, column in zip(
+                ("clock_mhz", "most_mhz", "watt", "celsius"), columns
+            )
             if all(re.fullmatch(r"[\d.]+", cell) for cell in column)
         }
         return {**ends, "reasons": Counter(columns[-1])}
@@ -315,22 +407,32 @@ def print_tables(day: dict[str, Any]) -> None:
     """The tables for docs/supported.md."""
     clocks = {name: stage for name, stage in day["stages"].items() if "clocks" in stage}
     if clocks:
-        print("\n| clocks of two resident sides | start | call | a quad | " + " | ".join(CLOCKS) + " |")
+        print(
+            "\n| clocks of two resident sides | start | call | a quad | "
+            + " | ".join(CLOCKS)
+            + " |"
+        )
         print("|---|--:|--:|--:|" + "---|" * len(CLOCKS))
         for stage in clocks.values():
             cells = [_cell(stage["clocks"].get(clock)) for clock in CLOCKS]
-            times = (
-                f"{stage['load_seconds']:.1f} s | {1e3 * stage['call_seconds']:.2f} ms | {stage['quad_seconds']:.2f} s"
+            times = f"{stage['load_seconds']:.1f} s | {1e3 * stage['call_seconds']:.2f} ms | {stage['quad_seconds']:.2f} s"
+            print(
+                f"| {stage['name']} ({len(stage['quads'])} quads) | {times} | "
+                + " | ".join(cells)
+                + " |"
             )
-            print(f"| {stage['name']} ({len(stage['quads'])} quads) | {times} | " + " | ".join(cells) + " |")
         print("\nEffect, spread of a quad within a start, spread of starts.")
     gates = {name: stage for name, stage in day["stages"].items() if "verdict" in stage}
     if gates:
-        print("\n| gate | verdict | pairs | seconds | host load | title |\n|---|---|--:|--:|---|---|")
+        print(
+            "\n| gate | verdict | pairs | seconds | host load | title |\n|---|---|--:|--:|---|---|"
+        )
         for name, stage in gates.items():
             title = stage.get("title", stage.get("unfinished", "")).replace("|", "\\|")
             numbers = f"{stage.get('pairs')} | {stage['seconds']:.0f} | {stage.get('host_load', '–')}"
-            print(f"| {name.removeprefix('gate: ')} | {stage['verdict']} | {numbers} | {title} |")
+            print(
+                f"| {name.removeprefix('gate: ')} | {stage['verdict']} | {numbers} | {title} |"
+            )
 
 
 def _cell(clock: dict[str, float | None] | None) -> str:
@@ -361,7 +463,9 @@ def commit(repository: Path, message: str) -> None:
 
 
 def git(repository: Path, *arguments: str) -> None:
-    subprocess.run(["git", "-C", str(repository), *arguments], check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-C", str(repository), *arguments], check=True, capture_output=True
+    )
 
 
 if __name__ == "__main__":

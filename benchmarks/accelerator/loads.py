@@ -23,8 +23,12 @@ from tests.plugins.test_card import BASE, CARD, check, pairs_of
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("seconds", nargs="+", type=float, help="how long the model loads")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "seconds", nargs="+", type=float, help="how long the model loads"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         python = install(CARD, Path(folder) / "environment")
@@ -36,7 +40,9 @@ def result_of(python: Path, folder: Path, seconds: float) -> str:
     """A line of the table: the load, the time of the whole check, and its verdict."""
     folder.mkdir()
     began = time.monotonic()
-    run, decision = check(python, folder, BASE + "# Equal.\n", variables={"LOAD_SECONDS": str(seconds)})
+    run, decision = check(
+        python, folder, BASE + "# Equal.\n", variables={"LOAD_SECONDS": str(seconds)}
+    )
     took = time.monotonic() - began
     return f"load {seconds:g} s: {took:.0f} s, {decision['verdict']}, {quads_per_minute(run):.0f} quads a minute"
 

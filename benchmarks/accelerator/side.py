@@ -38,12 +38,24 @@ class Block(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--model", choices=sorted(LAYERS), default="tiny")
     parser.add_argument("--plant", choices=("", "device", "host"), default="")
-    parser.add_argument("--spin", type=int, default=1000, help="turns of the loop that is planted in the host's work")
-    parser.add_argument("--warm", type=float, default=1.5, help="seconds of calls before the first block")
+    parser.add_argument(
+        "--spin",
+        type=int,
+        default=1000,
+        help="turns of the loop that is planted in the host's work",
+    )
+    parser.add_argument(
+        "--warm",
+        type=float,
+        default=1.5,
+        help="seconds of calls before the first block",
+    )
     parser.add_argument("--block", type=float, default=0.05, help="seconds of a block")
     options = parser.parse_args()
 
@@ -69,12 +81,18 @@ class Side:
         device = _device_of(torch, options.device)
         self.has_queue = device.type != "cpu"
         model, example = _model(torch, options.model, is_large=self.has_queue)
-        dtype = torch.bfloat16 if self.has_queue and options.model == "gemm" else torch.float32
+        dtype = (
+            torch.bfloat16
+            if self.has_queue and options.model == "gemm"
+            else torch.float32
+        )
         model = model.to(device, dtype).eval()
         example = example.to(device, dtype)
         self.call = _with_plant(torch, model, example, options)
         accelerator = getattr(torch, device.type, None)
-        self.synchronize: Callable[[], None] = accelerator.synchronize if self.has_queue and accelerator else _done
+        self.synchronize: Callable[[], None] = (
+            accelerator.synchronize if self.has_queue and accelerator else _done
+        )
         self.event = accelerator.Event if self.has_queue and accelerator else None
         self.call()
         self.synchronize()
@@ -92,7 +110,11 @@ class Side:
         self.call()
         self.synchronize()
         call = time.perf_counter() - began
-        return {"loaded": self.loaded, "call": call, "calls": max(3, math.ceil(block_seconds / max(call, 1e-6)))}
+        return {
+            "loaded": self.loaded,
+            "call": call,
+            "calls": max(3, math.ceil(block_seconds / max(call, 1e-6))),
+        }
 
     def block(self, calls: int) -> Block:
         """Time calls one by one, and then as many back to back, so that the host runs ahead of the device."""
@@ -116,7 +138,9 @@ class Side:
             self.call()
         self.synchronize()
         piped = (time.perf_counter_ns() - began) / calls
-        return Block(_low(wall), statistics.median(wall), _low(host), _low(spans), piped)
+        return Block(
+            _low(wall), statistics.median(wall), _low(host), _low(spans), piped
+        )
 
     def kernels(self) -> dict[str, Any]:
         """The sum of kernel durations of a call, and a digest of what ran.
@@ -125,15 +149,24 @@ class Side:
         """
         from torch.autograd.profiler import profile
 
-        with profile(use_cpu=True, use_device=self._kind_of_profile(), use_kineto=True) as profiled:
+        with profile(
+            use_cpu=True, use_device=self._kind_of_profile(), use_kineto=True
+        ) as profiled:
             for _ in range(PROFILED_CALLS):
                 self.call()
             self.synchronize()
         rows = profiled.key_averages()
-        time_of = (lambda row: row.self_device_time_total) if self.has_queue else (lambda row: row.self_cpu_time_total)
+        time_of = (
+            (lambda row: row.self_device_time_total)
+            if self.has_queue
+            else (lambda row: row.self_cpu_time_total)
+        )
         names = json.dumps(sorted((row.key, row.count) for row in rows))
         digest = hashlib.sha256(names.encode()).hexdigest()[:16]
-        return {"kernels": sum(map(time_of, rows)) / PROFILED_CALLS * 1e3, "work": digest}
+        return {
+            "kernels": sum(map(time_of, rows)) / PROFILED_CALLS * 1e3,
+            "work": digest,
+        }
 
     def _kind_of_profile(self) -> str | None:
         return None if self.event is None else self.event.__module__.split(".")[1]
@@ -171,18 +204,28 @@ def _model(torch: Any, name: str, *, is_large: bool) -> tuple[Any, Any]:
     nn = torch.nn
     layers = range(LAYERS[name])
     if name == "tiny":
-        return nn.Sequential(*[part for _ in layers for part in (nn.Linear(64, 64), nn.ReLU())]), torch.randn(8, 64)
+        return nn.Sequential(
+            *[part for _ in layers for part in (nn.Linear(64, 64), nn.ReLU())]
+        ), torch.randn(8, 64)
     if name == "gemm":
         size = 4096 if is_large else 128
-        return nn.Sequential(*[nn.Linear(size, size, bias=False) for _ in layers]), torch.randn(size, size)
-    return nn.Sequential(*[nn.ReLU() for _ in layers]), torch.randn(64 << 20 if is_large else 1 << 16)
+        return nn.Sequential(
+            *[nn.Linear(size, size, bias=False) for _ in layers]
+        ), torch.randn(size, size)
+    return nn.Sequential(*[nn.ReLU() for _ in layers]), torch.randn(
+        64 << 20 if is_large else 1 << 16
+    )
 
 
-def _with_plant(torch: Any, model: Any, example: Any, options: argparse.Namespace) -> Callable[[], Any]:
+def _with_plant(
+    torch: Any, model: Any, example: Any, options: argparse.Namespace
+) -> Callable[[], Any]:
     """A call of the model, and beside it about 1 % more work of the device, or a loop of the host."""
     if options.plant == "device":
         rows = max(1, int(example.shape[0] * EXTRA_SHARE))
-        extra = torch.randn(rows, *example.shape[1:], device=example.device, dtype=example.dtype)
+        extra = torch.randn(
+            rows, *example.shape[1:], device=example.device, dtype=example.dtype
+        )
 
         def with_kernel() -> Any:
             output = model(example)

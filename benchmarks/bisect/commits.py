@@ -30,16 +30,31 @@ from history import History, make_history
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--cause", choices=["operators", "time"], default="operators")
     parser.add_argument("--commits", type=int, default=200)
-    parser.add_argument("--special", type=int, default=30, help="broken, noisy and irrelevant ones among them")
     parser.add_argument(
-        "--seed", type=int, default=1, help="of the first repository; each next one has the next number"
+        "--special",
+        type=int,
+        default=30,
+        help="broken, noisy and irrelevant ones among them",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        help="of the first repository; each next one has the next number",
     )
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/bisect.jsonl"))
-    parser.add_argument("--table", type=Path, metavar="FILE", help="only print the table of an earlier --out")
+    parser.add_argument(
+        "--table",
+        type=Path,
+        metavar="FILE",
+        help="only print the table of an earlier --out",
+    )
     options = parser.parse_args()
     if options.table is None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -55,13 +70,33 @@ def _search(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="perfgate-bisect-") as scratch:
         folder = Path(scratch)
         history = make_history(
-            folder / "repository", options.cause, count=options.commits, special=options.special, seed=seed
+            folder / "repository",
+            options.cause,
+            count=options.commits,
+            special=options.special,
+            seed=seed,
         )
         out, began = folder / "out", time.monotonic()
-        command = [sys.executable, "-m", "perfgate", "bisect", "--good", history.commits[0], "--out", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "perfgate",
+            "bisect",
+            "--good",
+            history.commits[0],
+            "--out",
+            str(out),
+        ]
         environment = {**os.environ, "PERFGATE_STORE": str(folder / "store.db")}
         load, cpu = os.getloadavg()[1], _cpu_seconds()
-        done = subprocess.run(command, cwd=history.root, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command,
+            cwd=history.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         seconds, cpu = time.monotonic() - began, _cpu_seconds() - cpu
         load = (load + os.getloadavg()[1]) / 2
         written = out / "bisection.json"
@@ -75,8 +110,18 @@ def _search(seed: int, options: argparse.Namespace) -> dict[str, Any]:
         "code": done.returncode,
     }
     if document is None:
-        return {**found, "right": False, "builds": 0, "gates": 0, "outcome": done.stderr[-300:]}
-    return {**found, **_judged(document, history), "goal": round(1.5 * math.log2(options.commits), 1)}
+        return {
+            **found,
+            "right": False,
+            "builds": 0,
+            "gates": 0,
+            "outcome": done.stderr[-300:],
+        }
+    return {
+        **found,
+        **_judged(document, history),
+        "goal": round(1.5 * math.log2(options.commits), 1),
+    }
 
 
 def _cpu_seconds() -> float:
@@ -87,21 +132,37 @@ def _cpu_seconds() -> float:
 
 def _judged(document: dict[str, Any], history: History) -> dict[str, Any]:
     at = {commit: place for place, commit in enumerate(history.commits)}
-    places = [[at[document["changes"][change]["commit"]] for change in block] for block in document["culprits"]]
+    places = [
+        [at[document["changes"][change]["commit"]] for change in block]
+        for block in document["culprits"]
+    ]
     named = places[0] if places else []
     others = {history.kinds[place] for place in named if place != history.culprit}
     # Of a broken commit nobody can tell whether it was slow already.
-    right = document["outcome"] == "found" and history.culprit in named and others <= {"broken"}
+    right = (
+        document["outcome"] == "found"
+        and history.culprit in named
+        and others <= {"broken"}
+    )
     by = {"gate", "count"}
-    built = {max(trial["changes"]) for trial in document["tried"] if trial["answered_by"] in by or trial["reason"]}
-    trials = [*document["tried"], *([document["confirmation"]] if document["confirmation"] else [])]
+    built = {
+        max(trial["changes"])
+        for trial in document["tried"]
+        if trial["answered_by"] in by or trial["reason"]
+    }
+    trials = [
+        *document["tried"],
+        *([document["confirmation"]] if document["confirmation"] else []),
+    ]
     return {
         "right": right,
         "outcome": document["outcome"],
         "culprit": history.culprit,
         "named": named,
         "builds": len(built) + 1,
-        "gates": sum(1 + trial["repeated"] for trial in trials if trial["answered_by"] == "gate"),
+        "gates": sum(
+            1 + trial["repeated"] for trial in trials if trial["answered_by"] == "gate"
+        ),
         "counts": sum(trial["answered_by"] == "count" for trial in document["tried"]),
         "skipped": sum(trial["answer"] == "impossible" for trial in document["tried"]),
         "irrelevant": document["irrelevant"],
@@ -110,7 +171,13 @@ def _judged(document: dict[str, Any], history: History) -> dict[str, Any]:
 
 
 def _line(record: dict[str, Any]) -> str:
-    word = "right" if record["right"] else "WRONG" if record["outcome"] == "found" else record["outcome"]
+    word = (
+        "right"
+        if record["right"]
+        else "WRONG"
+        if record["outcome"] == "found"
+        else record["outcome"]
+    )
     return (
         f"{record['seed']:4} {record['cause']:10} {word:10} {record['builds']:3} builds {record['gates']:3} gates "
         f"{record.get('counts', 0):3} counts {record.get('skipped', 0):2} skipped {record['seconds']:7.1f} s, "
@@ -119,7 +186,9 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def _report(out: Path) -> int:
-    records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    records = [
+        json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()
+    ]
     good = True
     for cause in sorted({record["cause"] for record in records}):
         mine = [record for record in records if record["cause"] == cause]

@@ -72,19 +72,28 @@ class History(NamedTuple):
     culprit: int
 
 
-def make_history(root: Path, cause: Cause, *, count: int, special: int, seed: int) -> History:
+def make_history(
+    root: Path, cause: Cause, *, count: int, special: int, seed: int
+) -> History:
     """``special`` of the ``count`` commits after the first are broken (in rows of up to three), noisy or irrelevant."""
     chance = random.Random(seed)
     kinds: list[Kind] = ["plain"] * (count + 1)
     culprit = chance.randrange(1, count + 1)
     kinds[culprit] = "slow"
     for number, kind in enumerate(SPECIAL):
-        _scatter(kinds, kind, special * (number + 1) // len(SPECIAL) - special * number // len(SPECIAL), chance)
+        _scatter(
+            kinds,
+            kind,
+            special * (number + 1) // len(SPECIAL) - special * number // len(SPECIAL),
+            chance,
+        )
     root.mkdir(parents=True)
     _git(root, "init", "--quiet", "--initial-branch=main")
     _git(root, "fast-import", "--quiet", feed="".join(_stream(kinds, culprit, cause)))
     _git(root, "reset", "--quiet", "--hard", "main")
-    return History(root, _git(root, "rev-list", "--reverse", "main").split(), kinds, culprit)
+    return History(
+        root, _git(root, "rev-list", "--reverse", "main").split(), kinds, culprit
+    )
 
 
 def commit_all(root: Path, files: Mapping[str, str]) -> None:
@@ -94,7 +103,17 @@ def commit_all(root: Path, files: Mapping[str, str]) -> None:
         (root / name).write_text(text, encoding="utf-8")
     _git(root, "init", "--quiet", "--initial-branch=main")
     _git(root, "add", "--all")
-    _git(root, "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "commit", "--quiet", "--message", "the model")
+    _git(
+        root,
+        "-c",
+        "user.name=Ada",
+        "-c",
+        "user.email=ada@example.org",
+        "commit",
+        "--quiet",
+        "--message",
+        "the model",
+    )
 
 
 def _scatter(kinds: list[Kind], kind: Kind, count: int, chance: random.Random) -> None:
@@ -102,7 +121,13 @@ def _scatter(kinds: list[Kind], kind: Kind, count: int, chance: random.Random) -
     left = count
     while left:
         start = chance.randrange(1, len(kinds) - 1)
-        row = range(start, min(len(kinds) - 1, start + (chance.randrange(1, 4) if kind == "broken" else 1)))
+        row = range(
+            start,
+            min(
+                len(kinds) - 1,
+                start + (chance.randrange(1, 4) if kind == "broken" else 1),
+            ),
+        )
         for place in row:
             if left and kinds[place] == "plain":
                 kinds[place], left = kind, left - 1
@@ -111,7 +136,9 @@ def _scatter(kinds: list[Kind], kind: Kind, count: int, chance: random.Random) -
 def _stream(kinds: Sequence[Kind], culprit: int, cause: Cause) -> Iterator[str]:
     for number, kind in enumerate(kinds):
         files = (
-            {"README.md": f"{number}\n"} if kind == "irrelevant" else {"model.py": _model(number, kind, culprit, cause)}
+            {"README.md": f"{number}\n"}
+            if kind == "irrelevant"
+            else {"model.py": _model(number, kind, culprit, cause)}
         )
         if number == 0:
             config = f'project = "scratch"\ndevice = "cpu"\nworkload = "perf/workload.py:net"\n{SETTINGS[cause]}'
@@ -129,12 +156,27 @@ def _model(number: int, kind: Kind, culprit: int, cause: Cause) -> str:
     more = SLOWER if number >= culprit else 1.0
     operators = round(OPERATORS * more) if cause == "operators" else 1
     rounds = DERIVE.format(rounds=round(ROUNDS * more)) if cause == "time" else "pass"
-    return MODEL.format(number=number, operators=operators, rounds=rounds, noise=NOISE if kind == "noisy" else "")
+    return MODEL.format(
+        number=number,
+        operators=operators,
+        rounds=rounds,
+        noise=NOISE if kind == "noisy" else "",
+    )
 
 
 def _git(root: Path, *arguments: str, feed: str | None = None) -> str:
-    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    environment = {
+        **os.environ,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
     done = subprocess.run(
-        ["git", *arguments], cwd=root, env=environment, input=feed, check=True, capture_output=True, text=True
+        ["git", *arguments],
+        cwd=root,
+        env=environment,
+        input=feed,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return done.stdout

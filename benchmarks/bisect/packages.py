@@ -21,7 +21,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from history import DERIVE, OPERATORS, ROUNDS, SETTINGS, SLOWER, WORKLOAD, Cause, commit_all
+from history import (
+    DERIVE,
+    OPERATORS,
+    ROUNDS,
+    SETTINGS,
+    SLOWER,
+    WORKLOAD,
+    Cause,
+    commit_all,
+)
 
 from tests.fakes.wheels import write_wheel
 
@@ -51,11 +60,20 @@ class Net(torch.nn.Module):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--cause", choices=["operators", "time"], default="operators")
-    parser.add_argument("--seed", type=int, default=1, help="of the first search; each next one has the next number")
-    parser.add_argument("--out", type=Path, default=Path("perfgate-out/bisect-packages.jsonl"))
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        help="of the first search; each next one has the next number",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("perfgate-out/bisect-packages.jsonl")
+    )
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     right = 0
@@ -85,14 +103,39 @@ def _search(seed: int, cause: Cause) -> dict[str, Any]:
         }
         began, load = time.monotonic(), os.getloadavg()[1]
         listed = ",".join(f"{package}==2.0" for package in PACKAGES)
-        command = [sys.executable, "-m", "perfgate", "upgrade", "--bisect", listed, "--out", str(out)]
-        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "perfgate",
+            "upgrade",
+            "--bisect",
+            listed,
+            "--out",
+            str(out),
+        ]
+        done = subprocess.run(
+            command,
+            cwd=root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         written = out / "bisection.json"
         document = json.loads(written.read_text()) if written.exists() else None
-    record = {"seed": seed, "cause": cause, "seconds": round(time.monotonic() - began, 1), "load": round(load, 1)}
+    record = {
+        "seed": seed,
+        "cause": cause,
+        "seconds": round(time.monotonic() - began, 1),
+        "load": round(load, 1),
+    }
     if document is None:
         return {**record, "right": False, "trials": 0, "outcome": done.stderr[-300:]}
-    named = [document["changes"][change]["package"] for block in document["culprits"] for change in block]
+    named = [
+        document["changes"][change]["package"]
+        for block in document["culprits"]
+        for change in block
+    ]
     answered = [trial["answered_by"] for trial in document["tried"]]
     return {
         **record,
@@ -101,14 +144,22 @@ def _search(seed: int, cause: Cause) -> dict[str, Any]:
         "named": named,
         "outcome": document["outcome"],
         "trials": len(answered),
-        "gates": sum(1 + trial["repeated"] for trial in document["tried"] if trial["answered_by"] == "gate"),
+        "gates": sum(
+            1 + trial["repeated"]
+            for trial in document["tried"]
+            if trial["answered_by"] == "gate"
+        ),
         "counts": answered.count("count"),
         "error": document["error"],
     }
 
 
 def _write_wheels(wheels: Path, slow: str, cause: Cause) -> None:
-    operators, rounds = (OPERATORS // len(PACKAGES), 0) if cause == "operators" else (1, ROUNDS // len(PACKAGES))
+    operators, rounds = (
+        (OPERATORS // len(PACKAGES), 0)
+        if cause == "operators"
+        else (1, ROUNDS // len(PACKAGES))
+    )
     for package in PACKAGES:
         for version in ("1.0", "2.0"):
             # 4 % of all packages' work.
@@ -119,7 +170,12 @@ def _write_wheels(wheels: Path, slow: str, cause: Cause) -> None:
             )
             of_operators, of_time = (more, 0) if cause == "operators" else (0, more)
             derive = DERIVE.format(rounds=rounds + of_time) if rounds else "pass"
-            write_wheel(wheels, package, version, PART.format(operators=operators + of_operators, rounds=derive))
+            write_wheel(
+                wheels,
+                package,
+                version,
+                PART.format(operators=operators + of_operators, rounds=derive),
+            )
 
 
 def _write_project(root: Path, cause: Cause) -> None:
@@ -129,7 +185,9 @@ def _write_project(root: Path, cause: Cause) -> None:
     setup = f'\n[measure]\nsetup = "python -m pip install {old}"\n'
     config = f'project = "scratch"\ndevice = "cpu"\nworkload = "perf/workload.py:net"\n{SETTINGS[cause]}{setup}'
     model = MODEL.format(imports=imports, calls=calls)
-    commit_all(root, {"model.py": model, "perf/workload.py": WORKLOAD, "perfgate.toml": config})
+    commit_all(
+        root, {"model.py": model, "perf/workload.py": WORKLOAD, "perfgate.toml": config}
+    )
 
 
 if __name__ == "__main__":

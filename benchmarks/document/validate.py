@@ -26,12 +26,19 @@ from tests.fakes.documents import make_comparison, make_decision, make_run
 
 COMPARISONS = 5000
 TIMES = 5
-RECORDS: dict[str, type[msgspec.Struct]] = {"run": RunDocument, "decision": DecisionDocument}
+RECORDS: dict[str, type[msgspec.Struct]] = {
+    "run": RunDocument,
+    "decision": DecisionDocument,
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="run.json or decision.json")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "files", type=Path, nargs="*", metavar="FILE", help="run.json or decision.json"
+    )
     files = parser.parse_args().files
     print("| document | kB | ours, ms | jsonschema alone, ms | msgspec decoding, ms |")
     print("|---|--:|--:|--:|--:|")

@@ -52,12 +52,18 @@ def main() -> None:
         tree = grown(size, 1)
         page = render_flame([side_by_side(tree, tree)])
         times = measure(page)
-        print(f"{size:6d} {len(page) / 1024:6.0f} KB " + " ".join(f"{time:10.0f}" for time in times))
+        print(
+            f"{size:6d} {len(page) / 1024:6.0f} KB "
+            + " ".join(f"{time:10.0f}" for time in times)
+        )
 
 
 def measure(page: str) -> tuple[float, float, float]:
     """Return the milliseconds of opening, zooming and searching."""
-    with tempfile.TemporaryDirectory() as folder, browser_page(Path(folder) / "profile") as browser:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        browser_page(Path(folder) / "profile") as browser,
+    ):
         file = Path(folder) / "flame.html"
         file.write_text(page)
         return (

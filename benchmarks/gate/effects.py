@@ -164,22 +164,39 @@ EFFECTS = {effect.name: effect for group in GROUPS for effect in group}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=1, help="gates of each group")
-    parser.add_argument("--only", action="append", metavar="NAME", choices=EFFECTS, help="an effect; default: all")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        choices=EFFECTS,
+        help="an effect; default: all",
+    )
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/effects.jsonl"))
-    parser.add_argument("--table", type=Path, help="only print the table of an earlier --out")
-    parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
+    parser.add_argument(
+        "--table", type=Path, help="only print the table of an earlier --out"
+    )
+    parser.add_argument(
+        "arguments", nargs="*", help="further arguments of perfgate check, after --"
+    )
     options = parser.parse_args()
     if options.table:
         rows = [json.loads(line) for line in options.table.read_text().splitlines()]
     else:
-        groups = [[one for one in group if not options.only or one.name in options.only] for group in GROUPS]
+        groups = [
+            [one for one in group if not options.only or one.name in options.only]
+            for group in GROUPS
+        ]
         rows = list(gate_all([group for group in groups if group], options))
     return print_table(rows)
 
 
-def gate_all(groups: Sequence[Sequence[Effect]], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def gate_all(
+    groups: Sequence[Sequence[Effect]], options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with options.out.open("a", encoding="utf-8") as lines:
         for effects in [*groups] * options.times:
@@ -187,20 +204,30 @@ def gate_all(groups: Sequence[Sequence[Effect]], options: argparse.Namespace) ->
                 rows = gate(effects, Path(scratch), options.arguments)
             for row in rows:
                 print(json.dumps(row), file=lines, flush=True)
-                print(*(f"{key} {value}" for key, value in row.items()), sep=" · ", flush=True)
+                print(
+                    *(f"{key} {value}" for key, value in row.items()),
+                    sep=" · ",
+                    flush=True,
+                )
                 yield row
 
 
-def gate(effects: Sequence[Effect], scratch: Path, arguments: Sequence[str]) -> list[dict[str, Any]]:
+def gate(
+    effects: Sequence[Effect], scratch: Path, arguments: Sequence[str]
+) -> list[dict[str, Any]]:
     """Gate a commit that plants these effects; return the row of each."""
     repository, out = scratch / "project", scratch / "out"
     repository.mkdir()
-    (repository / "model.py").write_text(with_code((effect.above, effect.base) for effect in effects))
+    (repository / "model.py").write_text(
+        with_code((effect.above, effect.base) for effect in effects)
+    )
     (repository / "perf.py").write_text(PERF)
     (repository / "perfgate.toml").write_text(SETTINGS)
     git(repository, "init", "--quiet", "--initial-branch", "main")
     commit(repository, "base")
-    (repository / "model.py").write_text(with_code((effect.above, effect.code) for effect in effects))
+    (repository / "model.py").write_text(
+        with_code((effect.above, effect.code) for effect in effects)
+    )
     commit(repository, "effects")
     steps = ",".join(map(str, sorted({1, 4, *(effect.step for effect in effects)})))
     command = [
@@ -218,10 +245,19 @@ def gate(effects: Sequence[Effect], scratch: Path, arguments: Sequence[str]) -> 
     ]
     environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
     began = time.monotonic()
-    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=repository,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     seconds = time.monotonic() - began
     if not (out / "decision.json").exists():
-        raise SystemExit(f"{', '.join(effect.name for effect in effects)}: {done.stderr}")
+        raise SystemExit(
+            f"{', '.join(effect.name for effect in effects)}: {done.stderr}"
+        )
     decision = json.loads((out / "decision.json").read_text())
     return [row_of(effect, decision, seconds) for effect in effects]
 
@@ -235,15 +271,22 @@ def with_code(places: Iterable[tuple[str, str]]) -> str:
 
 
 def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str, Any]:
-    listed: list[dict[str, Any]] = [*decision["checklist"]["numbers"], *decision["comparisons"]]
+    listed: list[dict[str, Any]] = [
+        *decision["checklist"]["numbers"],
+        *decision["comparisons"],
+    ]
     row = next((row for row in listed if row["metric"] == effect.metric), {})
     # A comparison has its difference in its own fields, a number of a step in one field.
     difference: dict[str, Any] = row.get("difference") or row
     interval = difference.get("interval")
     if difference.get("kind") in ("exact", "count"):
-        resolved = row["head"] > row["base"] if effect.rises else row["head"] < row["base"]
+        resolved = (
+            row["head"] > row["base"] if effect.rises else row["head"] < row["base"]
+        )
     else:
-        resolved = interval is not None and (interval[0] > 0 if effect.rises else interval[1] < 0)
+        resolved = interval is not None and (
+            interval[0] > 0 if effect.rises else interval[1] < 0
+        )
     return {
         "effect": effect.name,
         "verdict": decision["verdict"],
@@ -260,14 +303,18 @@ def print_table(rows: Iterable[dict[str, Any]]) -> int:
     for row in rows:
         by_effect[row["effect"]].append(row)
     shares = []
-    print(f"\n{'effect':12} {'metric':20} {'resolved':>10} {'median change':>14} {'seconds':>8}")
+    print(
+        f"\n{'effect':12} {'metric':20} {'resolved':>10} {'median change':>14} {'seconds':>8}"
+    )
     for name, of_effect in by_effect.items():
         resolved = sum(row["resolved"] for row in of_effect)
         shares.append(resolved / len(of_effect))
         deltas = [row["delta"] for row in of_effect if row["delta"] is not None]
         change = f"{statistics.median(deltas):+.1%}" if deltas else "–"
         seconds = statistics.median(row["seconds"] for row in of_effect)
-        print(f"{name:12} {EFFECTS[name].metric:20} {resolved:4} of {len(of_effect):<3} {change:>13} {seconds:8.0f}")
+        print(
+            f"{name:12} {EFFECTS[name].metric:20} {resolved:4} of {len(of_effect):<3} {change:>13} {seconds:8.0f}"
+        )
     return 0 if shares and min(shares) >= RESOLVED_SHARE else 1
 
 

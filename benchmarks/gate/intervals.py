@@ -53,9 +53,15 @@ class Tally:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
-    decisions = [path for folder in parser.parse_args().folders for path in sorted(folder.rglob("decision.json"))]
+    decisions = [
+        path
+        for folder in parser.parse_args().folders
+        for path in sorted(folder.rglob("decision.json"))
+    ]
     by_metric: dict[str, Tally] = defaultdict(Tally)
     verdicts: dict[str, int] = defaultdict(int)
     for path in decisions:
@@ -63,11 +69,19 @@ def main() -> int:
         verdicts[decision["verdict"]] += 1
         for row in decision["checklist"]["numbers"]:
             difference = row["difference"]
-            if difference and difference["kind"] == "turns" and difference["delta"] is not None:
+            if (
+                difference
+                and difference["kind"] == "turns"
+                and difference["delta"] is not None
+            ):
                 by_metric[row["metric"]].add(difference)
     total = Tally()
-    print(f"{len(decisions)} gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}")
-    print(f"{'metric':28} {'printed':>8} {'excluding':>10} {'':7} {'head lower':>16} {'p':>6}")
+    print(
+        f"{len(decisions)} gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}"
+    )
+    print(
+        f"{'metric':28} {'printed':>8} {'excluding':>10} {'':7} {'head lower':>16} {'p':>6}"
+    )
     for metric, tally in sorted(by_metric.items()):
         total.add_all(tally)
         print(f"{metric:28} {tally.cells()}")

@@ -49,7 +49,9 @@ class Plant:
 
 PLANTS = (
     Plant("a list that grows", "_SEEN = []", "_SEEN.append(bytes(20_000))"),
-    Plant("a cache without bound", "_CACHE = {}", "_CACHE[object()] = list(range(500))"),
+    Plant(
+        "a cache without bound", "_CACHE = {}", "_CACHE[object()] = list(range(500))"
+    ),
     Plant(
         "every second call",
         "_SEEN, _CALLS = [], []",
@@ -69,16 +71,26 @@ PLANTS = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=20, help="runs of equal code for each project")
-    parser.add_argument("--planted", action="store_true", help="gate planted leaks instead")
-    parser.add_argument("--projects", nargs="*", help="names of projects; by default all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs", type=int, default=20, help="runs of equal code for each project"
+    )
+    parser.add_argument(
+        "--planted", action="store_true", help="gate planted leaks instead"
+    )
+    parser.add_argument(
+        "--projects", nargs="*", help="names of projects; by default all"
+    )
     options = parser.parse_args()
     names = options.projects or sorted(path.name for path in PROJECTS.iterdir())
     results = [_gate_project(name, options) for name in names]
     wrong, runs = (sum(column) for column in zip(*results))
     print(
-        f"{runs - wrong} of {runs} planted leaks found at their line" if options.planted else f"{wrong} of {runs} FAIL"
+        f"{runs - wrong} of {runs} planted leaks found at their line"
+        if options.planted
+        else f"{wrong} of {runs} FAIL"
     )
     return 1 if wrong else 0
 
@@ -88,15 +100,25 @@ def _gate_project(name: str, options: argparse.Namespace) -> tuple[int, int]:
     with tempfile.TemporaryDirectory(prefix="perfgate-leaks-") as folder:
         root = Path(folder) / "base"
         shutil.copytree(PROJECTS / name, root)
-        workload = re.search(r"^(\w+) = Workload", (root / "perf.py").read_text(), re.MULTILINE)
+        workload = re.search(
+            r"^(\w+) = Workload", (root / "perf.py").read_text(), re.MULTILINE
+        )
         assert workload is not None
         (root / "perfgate.toml").write_text(SETTINGS.format(name, workload[1]))
         config = load_config(root)
-        with open_bench(config, logs=Path(folder) / "logs", say=lambda _: None) as bench:
+        with open_bench(
+            config, logs=Path(folder) / "logs", say=lambda _: None
+        ) as bench:
             if options.planted:
-                found = [_finds(bench, root, plant, Path(folder) / f"head{at}") for at, plant in enumerate(PLANTS)]
+                found = [
+                    _finds(bench, root, plant, Path(folder) / f"head{at}")
+                    for at, plant in enumerate(PLANTS)
+                ]
                 return found.count(False), len(found)
-            wrong = sum(_fails(bench, root, root, f"{name} {run}") != [] for run in range(options.runs))
+            wrong = sum(
+                _fails(bench, root, root, f"{name} {run}") != []
+                for run in range(options.runs)
+            )
             print(f"{name}: {wrong} of {options.runs} FAIL", flush=True)
             return wrong, options.runs
 
@@ -104,12 +126,22 @@ def _gate_project(name: str, options: argparse.Namespace) -> tuple[int, int]:
 def _finds(bench: Bench, base: Path, plant: Plant, head: Path) -> bool:
     """Whether a leak that is planted into the model is a regression at its line."""
     shutil.copytree(base, head)
-    model = next(path for name in ("model.py", "train.py") if (path := head / name).exists())
+    model = next(
+        path for name in ("model.py", "train.py") if (path := head / name).exists()
+    )
     lines = model.read_text().splitlines()
-    at = max(number for number, line in enumerate(lines) if line.startswith("        return "))
+    at = max(
+        number
+        for number, line in enumerate(lines)
+        if line.startswith("        return ")
+    )
     planted = [*lines[:at], f"        {plant.call}", *lines[at:], "", plant.header, ""]
     model.write_text("\n".join(planted))
-    named = {part.line for found in _fails(bench, base, head, plant.name) for part in found.parts}
+    named = {
+        part.line
+        for found in _fails(bench, base, head, plant.name)
+        for part in found.parts
+    }
     print(
         f"{bench.config.project} with {plant.name}: {sorted(map(str, named))}, planted at {model.name}:{at + 1}",
         flush=True,
@@ -126,20 +158,37 @@ def _fails(bench: Bench, base: Path, head: Path, what: str) -> list[Exact | Chec
     found = _regressed(*counted)
     if not found:
         return []
-    print(f"{what}: {[(c.metric, c.base, c.head) for c in found]} in the first processes", flush=True)
+    print(
+        f"{what}: {[(c.metric, c.base, c.head) for c in found]} in the first processes",
+        flush=True,
+    )
     again = [count_again(bench, side, reference) for side in sides]
-    return _regressed(*(confirmed(first, second) for first, second in zip(counted, again)))
+    return _regressed(
+        *(confirmed(first, second) for first, second in zip(counted, again))
+    )
 
 
-def _regressed(base: Sequence[CounterSet], head: Sequence[CounterSet]) -> list[Exact | Checked]:
+def _regressed(
+    base: Sequence[CounterSet], head: Sequence[CounterSet]
+) -> list[Exact | Checked]:
     before = msgspec.structs.replace(
-        make_run("base"), checklist=msgspec.structs.replace(make_run("base").checklist, counters=list(base))
+        make_run("base"),
+        checklist=msgspec.structs.replace(
+            make_run("base").checklist, counters=list(base)
+        ),
     )
     after = msgspec.structs.replace(
-        make_run("head"), checklist=msgspec.structs.replace(make_run("head").checklist, counters=list(head))
+        make_run("head"),
+        checklist=msgspec.structs.replace(
+            make_run("head").checklist, counters=list(head)
+        ),
     )
     compared = compare_counters(WorkTable(Evidence(before, after)).counted, Policy())
-    return [c for c in compared if c.metric in LEAKS and c.gating and c.outcome == "regressed"]
+    return [
+        c
+        for c in compared
+        if c.metric in LEAKS and c.gating and c.outcome == "regressed"
+    ]
 
 
 if __name__ == "__main__":

@@ -67,7 +67,11 @@ CASES = (
     Case("demo", "5-percent", "FAIL"),
     *(Case("minilm", change.name, change.verdict) for change in minilm.CHANGES),
     *(Case("lab", f"{name}-variant", "PASS") for name in models.SOURCES),
-    *(Case("lab", f"{name}-{percent}-percent", "FAIL") for name in models.SOURCES for percent in (0.5, 1, 2, 3)),
+    *(
+        Case("lab", f"{name}-{percent}-percent", "FAIL")
+        for name in models.SOURCES
+        for percent in (0.5, 1, 2, 3)
+    ),
 )
 _CONFIG = """project = "lab"
 device = "cpu"
@@ -78,22 +82,49 @@ DEFAULT = ("demo/identical", "demo/mistake", "minilm/identical", "minilm/eager-a
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--only", action="append", metavar="PROJECT/CHANGE", help="names of cases, or patterns of them")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="PROJECT/CHANGE",
+        help="names of cases, or patterns of them",
+    )
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/live.jsonl"))
-    parser.add_argument("--load", type=int, default=0, help="other processes that are runnable meanwhile")
-    parser.add_argument("--table", action="store_true", help="only print the table of an earlier --out")
-    parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
+    parser.add_argument(
+        "--load",
+        type=int,
+        default=0,
+        help="other processes that are runnable meanwhile",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="only print the table of an earlier --out"
+    )
+    parser.add_argument(
+        "arguments", nargs="*", help="further arguments of perfgate check, after --"
+    )
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if not options.table:
-        chosen = [case for case in CASES if any(fnmatchcase(case.name, pattern) for pattern in options.only or DEFAULT)]
+        chosen = [
+            case
+            for case in CASES
+            if any(
+                fnmatchcase(case.name, pattern) for pattern in options.only or DEFAULT
+            )
+        ]
         if not chosen:
-            parser.error(f"no case is called {options.only}; there are {', '.join(case.name for case in CASES)}")
+            parser.error(
+                f"no case is called {options.only}; there are {', '.join(case.name for case in CASES)}"
+            )
         if any(case.project == "minilm" for case in chosen):
             minilm.install_requirements()
-        with options.out.open("a", encoding="utf-8") as out, neighbours.running(options.load):
+        with (
+            options.out.open("a", encoding="utf-8") as out,
+            neighbours.running(options.load),
+        ):
             # Round after round, so that a busy spell of the machine meets every case.
             for number in range(options.times):
                 for record in _round(chosen, number, options):
@@ -101,7 +132,9 @@ def main() -> int:
     return _report(options.out)
 
 
-def _round(cases: list[Case], number: int, options: argparse.Namespace) -> Iterator[dict[str, object]]:
+def _round(
+    cases: list[Case], number: int, options: argparse.Namespace
+) -> Iterator[dict[str, object]]:
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="perfgate-live-") as scratch:
             record = _gate(case, number, Path(scratch), options)
@@ -112,9 +145,13 @@ def _round(cases: list[Case], number: int, options: argparse.Namespace) -> Itera
         yield record
 
 
-def _gate(case: Case, number: int, scratch: Path, options: argparse.Namespace) -> dict[str, object]:
+def _gate(
+    case: Case, number: int, scratch: Path, options: argparse.Namespace
+) -> dict[str, object]:
     repository, out = scratch / "repository", scratch / "out"
-    {"demo": _plant_demo, "minilm": _plant_minilm, "lab": _plant_lab}[case.project](case, number, repository)
+    {"demo": _plant_demo, "minilm": _plant_minilm, "lab": _plant_lab}[case.project](
+        case, number, repository
+    )
     started = time.monotonic()
     command = [
         sys.executable,
@@ -129,12 +166,25 @@ def _gate(case: Case, number: int, scratch: Path, options: argparse.Namespace) -
         *options.arguments,
     ]
     environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
-    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=repository,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     decision = out / "decision.json"
     found: dict[str, Any] = (
-        json.loads(decision.read_text()) if decision.exists() else {"verdict": "none", "reasons": [done.stderr[-500:]]}
+        json.loads(decision.read_text())
+        if decision.exists()
+        else {"verdict": "none", "reasons": [done.stderr[-500:]]}
     )
-    times = [one for one in found.get("comparisons", []) if one["kind"] == "paired" and one["evidence"] == "pair"]
+    times = [
+        one
+        for one in found.get("comparisons", [])
+        if one["kind"] == "paired" and one["evidence"] == "pair"
+    ]
     return {
         "case": case.name,
         "expected": case.expected,
@@ -146,13 +196,26 @@ def _gate(case: Case, number: int, scratch: Path, options: argparse.Namespace) -
         "waited": found.get("waited"),
         "pairs": found.get("pairs"),
         "duration": found.get("duration"),
-        "why": {one["metric"]: one["reason"] for one in times if one["outcome"] == "inconclusive"},
-        "times": {f"{one['shape']} {one['metric']}": [one["outcome"], one["delta"], one["interval"]] for one in times},
+        "why": {
+            one["metric"]: one["reason"]
+            for one in times
+            if one["outcome"] == "inconclusive"
+        },
+        "times": {
+            f"{one['shape']} {one['metric']}": [
+                one["outcome"],
+                one["delta"],
+                one["interval"],
+            ]
+            for one in times
+        },
     }
 
 
 def _plant_demo(case: Case, _: int, repository: Path) -> None:
-    shutil.copytree(DEMO / "main", repository, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        DEMO / "main", repository, ignore=shutil.ignore_patterns("__pycache__")
+    )
     _git(repository, "init", "--quiet", "--initial-branch=main")
     _commit(repository, "main")
     _git(repository, "checkout", "--quiet", "-b", "change")
@@ -163,7 +226,10 @@ def _plant_demo(case: Case, _: int, repository: Path) -> None:
         slower.plant(repository, place, percent=float(case.change.partition("-")[0]))
     else:
         shutil.copytree(
-            DEMO / case.change, repository, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+            DEMO / case.change,
+            repository,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
         )
     _commit(repository, case.change)
 
@@ -215,8 +281,12 @@ def _git(repository: Path, *arguments: str) -> None:
 
 
 def _report(out: Path) -> int:
-    records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    print(f"\n{'change':32} {'gates':>5}  {'PASS':>4} {'FAIL':>4} {'other':>5}  {'median s':>8}  as it must")
+    records = [
+        json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()
+    ]
+    print(
+        f"\n{'change':32} {'gates':>5}  {'PASS':>4} {'FAIL':>4} {'other':>5}  {'median s':>8}  as it must"
+    )
     good = True
     for case in CASES:
         mine = [record for record in records if record["case"] == case.name]
@@ -240,13 +310,18 @@ def _report_rates(records: list[dict[str, Any]]) -> None:
     for record in records:
         groups[record["neighbours"], record["case"].partition("-")[2]].append(record)
     if groups:
-        print(f"\n{'other processes, change':32} {'gates':>5}  {'PASS':>5} {'FAIL':>5}  {'median s':>8}")
+        print(
+            f"\n{'other processes, change':32} {'gates':>5}  {'PASS':>5} {'FAIL':>5}  {'median s':>8}"
+        )
     for (count, change), mine in sorted(groups.items()):
         passed, failed = (
-            sum(record["verdict"] == verdict for record in mine) / len(mine) for verdict in ("PASS", "FAIL")
+            sum(record["verdict"] == verdict for record in mine) / len(mine)
+            for verdict in ("PASS", "FAIL")
         )
         seconds = sorted(record["seconds"] for record in mine)[len(mine) // 2]
-        print(f"{f'{count}, {change}':32} {len(mine):5}  {passed:5.0%} {failed:5.0%}  {seconds:8.1f}")
+        print(
+            f"{f'{count}, {change}':32} {len(mine):5}  {passed:5.0%} {failed:5.0%}  {seconds:8.1f}"
+        )
 
 
 if __name__ == "__main__":

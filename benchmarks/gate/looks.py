@@ -42,29 +42,46 @@ SCHEDULES = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=400, help="gates for each cell")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    print(f"{'spread':>7}  {'schedule':20}" + "".join(f"{slowdown:>20.1%}" for slowdown in SLOWDOWNS))
+    print(
+        f"{'spread':>7}  {'schedule':20}"
+        + "".join(f"{slowdown:>20.1%}" for slowdown in SLOWDOWNS)
+    )
     for spread in SPREADS:
         for schedule in SCHEDULES:
-            cells = [cell(schedule, spread, slowdown, options) for slowdown in SLOWDOWNS]
-            print(f"{spread:7.2%}  {schedule.name:20}" + "".join(f"{text:>20}" for text in cells), flush=True)
+            cells = [
+                cell(schedule, spread, slowdown, options) for slowdown in SLOWDOWNS
+            ]
+            print(
+                f"{spread:7.2%}  {schedule.name:20}"
+                + "".join(f"{text:>20}" for text in cells),
+                flush=True,
+            )
     return 0
 
 
-def cell(schedule: Schedule, spread: float, slowdown: float, options: argparse.Namespace) -> str:
+def cell(
+    schedule: Schedule, spread: float, slowdown: float, options: argparse.Namespace
+) -> str:
     """The share of gates that fail, and the pairs that they take."""
     # The same draws for all schedules and spreads.
     random = np.random.default_rng([options.seed, round(1e4 * slowdown)])
     rule = SimulatedRule(schedule.looks, leaning_pairs=schedule.leaning_pairs, luck=0.0)
     failed, taken = [], []
     for _ in range(options.times):
-        gate = simulate([math.log1p(slowdown) + spread * random.standard_normal(128)], rule)
+        gate = simulate(
+            [math.log1p(slowdown) + spread * random.standard_normal(128)], rule
+        )
         failed.append(gate.failed)
         taken += gate.pairs
-    return f"{np.mean(failed):.1%} ({np.mean(taken):.0f}, {np.percentile(taken, 90):.0f})"
+    return (
+        f"{np.mean(failed):.1%} ({np.mean(taken):.0f}, {np.percentile(taken, 90):.0f})"
+    )
 
 
 if __name__ == "__main__":

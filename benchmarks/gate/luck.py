@@ -44,13 +44,30 @@ CONDITIONS = ("scattered", "as it is")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", action="append", choices=sorted(SOURCES), help="default: tiny and python")
-    parser.add_argument("--head", action="append", type=int, choices=range(1, VARIANTS + 1), help="default: all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--workload",
+        action="append",
+        choices=sorted(SOURCES),
+        help="default: tiny and python",
+    )
+    parser.add_argument(
+        "--head",
+        action="append",
+        type=int,
+        choices=range(1, VARIANTS + 1),
+        help="default: all",
+    )
     parser.add_argument("--servers", type=int, default=10)
-    parser.add_argument("--pairs", type=int, default=8, help="pairs of a head on a server")
+    parser.add_argument(
+        "--pairs", type=int, default=8, help="pairs of a head on a server"
+    )
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/luck.jsonl"))
-    parser.add_argument("--table", type=Path, help="only print the table of an earlier --out")
+    parser.add_argument(
+        "--table", type=Path, help="only print the table of an earlier --out"
+    )
     options = parser.parse_args()
     if options.table is None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +79,10 @@ def main() -> int:
 def _measure(options: argparse.Namespace) -> None:
     lines = options.out.read_text().splitlines() if options.out.exists() else []
     done = max((json.loads(line)["server"] for line in lines), default=0)
-    with tempfile.TemporaryDirectory(prefix="perfgate-luck-") as folder, options.out.open("a") as out:
+    with (
+        tempfile.TemporaryDirectory(prefix="perfgate-luck-") as folder,
+        options.out.open("a") as out,
+    ):
         scratch = Path(folder)
         config = _config(scratch, options.pairs)
         with open_bench(config, logs=scratch / "logs", say=lambda _: None) as bench:
@@ -72,18 +92,42 @@ def _measure(options: argparse.Namespace) -> None:
                 for workload in options.workload or ["tiny", "python"]:
                     for head in options.head or range(1, VARIANTS + 1):
                         for condition in CONDITIONS:
-                            effects = _effects(bench, scratch / workload, workload, head, server, condition)
-                            record = {"workload": workload, "head": head, "server": server}
+                            effects = _effects(
+                                bench,
+                                scratch / workload,
+                                workload,
+                                head,
+                                server,
+                                condition,
+                            )
+                            record = {
+                                "workload": workload,
+                                "head": head,
+                                "server": server,
+                            }
                             print(
-                                json.dumps({**record, "condition": condition, "effects": effects}), file=out, flush=True
+                                json.dumps(
+                                    {
+                                        **record,
+                                        "condition": condition,
+                                        "effects": effects,
+                                    }
+                                ),
+                                file=out,
+                                flush=True,
                             )
 
 
-def _effects(bench: Bench, roots: Path, workload: str, head: int, server: int, condition: str) -> list[float]:
+def _effects(
+    bench: Bench, roots: Path, workload: str, head: int, server: int, condition: str
+) -> list[float]:
     if not roots.exists():
         write_checkouts(roots, workload, seed=1)
         write_harness(roots / "harness", workload)
-    base, other = (Checkout(root=roots / f"{workload}-{number}", harness=roots / "harness") for number in (0, head))
+    base, other = (
+        Checkout(root=roots / f"{workload}-{number}", harness=roots / "harness")
+        for number in (0, head)
+    )
     measured = PairedMeasurement()
     with _memory(bench, condition):
         reference = WorkloadReference(workload, "workload.py", "workload")
@@ -117,15 +161,26 @@ def _memory(bench: Bench, condition: str) -> Iterator[None]:
 
 
 def _report(path: Path) -> None:
-    of_heads: dict[tuple[str, str], dict[int, list[list[float]]]] = defaultdict(lambda: defaultdict(list))
+    of_heads: dict[tuple[str, str], dict[int, list[list[float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for line in path.read_text().splitlines():
         record = json.loads(line)
-        of_heads[record["workload"], record["condition"]][record["head"]].append(record["effects"])
+        of_heads[record["workload"], record["condition"]][record["head"]].append(
+            record["effects"]
+        )
     print(f"{'workload':10} {'memory':10} {'heads':>5} {'servers':>7} {'spread of pairs':>16} {'of servers':>14} "
           f"{'luck of heads':>14} {'its error':>14} {'largest':>8}")  # fmt: skip
     for (workload, condition), heads in sorted(of_heads.items()):
-        on_servers = {head: np.array([np.median(effects) for effects in visits]) for head, visits in heads.items()}
-        pairs = [np.asarray(effects) - np.median(effects) for visits in heads.values() for effects in visits]
+        on_servers = {
+            head: np.array([np.median(effects) for effects in visits])
+            for head, visits in heads.items()
+        }
+        pairs = [
+            np.asarray(effects) - np.median(effects)
+            for visits in heads.values()
+            for effects in visits
+        ]
         spread = 1.4826 * float(np.median(np.abs(np.concatenate(pairs))))
         count = min(len(visits) for visits in on_servers.values())
         between = float(np.mean([visits.var(ddof=1) for visits in on_servers.values()]))
@@ -133,8 +188,12 @@ def _report(path: Path) -> None:
         means = np.array([visits.mean() for visits in on_servers.values()])
         luck = float(np.mean(means**2)) - between / count
         error = math.sqrt(2 / means.size) * between / count
-        lucks = "".join(f"{_root(value):15.2%}" for value in (between - of_pairs, luck, error))
-        print(f"{workload:10} {condition:10} {means.size:5} {count:7} {spread:16.2%}{lucks} {np.abs(means).max():8.2%}")
+        lucks = "".join(
+            f"{_root(value):15.2%}" for value in (between - of_pairs, luck, error)
+        )
+        print(
+            f"{workload:10} {condition:10} {means.size:5} {count:7} {spread:16.2%}{lucks} {np.abs(means).max():8.2%}"
+        )
 
 
 def _root(variance: float) -> float:

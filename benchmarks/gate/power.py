@@ -34,9 +34,15 @@ LOOKS = GateSettings().looks
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("series", type=Path, nargs="+", metavar="FILE", help="an --out of wall.py")
-    parser.add_argument("--gates", type=int, default=400, help="gates drawn of each project and size")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "series", type=Path, nargs="+", metavar="FILE", help="an --out of wall.py"
+    )
+    parser.add_argument(
+        "--gates", type=int, default=400, help="gates drawn of each project and size"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     by_project: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -46,11 +52,19 @@ def main() -> int:
             by_project[record["project"]].append(record)
     lot = np.random.default_rng(options.seed)
     shares: dict[float, list[float]] = defaultdict(list)
-    print(f"{'project':10} {'pairs in 60 s':>14} " + " ".join(f"{size:>7.1%}" for size in SIZES))
+    print(
+        f"{'project':10} {'pairs in 60 s':>14} "
+        + " ".join(f"{size:>7.1%}" for size in SIZES)
+    )
     for name, records in by_project.items():
         count = int(np.median([pairs_a_minute(record) for record in records]))
-        of_project = [_share_of_failures(records, count, size, options.gates, lot) for size in SIZES]
-        print(f"{name:10} {count:14} " + " ".join(f"{share:7.1%}" for share in of_project))
+        of_project = [
+            _share_of_failures(records, count, size, options.gates, lot)
+            for size in SIZES
+        ]
+        print(
+            f"{name:10} {count:14} " + " ".join(f"{share:7.1%}" for share in of_project)
+        )
         for size, share in zip(SIZES, of_project):
             shares[size].append(share)
     means = {size: float(np.mean(found)) for size, found in shares.items()}
@@ -59,7 +73,11 @@ def main() -> int:
 
 
 def _share_of_failures(
-    records: list[dict[str, Any]], count: int, size: float, gates: int, lot: np.random.Generator
+    records: list[dict[str, Any]],
+    count: int,
+    size: float,
+    gates: int,
+    lot: np.random.Generator,
 ) -> float:
     groups = [
         [effect for _, effect in effects[start : start + FORKED_PAIRS]]
@@ -69,7 +87,9 @@ def _share_of_failures(
     failed = 0
     for _ in range(gates):
         order = lot.integers(len(groups), size=count)
-        effects = np.concatenate([groups[index] for index in order])[:count] + math.log1p(size)
+        effects = np.concatenate([groups[index] for index in order])[
+            :count
+        ] + math.log1p(size)
         failed += _fails(effects)
     return failed / gates
 
@@ -79,7 +99,9 @@ def _fails(effects: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
     planned = [look for look in LOOKS if look < effects.size]
     for look in (*planned, effects.size):
         decision = decide_effects(
-            "latency.low", Differences.of(effects[:look]), {"paired": True, "moved": True, "last": look == effects.size}
+            "latency.low",
+            Differences.of(effects[:look]),
+            {"paired": True, "moved": True, "last": look == effects.size},
         )["decision"]
         if decision != "undecided":
             return decision == "regressed"

@@ -31,28 +31,71 @@ from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
-from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
+from perfgate.config import (
+    Config,
+    GateSettings,
+    MeasureSettings,
+    StoreSettings,
+    WorkloadReference,
+)
 from perfgate.document.samples import BlockColumns, Replicate, unpack
 
 # The ten that the table in docs/deciding.md is about; the lab has more.
-WORKLOADS = ("ewise", "conv", "tiny", "prefill", "decode", "lstm", "unet", "images", "python", "lengths")
+WORKLOADS = (
+    "ewise",
+    "conv",
+    "tiny",
+    "prefill",
+    "decode",
+    "lstm",
+    "unet",
+    "images",
+    "python",
+    "lengths",
+)
 HEADS = (1, 3, 5, 7, 8)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the .npz files")
-    parser.add_argument("--workload", action="append", choices=sorted(SOURCES), help="default: ten of them")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder of the .npz files"
+    )
+    parser.add_argument(
+        "--workload",
+        action="append",
+        choices=sorted(SOURCES),
+        help="default: ten of them",
+    )
     parser.add_argument("--servers", type=int, default=20)
-    parser.add_argument("--pairs", type=int, default=10, help="pairs of a workload on a server")
-    parser.add_argument("--load", type=int, default=0, help="other processes that are runnable meanwhile")
+    parser.add_argument(
+        "--pairs", type=int, default=10, help="pairs of a workload on a server"
+    )
+    parser.add_argument(
+        "--load",
+        type=int,
+        default=0,
+        help="other processes that are runnable meanwhile",
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     name = f"live-load{options.load}" if options.load else "live"
-    done = len({path.stem.rpartition("-pass")[2] for path in options.out.glob(f"{name}-*-pass*.npz")})
-    with tempfile.TemporaryDirectory(prefix="perfgate-record-") as scratch, running(options.load):
+    done = len(
+        {
+            path.stem.rpartition("-pass")[2]
+            for path in options.out.glob(f"{name}-*-pass*.npz")
+        }
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="perfgate-record-") as scratch,
+        running(options.load),
+    ):
         config = _config(Path(scratch), options.pairs)
-        with open_bench(config, logs=Path(scratch) / "logs", say=lambda _: None) as bench:
+        with open_bench(
+            config, logs=Path(scratch) / "logs", say=lambda _: None
+        ) as bench:
             # A file is what one server saw.
             bench.servers.start_next = lambda *_, **__: None  # type: ignore[method-assign]
             for server in range(done, options.servers):
@@ -69,7 +112,10 @@ def _record(bench: Bench, scratch: Path, workload: str, server: int, out: Path) 
         write_checkouts(roots, workload, seed=1)
         write_harness(roots / "harness", workload)
     variant = HEADS[server % len(HEADS)]
-    base, head = (Checkout(root=roots / f"{workload}-{number}", harness=roots / "harness") for number in (0, variant))
+    base, head = (
+        Checkout(root=roots / f"{workload}-{number}", harness=roots / "harness")
+        for number in (0, variant)
+    )
     measured = PairedMeasurement()
     started = time.perf_counter()
     reference = WorkloadReference(workload, "workload.py", "workload")
@@ -89,21 +135,36 @@ def _record(bench: Bench, scratch: Path, workload: str, server: int, out: Path) 
         ]
         for shape in measured.base[0].shapes
     } | {
-        f"{workload}_preprocess": [(one.preprocess[shape], two.preprocess[shape]) for one, two in _pairs(measured)]
+        f"{workload}_preprocess": [
+            (one.preprocess[shape], two.preprocess[shape])
+            for one, two in _pairs(measured)
+        ]
         for shape in measured.base[0].preprocess
     }
     for name, pairs in lanes.items():
-        np.savez_compressed(f"{out}-{name}-pass{server:02}.npz", **_columns(pairs, seconds=each, variant=variant))
-    print(f"server {server + 1}: {workload}, {len(measured.base)} pairs of {each:.2f} s", flush=True)
+        np.savez_compressed(
+            f"{out}-{name}-pass{server:02}.npz",
+            **_columns(pairs, seconds=each, variant=variant),
+        )
+    print(
+        f"server {server + 1}: {workload}, {len(measured.base)} pairs of {each:.2f} s",
+        flush=True,
+    )
 
 
 def _pairs(measured: PairedMeasurement) -> Iterator[tuple[Replicate, Replicate]]:
     return zip(measured.base, measured.head)
 
 
-def _columns(pairs: list[tuple[BlockColumns, BlockColumns]], *, seconds: float, variant: int) -> dict[str, Any]:
+def _columns(
+    pairs: list[tuple[BlockColumns, BlockColumns]], *, seconds: float, variant: int
+) -> dict[str, Any]:
     """Return the blocks of all pairs: a row a block, the calls of all of them in the same order."""
-    blocks = [(number, side, one) for number, pair in enumerate(pairs) for side, one in enumerate(pair)]
+    blocks = [
+        (number, side, one)
+        for number, pair in enumerate(pairs)
+        for side, one in enumerate(pair)
+    ]
     counts = [len(one.calls) for _, _, one in blocks]
     return {
         "b_pair": np.repeat([number for number, _, _ in blocks], counts),

@@ -24,14 +24,18 @@ TURNS = 200
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=200, help="calls of one turn")
     options = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)
     device = open_device("cpu")
-    print(f"{'call':24} {'bare':>10} {'recorded':>10} {'cost a sample':>14} {'share':>8} {'B a sample':>11}")
+    print(
+        f"{'call':24} {'bare':>10} {'recorded':>10} {'cost a sample':>14} {'share':>8} {'B a sample':>11}"
+    )
     for name, rows in (
         ("nothing", 0),
         ("matmul of 8 x 64", 8),
@@ -70,7 +74,10 @@ def _bare(call: Callable[[], Any], calls: int) -> float:
 
 
 def _bytes(blocks: Sequence[BlockTimes]) -> float:
-    packed = [pack(np.concatenate([getattr(block.calls, clock) for block in blocks])) for clock in ("wall", "cpu")]
+    packed = [
+        pack(np.concatenate([getattr(block.calls, clock) for block in blocks]))
+        for clock in ("wall", "cpu")
+    ]
     return sum(len(msgspec.json.encode(one)) for one in packed) / packed[0].count
 
 

@@ -24,7 +24,9 @@ SETS = ("aa-quiet", "aa-disturbed", "live")
 FIRST_CALM_PASS = 4
 MODES = {0: "none", 1: "spin", 2: "tail", 3: "gap", 4: "work"}
 TAIL_FROM = 0.98
-UNCONTENDED = 0.05  # the quantile of call times that is taken for a call without neighbours
+UNCONTENDED = (
+    0.05  # the quantile of call times that is taken for a call without neighbours
+)
 
 _NAME = re.compile(
     r"(?P<set>aa-quiet|aa-disturbed|inj-quiet|spawn-quiet|layout-(?:same|random)-(?:pinned|unpinned)|live(?:-load\d+)?)"
@@ -93,7 +95,11 @@ class Injection(NamedTuple):
 
 def files(folder: Path, sets: Sequence[str]) -> list[tuple[re.Match[str], Path]]:
     """Return the recordings of the sets with their parsed names; raise SystemExit where there are none."""
-    found = [(match, path) for path in sorted(folder.glob("*.npz")) if (match := _NAME.fullmatch(path.name))]
+    found = [
+        (match, path)
+        for path in sorted(folder.glob("*.npz"))
+        if (match := _NAME.fullmatch(path.name))
+    ]
     chosen = [(match, path) for match, path in found if match["set"] in sets]
     if not chosen:
         known = sorted({match["set"] for match, _ in found})
@@ -113,8 +119,13 @@ def read_cells(folder: Path, sets: Sequence[str] = SETS) -> list[Cell]:
         condition = match["set"].removeprefix("aa-")
         if condition == "quiet":
             condition = "calm" if number >= FIRST_CALM_PASS else "busy"
-        pooled.setdefault((match["workload"], condition), []).extend(read_pairs(path, number))
-    return [Cell(workload, condition, tuple(pairs)) for (workload, condition), pairs in sorted(pooled.items())]
+        pooled.setdefault((match["workload"], condition), []).extend(
+            read_pairs(path, number)
+        )
+    return [
+        Cell(workload, condition, tuple(pairs))
+        for (workload, condition), pairs in sorted(pooled.items())
+    ]
 
 
 def read_pairs(path: Path, number: int) -> list[Pair]:
@@ -125,7 +136,9 @@ def read_pairs(path: Path, number: int) -> list[Pair]:
         return [Pair(number, _sides(columns, rows)) for rows in rows_by_pair]
     return [
         Pair(number, _sides(columns, rows), float(seconds), int(variant))
-        for rows, seconds, variant in zip(rows_by_pair, columns["pair_seconds"], columns["variant"])
+        for rows, seconds, variant in zip(
+            rows_by_pair, columns["pair_seconds"], columns["variant"]
+        )
     ]
 
 
@@ -135,10 +148,20 @@ def read_injections(folder: Path) -> list[Injection]:
     for match, path in files(folder, ["inj-quiet"]):
         columns = _columns(path)
         for rows in _rows_by(columns["b_pair"]):
-            for mode, level, share, pair in _injected(columns, rows, int(match["number"])):
-                pooled.setdefault((match["workload"], MODES[mode], level), []).append((share, pair))
+            for mode, level, share, pair in _injected(
+                columns, rows, int(match["number"])
+            ):
+                pooled.setdefault((match["workload"], MODES[mode], level), []).append(
+                    (share, pair)
+                )
     return [
-        Injection(workload, kind, level, float(np.mean([share for share, _ in found])), tuple(p for _, p in found))
+        Injection(
+            workload,
+            kind,
+            level,
+            float(np.mean([share for share, _ in found])),
+            tuple(p for _, p in found),
+        )
         for (workload, kind, level), found in sorted(pooled.items())
     ]
 
@@ -153,11 +176,17 @@ def runs_of(pair: Pair, clock: str) -> tuple[Run, Run]:
         calls = np.concatenate([block.wall for side in pair.sides for block in side])
         level = float(np.quantile(calls, UNCONTENDED))
         first, second = (
-            [np.array([level + (block.span - block.wall.sum()) / block.wall.size]) for block in side]
+            [
+                np.array([level + (block.span - block.wall.sum()) / block.wall.size])
+                for block in side
+            ]
             for side in pair.sides
         )
     else:
-        first, second = ([block.wall if clock == "wall" else block.cpu for block in side] for side in pair.sides)
+        first, second = (
+            [block.wall if clock == "wall" else block.cpu for block in side]
+            for side in pair.sides
+        )
     return first, second
 
 
@@ -182,7 +211,9 @@ def _rows_by(keys: npt.NDArray[np.int32]) -> list[npt.NDArray[np.int64]]:
     return [np.nonzero(keys == key)[0] for key in np.unique(keys)]
 
 
-def _sides(columns: Columns, rows: npt.NDArray[np.int64]) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
+def _sides(
+    columns: Columns, rows: npt.NDArray[np.int64]
+) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
     ends = np.cumsum(columns["b_n"])
     wall, cpu = columns["wall"] / 1e9, columns["cpu"] / 1e9
     spans = (columns["b_t1"] - columns["b_t0"]) / 1e9
@@ -190,17 +221,25 @@ def _sides(columns: Columns, rows: npt.NDArray[np.int64]) -> tuple[tuple[Block, 
     for row in rows:
         calls = slice(ends[row] - columns["b_n"][row], ends[row])
         sides[columns["b_side"][row]].append(
-            Block(int(columns["b_quad"][row]), wall[calls], cpu[calls], float(spans[row]))
+            Block(
+                int(columns["b_quad"][row]), wall[calls], cpu[calls], float(spans[row])
+            )
         )
     return tuple(sides[0]), tuple(sides[1])
 
 
-def _injected(columns: Columns, rows: npt.NDArray[np.int64], number: int) -> Iterable[tuple[int, float, float, Pair]]:
+def _injected(
+    columns: Columns, rows: npt.NDArray[np.int64], number: int
+) -> Iterable[tuple[int, float, float, Pair]]:
     """Yield mode, level, true share and the pair of each kind of injection in one pair of processes."""
     base_sides = _sides(columns, rows)[0]
-    uncontended = float(np.quantile(np.concatenate([block.wall for block in base_sides]), UNCONTENDED))
+    uncontended = float(
+        np.quantile(np.concatenate([block.wall for block in base_sides]), UNCONTENDED)
+    )
     head = rows[columns["b_side"][rows] == 1]
-    kinds = np.stack([columns["b_mode"][head], np.round(columns["b_level"][head] * 1e4)], axis=1)
+    kinds = np.stack(
+        [columns["b_mode"][head], np.round(columns["b_level"][head] * 1e4)], axis=1
+    )
     for mode, level in np.unique(kinds, axis=0):
         mine = head[(kinds == [mode, level]).all(axis=1)]
         quads = np.unique(columns["b_quad"][mine])
@@ -211,5 +250,7 @@ def _injected(columns: Columns, rows: npt.NDArray[np.int64], number: int) -> Ite
             int(mode),
             float(level / 1e4),
             share,
-            Pair(number, _sides(columns, rows[np.isin(columns["b_quad"][rows], quads)])),
+            Pair(
+                number, _sides(columns, rows[np.isin(columns["b_quad"][rows], quads)])
+            ),
         )

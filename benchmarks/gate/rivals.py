@@ -61,26 +61,42 @@ def summary(run: Run) -> Summary:
         calls = np.concatenate(run)
         variance = float(calls.var(ddof=1)) if calls.size > 1 else 0.0
         blocks = np.array([block.mean() for block in run])
-        made = Summary(calls, blocks, float(calls.mean()), variance, float(np.median(calls)), float(calls.min()))
+        made = Summary(
+            calls,
+            blocks,
+            float(calls.mean()),
+            variance,
+            float(np.median(calls)),
+            float(calls.min()),
+        )
         if len(_SUMMARIES) >= 8192:
             _SUMMARIES.clear()
-        known = _SUMMARIES[id(run)] = (run, made)  # kept with its run, so that the id is not given to another
+        known = _SUMMARIES[id(run)] = (
+            run,
+            made,
+        )  # kept with its run, so that the id is not given to another
     return known[1]
 
 
-def checklist_p99(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
+def checklist_p99(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Answer:
     """Alarm when P99 of all head calls is more than 5 % above base's: step 20 of the checklist, as first written."""
     effect = _ratio(*(float(np.quantile(_calls(side), 0.99)) for side in (base, head)))
     return _two_valued(effect > 0.05, effect)
 
 
-def github_action_benchmark(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
+def github_action_benchmark(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Answer:
     """Alarm at twice the previous value: benchmark-action/github-action-benchmark, action.yml, alert-threshold 200 %."""
     effect = _ratio(_mean_of_calls(base), _mean_of_calls(head))
     return _two_valued(1 + effect > 2.0, effect)
 
 
-def pytest_benchmark_mean(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
+def pytest_benchmark_mean(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Answer:
     """Alarm when the mean rose by more than 5 %: pytest-benchmark's --benchmark-compare-fail=mean:5%.
 
     The percentage is the user's; 5 % is the one its documentation shows (utils.py, PercentageRegressionCheck).
@@ -89,12 +105,16 @@ def pytest_benchmark_mean(base: Sequence[Run], head: Sequence[Run], ctx: dict[st
     return _two_valued(effect > 0.05, effect)
 
 
-def pytest_benchmark_min(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
+def pytest_benchmark_min(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Answer:
     """Alarm when the minimum rose by more than 5 %: --benchmark-compare-fail=min:5%.
 
     The ratio of minima beyond 5 % is also the rule of Julia's BenchmarkTools (Chen & Revels 2016, arXiv 1608.04295).
     """
-    effect = _ratio(*(min(summary(run).minimum for run in side) for side in (base, head)))
+    effect = _ratio(
+        *(min(summary(run).minimum for run in side) for side in (base, head))
+    )
     return _two_valued(effect > 0.05, effect)
 
 
@@ -119,12 +139,18 @@ def asv_continuous(factor: float) -> Decide:
     def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
         before, after = _blocks(base), _blocks(head)
         effect = _ratio(float(np.median(before)), float(np.median(after)))
-        return _two_valued(1 + effect > factor and mann_whitney(before, after, ties_conservative=True) < 0.002, effect)
+        return _two_valued(
+            1 + effect > factor
+            and mann_whitney(before, after, ties_conservative=True) < 0.002,
+            effect,
+        )
 
     return decide
 
 
-def bencher_t_test(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
+def bencher_t_test(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Answer:
     """Alarm when head's mean is above mean + t(.99, n - 1) x sd of the last 64 stored values.
 
     bencherdev/bencher: lib/bencher_boundary/src/limits, and "Thresholds & Alerts" (t_test, upper boundary 0.99, sample of
@@ -136,7 +162,9 @@ def bencher_t_test(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
     return _two_valued(value > limit, _ratio(float(stored.mean()), value))
 
 
-def bencher_iqr(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
+def bencher_iqr(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Answer:
     """Alarm when head's mean is above q2 + 3 (q3 - q1) of the last 64 stored values (bencher_boundary/src/quartiles.rs)."""
     q1, q2, q3 = np.quantile(_means(base)[-64:], [0.25, 0.5, 0.75])
     value = float(_means(head).mean())
@@ -154,7 +182,12 @@ def pinpoint(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> A
     p = min(_normal_p(before, after), kolmogorov_smirnov(before, after))
     if p <= 0.01:
         return _answer("regressed" if effect > 0 else "ok", effect)
-    return _answer("ok" if p > pinpoint_high_threshold(min(before.size, after.size)) else "undecided", effect)
+    return _answer(
+        "ok"
+        if p > pinpoint_high_threshold(min(before.size, after.size))
+        else "undecided",
+        effect,
+    )
 
 
 def perfherder(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
@@ -165,7 +198,10 @@ def perfherder(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) ->
     """
     back = np.array([summary(run).median for run in base])[::-1][:24]
     fore = np.array([summary(run).median for run in head])[:12]
-    (before, before_variance), (after, after_variance) = _linearly_weighted(back), _linearly_weighted(fore)
+    (before, before_variance), (after, after_variance) = (
+        _linearly_weighted(back),
+        _linearly_weighted(fore),
+    )
     effect = _ratio(before, after)
     if min(back.size, fore.size) < 12:
         return _two_valued(False, effect)
@@ -173,7 +209,9 @@ def perfherder(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) ->
     return _two_valued(effect >= 0.02 and after - before > 7 * error, effect)
 
 
-def kalibera_jones(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
+def kalibera_jones(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Answer:
     """Alarm when Fieller's 99 % interval of the ratio of run means lies above 1.
 
     Kalibera & Jones, Quantifying performance changes with effect size confidence intervals (arXiv 2007.10899), section 4:
@@ -183,7 +221,10 @@ def kalibera_jones(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
     degrees = before.size + after.size - 2
     t = float(special.stdtrit(degrees, 0.995)) if degrees > 0 else np.inf
     a, b = before.mean(), after.mean()
-    half_a, half_b = (t * x.std(ddof=1) / np.sqrt(x.size) if x.size > 1 else np.inf for x in (before, after))
+    half_a, half_b = (
+        t * x.std(ddof=1) / np.sqrt(x.size) if x.size > 1 else np.inf
+        for x in (before, after)
+    )
     effect = _ratio(float(a), float(b))
     if not half_a < a:  # the interval of the ratio is unbounded
         return _two_valued(False, effect)
@@ -206,7 +247,10 @@ def criterion(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> 
     effect = _ratio(float(a), float(b))
     half = 1.959964 * (b / a) * np.hypot(error_a / a, error_b / b)
     worse = 2 * special.ndtr(-abs(t)) < 0.05 and effect - half > 0.01
-    return {**_two_valued(bool(worse), effect), "ci": (float(effect - half), float(effect + half))}
+    return {
+        **_two_valued(bool(worse), effect),
+        "ci": (float(effect - half), float(effect + half)),
+    }
 
 
 def diy_median(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
@@ -224,7 +268,9 @@ def diy_t_test(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) ->
     return _two_valued(bool(b > a and p < 0.05), _ratio(a, b))
 
 
-def mann_whitney(before: Floats, after: Floats, *, ties_conservative: bool = False) -> float:
+def mann_whitney(
+    before: Floats, after: Floats, *, ties_conservative: bool = False
+) -> float:
     """Return the two-sided p-value of the U test: exact without ties up to 20 a side, else the normal limit."""
     u, ties = _u_statistic(before, after)
     if ties == 0 and max(before.size, after.size) <= 20:
@@ -240,9 +286,16 @@ def mann_whitney(before: Floats, after: Floats, *, ties_conservative: bool = Fal
 def kolmogorov_smirnov(before: Floats, after: Floats) -> float:
     """Return the two-sided p-value of the two-sample test by the limit law with Stephens' small-sample factor."""
     points = np.concatenate([before, after])
-    below = [np.searchsorted(np.sort(x), points, side="right") / x.size for x in (before, after)]
+    below = [
+        np.searchsorted(np.sort(x), points, side="right") / x.size
+        for x in (before, after)
+    ]
     size = np.sqrt(before.size * after.size / points.size)
-    return float(special.kolmogorov((size + 0.12 + 0.11 / size) * np.abs(below[0] - below[1]).max()))
+    return float(
+        special.kolmogorov(
+            (size + 0.12 + 0.11 / size) * np.abs(below[0] - below[1]).max()
+        )
+    )
 
 
 def pinpoint_high_threshold(attempts: int) -> float:
@@ -259,11 +312,16 @@ def pinpoint_thresholds() -> tuple[float, ...]:
     """Return the simulated thresholds for 1 to 35 attempts."""
     rng = np.random.default_rng(1)
     shift = 2 * special.ndtri(0.75)
-    before, after = rng.standard_normal((35, 20_000)), rng.standard_normal((35, 20_000)) + shift
+    before, after = (
+        rng.standard_normal((35, 20_000)),
+        rng.standard_normal((35, 20_000)) + shift,
+    )
     u = np.zeros(20_000)
     thresholds = []
     for n in range(35):
-        u += (before[n] > after[:n]).sum(axis=0) + (before[: n + 1] > after[n]).sum(axis=0)
+        u += (before[n] > after[:n]).sum(axis=0) + (before[: n + 1] > after[n]).sum(
+            axis=0
+        )
         distance = np.abs(u - (n + 1) ** 2 / 2) - 0.5
         p = np.minimum(1.0, 2 * special.ndtr(-distance / _u_deviation(n + 1, n + 1)))
         thresholds.append(float(np.quantile(p, 0.99)))
@@ -324,7 +382,9 @@ def _moments(side: Sequence[Run]) -> tuple[int, float, float]:
     means = np.array([run.mean for run in runs])
     n = int(sizes.sum())
     mean = float(sizes @ means / n)
-    squares = (sizes - 1) @ np.array([run.variance for run in runs]) + sizes @ (means - mean) ** 2
+    squares = (sizes - 1) @ np.array([run.variance for run in runs]) + sizes @ (
+        means - mean
+    ) ** 2
     return n, mean, float(squares / (n - 1))
 
 
@@ -338,7 +398,9 @@ def _linearly_weighted(values: Floats) -> tuple[float, float]:
 def _u_statistic(before: Floats, after: Floats) -> tuple[int, int]:
     """Return how many pairs of values have after above before, and how many are ties."""
     ordered = np.sort(before)
-    below, not_above = (np.searchsorted(ordered, after, side=side) for side in ("left", "right"))
+    below, not_above = (
+        np.searchsorted(ordered, after, side=side) for side in ("left", "right")
+    )
     return int(below.sum()), int((not_above - below).sum())
 
 

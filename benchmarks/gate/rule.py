@@ -17,16 +17,33 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.rule import Errors, Limits, alarm_margin, answer, interval, leans_slower, p_slower
+from perfgate.judging.gate.compare.rule import (
+    Errors,
+    Limits,
+    alarm_margin,
+    answer,
+    interval,
+    leans_slower,
+    p_slower,
+)
 from perfgate.judging.gate.evidence.effect import Differences
-from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, compare_fast_paths, fast_path
+from perfgate.judging.gate.evidence.fast_path import (
+    ProcessFastPath,
+    compare_fast_paths,
+    fast_path,
+)
 from perfgate.judging.gate.evidence.pairs import pool_pairs
 from perfgate.judging.gate.evidence.process import GAP_QUANTILE
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
 _PLACE = ShapePlace("recording", "default")
-_DECISIONS = {"regressed": "regressed", "unchanged": "ok", "improved": "ok", "inconclusive": "undecided"}
+_DECISIONS = {
+    "regressed": "regressed",
+    "unchanged": "ok",
+    "improved": "ok",
+    "inconclusive": "undecided",
+}
 
 Block = npt.NDArray[np.float64]
 Run = Sequence[Block]
@@ -43,24 +60,46 @@ def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Dec
 
 def differences_of(base: Sequence[Run], head: Sequence[Run]) -> Differences:
     """Return the effects of pairs on the fast path."""
-    compared = [compare_fast_paths(_located(first), _located(second)) for first, second in zip(base, head)]
+    compared = [
+        compare_fast_paths(_located(first), _located(second))
+        for first, second in zip(base, head)
+    ]
     return Differences(*np.array(compared).T)
 
 
-def decide_p99(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
+def decide_p99(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Decision:
     """Judge the tail of device or CPU time."""
-    groups = pool_pairs([(np.concatenate(first), np.concatenate(second)) for first, second in zip(base, head)])
+    groups = pool_pairs(
+        [
+            (np.concatenate(first), np.concatenate(second))
+            for first, second in zip(base, head)
+        ]
+    )
     return decide_effects("latency.p99", _log_ratios(groups, 0.99), ctx)
 
 
-def decide_gap(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
+def decide_gap(
+    base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
+) -> Decision:
     """Judge the gap between calls, given as blocks of one value, an undisturbed call and the gap after it."""
-    pairs = [(np.concatenate(first), np.concatenate(second)) for first, second in zip(base, head)]
+    pairs = [
+        (np.concatenate(first), np.concatenate(second))
+        for first, second in zip(base, head)
+    ]
     return decide_effects("throughput.gap", _log_ratios(pairs, GAP_QUANTILE), ctx)
 
 
-def _log_ratios(pairs: Sequence[tuple[Block, Block]], probability: float) -> Differences:
-    return Differences.of([math.log(np.quantile(b, probability) / np.quantile(a, probability)) for a, b in pairs])
+def _log_ratios(
+    pairs: Sequence[tuple[Block, Block]], probability: float
+) -> Differences:
+    return Differences.of(
+        [
+            math.log(np.quantile(b, probability) / np.quantile(a, probability))
+            for a, b in pairs
+        ]
+    )
 
 
 def _located(run: Run) -> ProcessFastPath:
@@ -83,14 +122,23 @@ class _Run:
 @lru_cache(maxsize=10_000)
 def _located_once(key: _Run) -> ProcessFastPath:
     blocks = key.run
-    return fast_path([np.concatenate(blocks[start : start + 2]) for start in range(0, len(blocks), 2)])
+    return fast_path(
+        [
+            np.concatenate(blocks[start : start + 2])
+            for start in range(0, len(blocks), 2)
+        ]
+    )
 
 
-def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -> Decision:
+def decide_effects(
+    metric: str, differences: Differences, ctx: dict[str, Any]
+) -> Decision:
     if not differences.size:
         return {"decision": "undecided", "effect": 0.0, "ci": None}
     entry = METRICS[metric]
-    differences = differences.with_luck(entry.gate.luck if ctx.get("moved") else entry.gate.unmoved_luck)
+    differences = differences.with_luck(
+        entry.gate.luck if ctx.get("moved") else entry.gate.unmoved_luck
+    )
     effect = math.expm1(differences.estimate)
     if not ctx.get("paired"):
         return {"decision": "undecided", "effect": effect, "ci": None}
@@ -104,11 +152,17 @@ def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -
     limits = Limits(math.log1p(tolerated), math.log1p(margin))
     errors = Errors(policy.alpha * _share(metric), policy.alpha_ok, tuple(policy.looks))
     bounds = interval(differences, errors)
-    ci: tuple[float, float] | None = (math.expm1(bounds.low), math.expm1(bounds.high)) if bounds else None
+    ci: tuple[float, float] | None = (
+        (math.expm1(bounds.low), math.expm1(bounds.high)) if bounds else None
+    )
     alike_margin = alarm_margin(differences.size, errors.looks, interim=not is_last)
     p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin)
     decision = _DECISIONS[answer(differences, limits, errors, p_adjusted=p)]
-    if decision == "ok" and not is_last and leans_slower(effect, tolerated, pairs=differences.size):
+    if (
+        decision == "ok"
+        and not is_last
+        and leans_slower(effect, tolerated, pairs=differences.size)
+    ):
         decision = "undecided"
     return {"decision": decision, "effect": effect, "ci": ci}
 

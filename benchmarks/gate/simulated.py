@@ -47,19 +47,25 @@ class SimulatedRule(NamedTuple):
         alarm = shares.of(METRICS[LATENCY].gate.family)
         return Errors(alarm, Policy().alpha_ok, self.looks)
 
-    def answer(self, effects: Floats, errors: Errors, excluded: float, *, interim: bool) -> Answer:
+    def answer(
+        self, effects: Floats, errors: Errors, excluded: float, *, interim: bool
+    ) -> Answer:
         differences = Differences.of(effects).with_luck(self.luck)
         margin = alarm_margin(differences.size, self.looks, interim=interim)
         p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=margin)
         limits = Limits(math.log1p(self.tolerated), math.log1p(excluded))
         return answer(differences, limits, errors, p_adjusted=p)
 
-    def pairs_of(self, effects: Floats, errors: Errors, *, budget: int) -> tuple[int, bool]:
+    def pairs_of(
+        self, effects: Floats, errors: Errors, *, budget: int
+    ) -> tuple[int, bool]:
         """The pairs after which a workload is decided, or has no more, and whether more would help."""
         last = min(budget, self.looks[-1], effects.size)
         for look in [*(planned for planned in self.looks if planned < last), last]:
             given = self.answer(effects[:look], errors, self.sought, interim=True)
-            leans = Differences.of(effects[:look]).estimate > LEANING * math.log1p(self.tolerated)
+            leans = Differences.of(effects[:look]).estimate > LEANING * math.log1p(
+                self.tolerated
+            )
             waits = given == "unchanged" and leans and look < self.leaning_pairs
             if given != "inconclusive" and not waits:
                 return look, False
@@ -67,7 +73,11 @@ class SimulatedRule(NamedTuple):
 
     def final_answer(self, effects: Floats, errors: Errors) -> Answer:
         given = self.answer(effects, errors, self.sought, interim=False)
-        return given if given != "inconclusive" else self.answer(effects, errors, self.sufficient, interim=False)
+        return (
+            given
+            if given != "inconclusive"
+            else self.answer(effects, errors, self.sufficient, interim=False)
+        )
 
 
 class SimulatedGate(NamedTuple):
@@ -86,20 +96,32 @@ class SimulatedGate(NamedTuple):
 
 
 def simulate(
-    workloads: Sequence[Floats], rule: SimulatedRule, *, budget: int = DEFAULT_LOOKS[-1], lends: bool = True
+    workloads: Sequence[Floats],
+    rule: SimulatedRule,
+    *,
+    budget: int = DEFAULT_LOOKS[-1],
+    lends: bool = True,
 ) -> SimulatedGate:
     """The gate of workloads whose pairs have these effects, ``budget`` pairs each; if it ``lends``, left-over pairs too."""
     errors = rule.errors(len(workloads))
     found = [rule.pairs_of(effects, errors, budget=budget) for effects in workloads]
     pairs = [count for count, _ in found]
-    fails = any(rule.final_answer(effects[:count], errors) == "regressed" for effects, count in zip(workloads, pairs))
+    fails = any(
+        rule.final_answer(effects[:count], errors) == "regressed"
+        for effects, count in zip(workloads, pairs)
+    )
     if lends and not fails:
         open_ones = [number for number, (_, is_open) in enumerate(found) if is_open]
         left_over = sum(budget - count for count in pairs)
         for done, number in enumerate(open_ones):
             more = left_over // (len(open_ones) - done)
-            count, _ = rule.pairs_of(workloads[number], errors, budget=pairs[number] + more)
+            count, _ = rule.pairs_of(
+                workloads[number], errors, budget=pairs[number] + more
+            )
             left_over -= count - pairs[number]
             pairs[number] = count
-    answers = [rule.final_answer(effects[:count], errors) for effects, count in zip(workloads, pairs)]
+    answers = [
+        rule.final_answer(effects[:count], errors)
+        for effects, count in zip(workloads, pairs)
+    ]
     return SimulatedGate(answers, pairs)

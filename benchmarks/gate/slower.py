@@ -48,12 +48,20 @@ def plant(repository: Path, place: Place, *, percent: float) -> None:
     source = path.read_text(encoding="utf-8")
     start = source.index(_FORWARD, source.index(f"class {place.model}("))
     body = source.index("\n", start) + 1
-    path.write_text(f"{source[:body]}        sum(range({count}))\n{source[body:]}", encoding="utf-8")
+    path.write_text(
+        f"{source[:body]}        sum(range({count}))\n{source[body:]}", encoding="utf-8"
+    )
 
 
 def _fastest_call(repository: Path, place: Place) -> float:
     code = _CALL.format(folder=place.folder, workload=place.workload, repeats=_REPEATS)
-    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return float(done.stdout)
 
 

@@ -15,7 +15,9 @@ from perfgate.stats.signed_rank import lower_bound, upper_bound
 MUST_FIND = 0.95
 
 
-def document(rows: Sequence[Row], rules: Sequence[str], cells: Sequence[Cell], plan: Plan) -> str:
+def document(
+    rows: Sequence[Row], rules: Sequence[str], cells: Sequence[Cell], plan: Plan
+) -> str:
     """Return all tables that the rows can fill."""
     scenarios = {row.scenario for row in rows}
     parts = [_about(cells, plan)]
@@ -24,10 +26,17 @@ def document(rows: Sequence[Row], rules: Sequence[str], cells: Sequence[Cell], p
         parts.append(_cells(rows, rules[0]))
         parts.append(_best_by_cell(rows, rules))
     if "equal heads" in scenarios:
-        parts.append(_equal_heads(rows, rules[0], [cell for cell in cells if cell.live], plan))
+        parts.append(
+            _equal_heads(rows, rules[0], [cell for cell in cells if cell.live], plan)
+        )
     if "p99" in scenarios:
         parts.append(
-            _two_sizes(rows, rules, "p99", f"The slowest 2 % of head's calls {P99_SHARE:.0%} slower, CPU time:")
+            _two_sizes(
+                rows,
+                rules,
+                "p99",
+                f"The slowest 2 % of head's calls {P99_SHARE:.0%} slower, CPU time:",
+            )
         )
     if "gap" in scenarios:
         title = f"{GAP_SHARE:.0%} of a call more time between calls, judged by the time between calls:"
@@ -45,7 +54,11 @@ def wilson(hits: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
         return 0.0, 1.0
     share = hits / trials
     middle = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
-    half = z * np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
+    half = (
+        z
+        * np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2))
+        / (1 + z**2 / trials)
+    )
     return max(0.0, float(middle - half)), min(1.0, float(middle + half))
 
 
@@ -63,7 +76,9 @@ def smallest_found(rows: Sequence[Row], quantile: float) -> float | None:
 def _about(cells: Sequence[Cell], plan: Plan) -> str:
     distinct = ", ".join(f"{cell.name} {len(cell.pairs)}" for cell in cells)
     mode = (
-        "all pairs at once" if plan.at_once else "rules that may ask for more pairs are asked pair count by pair count"
+        "all pairs at once"
+        if plan.at_once
+        else "rules that may ask for more pairs are asked pair count by pair count"
     )
     return (
         f"Budget {plan.budget:g} s of measuring a gate, {plan.clock} time, seed {plan.seed}; {mode}.\n"
@@ -80,11 +95,17 @@ def _overview(rows: Sequence[Row], rules: Sequence[str]) -> str:
         "|---|---|--:|" + "--:|" * len(SIZES) + "---|--:|--:|--:|--:|",
     ]
     for rule in rules:
-        unchanged, as_one, slower = (_of(rows, rule, name) for name in ("unchanged", "unchanged, as one", "slower"))
+        unchanged, as_one, slower = (
+            _of(rows, rule, name)
+            for name in ("unchanged", "unchanged, as one", "slower")
+        )
         at_two = [row for row in slower if row.size == 0.02]
         lines.append(
             f"| {rule} | {_share_with_interval(unchanged)} ({_worst(unchanged)}) | {_share(as_one, 'regressed')} | "
-            + " | ".join(_share([row for row in slower if row.size == size], "regressed") for size in SIZES)
+            + " | ".join(
+                _share([row for row in slower if row.size == size], "regressed")
+                for size in SIZES
+            )
             + f" | {_size(smallest_found(slower, 1.0))} ({_size(smallest_found(slower, 0.5))})"
             + f" | {_share(unchanged, 'ok')} | {_seconds(unchanged)} | {_share(at_two, 'ok')}"
             + f" | {_share(at_two, 'undecided')} |"
@@ -106,7 +127,10 @@ def _cells(rows: Sequence[Row], rule: str) -> str:
         )
         lines.append(
             f"| {cell} | {_share(unchanged, 'regressed')} | {_share(as_one, 'regressed')} | "
-            + " | ".join(_share([row for row in slower if row.size == size], "regressed") for size in SIZES)
+            + " | ".join(
+                _share([row for row in slower if row.size == size], "regressed")
+                for size in SIZES
+            )
             + f" | {_share(unchanged, 'ok')} | {_seconds(unchanged)}"
             + f" | {_share([row for row in slower if row.size == 0.02], 'ok')} |"
         )
@@ -133,7 +157,9 @@ def _best_by_cell(rows: Sequence[Row], rules: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _equal_heads(rows: Sequence[Row], rule: str, cells: Sequence[Cell], plan: Plan) -> str:
+def _equal_heads(
+    rows: Sequence[Row], rule: str, cells: Sequence[Cell], plan: Plan
+) -> str:
     """Heads that differ in code and not in speed: what they seem slower by, over all pairs and the largest of one head."""
     lines = [
         f"Heads of other code and equal speed, {rule}. sd: 1.4826 x median absolute deviation of a pair's effect:",
@@ -146,12 +172,18 @@ def _equal_heads(rows: Sequence[Row], rule: str, cells: Sequence[Cell], plan: Pl
         runs = [runs_of(pair, plan.clock) for pair in cell.pairs]
         effects = differences_of([base for base, _ in runs], [head for _, head in runs])
         heads = [
-            effects[[pair.variant == one for pair in cell.pairs]] for one in sorted({p.variant for p in cell.pairs})
+            effects[[pair.variant == one for pair in cell.pairs]]
+            for one in sorted({p.variant for p in cell.pairs})
         ]
-        low, high = (bound(effects.values, 0.025, effects.weights) for bound in (lower_bound, upper_bound))
+        low, high = (
+            bound(effects.values, 0.025, effects.weights)
+            for bound in (lower_bound, upper_bound)
+        )
         largest = max((head.estimate for head in heads), key=abs)
         seconds = sum(pair.seconds for pair in cell.pairs)
-        timed = sum(block.span for pair in cell.pairs for side in pair.sides for block in side)
+        timed = sum(
+            block.span for pair in cell.pairs for side in pair.sides for block in side
+        )
         lines.append(
             f"| {cell.name} | {len(cell.pairs)}, {len({pair.number for pair in cell.pairs})}"
             f" | {seconds / len(cell.pairs):.2f}, {timed / seconds:.0%} | {spread(effects):.2%}"
@@ -161,7 +193,9 @@ def _equal_heads(rows: Sequence[Row], rule: str, cells: Sequence[Cell], plan: Pl
     return "\n".join(lines)
 
 
-def _two_sizes(rows: Sequence[Row], rules: Sequence[str], scenario: str, title: str) -> str:
+def _two_sizes(
+    rows: Sequence[Row], rules: Sequence[str], scenario: str, title: str
+) -> str:
     lines = [
         title,
         "",
@@ -170,7 +204,9 @@ def _two_sizes(rows: Sequence[Row], rules: Sequence[str], scenario: str, title: 
     ]
     for rule in rules:
         mine = _of(rows, rule, scenario)
-        unchanged, slower = ([row for row in mine if (row.size > 0) is slow] for slow in (False, True))
+        unchanged, slower = (
+            [row for row in mine if (row.size > 0) is slow] for slow in (False, True)
+        )
         found = min(row.regressed / row.trials for row in slower)
         lines.append(
             f"| {rule} | {_share_with_interval(unchanged)} ({_worst(unchanged)}) | {_share(slower, 'regressed')}"
@@ -183,12 +219,19 @@ def _stored(rows: Sequence[Row], rules: Sequence[str]) -> str:
     lines = [
         "Base from one pass, head from another minutes away (nothing took turns): alarms",
         "",
-        "| rule | " + " | ".join(f"{size:.0%} slower" if size else "unchanged" for size in STORED_SIZES) + " |",
+        "| rule | "
+        + " | ".join(
+            f"{size:.0%} slower" if size else "unchanged" for size in STORED_SIZES
+        )
+        + " |",
         "|---|" + "--:|" * len(STORED_SIZES),
     ]
     for rule in rules:
         mine = _of(rows, rule, "stored")
-        shares = [_share([row for row in mine if row.size == size], "regressed") for size in STORED_SIZES]
+        shares = [
+            _share([row for row in mine if row.size == size], "regressed")
+            for size in STORED_SIZES
+        ]
         lines.append(f"| {rule} | " + " | ".join(shares) + " |")
     return "\n".join(lines)
 
@@ -222,7 +265,10 @@ def _names(rows: Sequence[Row], rule: str, scenario: str) -> list[str]:
 
 def _ratio(rows: Iterable[Row], answer: str) -> float:
     chosen = list(rows)
-    return float(sum(getattr(row, answer) for row in chosen) / max(1, sum(row.trials for row in chosen)))
+    return float(
+        sum(getattr(row, answer) for row in chosen)
+        / max(1, sum(row.trials for row in chosen))
+    )
 
 
 def _share(rows: Iterable[Row], answer: str) -> str:

@@ -27,7 +27,12 @@ from perfgate.judging.gate.compare.judge import judge_numbers
 from perfgate.judging.gate.compare.stretches import leans_slower
 from perfgate.judging.gate.evidence.numbers import Rules
 from perfgate.judging.gate.evidence.producers.long_stretches import of_sample
-from perfgate.judging.gate.evidence.stretches import LOOKS, SideQuad, StretchSample, StretchSide
+from perfgate.judging.gate.evidence.stretches import (
+    LOOKS,
+    SideQuad,
+    StretchSample,
+    StretchSide,
+)
 
 Floats = npt.NDArray[np.float64]
 # The calls of both sides in the quads of a start, in the order they were made: quads x calls.
@@ -48,16 +53,22 @@ PLANTED = {  # in every so many calls a stall of so many median calls: +5 to +22
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gates", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--noise", type=Path, help="a folder of recorded pairs, aa-*.npz")
+    parser.add_argument(
+        "--noise", type=Path, help="a folder of recorded pairs, aa-*.npz"
+    )
     options = parser.parse_args()
     lot = np.random.default_rng(options.seed)
     draw = synthetic(lot)
     if options.noise:
         draw = recorded(lot, options.noise)
-    print(f"{'':24} {'FAIL':>7} {'by mean':>8} {'stalls':>7} {'PASS':>7} {'open':>7} {'quads':>6}")
+    print(
+        f"{'':24} {'FAIL':>7} {'by mean':>8} {'stalls':>7} {'PASS':>7} {'open':>7} {'quads':>6}"
+    )
     for name, stall in {"equal code": None, **PLANTED}.items():
         gates = options.gates if stall is None else max(1, options.gates // 10)
         print_row(name, [gate(draw, stall) for _ in range(gates)])
@@ -70,27 +81,46 @@ def print_row(name: str, ends: list[tuple[frozenset[str], str, int]]) -> None:
     failed = sum(bool(failed) for failed, _, _ in ends) / count
     outcomes = Counter(outcome for _, outcome, _ in ends)
     quads = np.mean([quads for _, _, quads in ends])
-    shares = (by_metric["latency.mean"], by_metric["latency.stalls"], outcomes["unchanged"], outcomes["inconclusive"])
-    print(f"{name:24} {failed:7.2%} " + " ".join(f"{share / count:7.1%}" for share in shares) + f" {quads:6.0f}")
+    shares = (
+        by_metric["latency.mean"],
+        by_metric["latency.stalls"],
+        outcomes["unchanged"],
+        outcomes["inconclusive"],
+    )
+    print(
+        f"{name:24} {failed:7.2%} "
+        + " ".join(f"{share / count:7.1%}" for share in shares)
+        + f" {quads:6.0f}"
+    )
 
 
-def gate(draw: Callable[[], Start], stall: tuple[int, float] | None) -> tuple[frozenset[str], str, int]:
+def gate(
+    draw: Callable[[], Start], stall: tuple[int, float] | None
+) -> tuple[frozenset[str], str, int]:
     """One gate: the metrics that failed it, the outcome of the mean, and the quads that it took."""
     starts: list[Start] = []
     for look in LOOKS:
         while sum(base.shape[0] for base, _ in starts) < look:
             starts.append(planted(draw(), stall))
         sample = sample_of(starts)
-        compared = judge_numbers(list(of_sample(PLACE, sample, Rules(Policy()))), SHARES)
-        failed = frozenset(c.metric for c in compared if c.outcome == "regressed" and c.gating)
+        compared = judge_numbers(
+            list(of_sample(PLACE, sample, Rules(Policy()))), SHARES
+        )
+        failed = frozenset(
+            c.metric for c in compared if c.outcome == "regressed" and c.gating
+        )
         if failed or not leans_slower(sample, compared):
             break
     return failed, compared[0].outcome, sample.quads
 
 
 def sample_of(starts: list[Start]) -> StretchSample:
-    base = [SideQuad(float(calls.mean()), calls) for start in starts for calls in start[0]]
-    head = [SideQuad(float(calls.mean()), calls) for start in starts for calls in start[1]]
+    base = [
+        SideQuad(float(calls.mean()), calls) for start in starts for calls in start[0]
+    ]
+    head = [
+        SideQuad(float(calls.mean()), calls) for start in starts for calls in start[1]
+    ]
     return StretchSample(StretchSide.of(base), StretchSide.of(head), len(starts))
 
 
@@ -107,11 +137,16 @@ def planted(start: Start, stall: tuple[int, float] | None) -> Start:
 def synthetic(lot: np.random.Generator) -> Callable[[], Start]:
     def side() -> Floats:
         shape = QUADS, CALLS
-        calls = np.exp(CALL_SPREAD * lot.standard_normal(shape) + START_LUCK * lot.standard_normal())
+        calls = np.exp(
+            CALL_SPREAD * lot.standard_normal(shape)
+            + START_LUCK * lot.standard_normal()
+        )
         stalled = lot.random(shape) < STALLED
         calls[stalled] *= 3 + lot.pareto(1.5, int(stalled.sum()))
         disturbed = lot.random(QUADS) < DISTURBED
-        calls[disturbed] *= np.exp(BURST * np.abs(lot.standard_normal((int(disturbed.sum()), 1))))
+        calls[disturbed] *= np.exp(
+            BURST * np.abs(lot.standard_normal((int(disturbed.sum()), 1)))
+        )
         return calls
 
     return lambda: (side(), side())
@@ -141,7 +176,12 @@ def _pairs(path: Path) -> list[Start]:
         for side in (0, 1):
             chosen = (data["b_pair"] == pair) & (data["b_side"] == side)
             pooled = [
-                np.concatenate([blocks[at] for at in np.flatnonzero(chosen & np.isin(data["b_quad"], pool))])
+                np.concatenate(
+                    [
+                        blocks[at]
+                        for at in np.flatnonzero(chosen & np.isin(data["b_quad"], pool))
+                    ]
+                )
                 for pool in pools
             ]
             fewest = min(calls.size for calls in pooled)

@@ -31,7 +31,13 @@ from perfgate.conductor.sides.function.stretches import measure_stretches
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import open_bench
 from perfgate.conductor.workers.checkout import Checkout
-from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
+from perfgate.config import (
+    Config,
+    GateSettings,
+    MeasureSettings,
+    StoreSettings,
+    WorkloadReference,
+)
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
 from perfgate.document.shape import ShapePlace
@@ -146,14 +152,26 @@ UNCHANGED = "identical"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", action="append", choices=[*KINDS, UNCHANGED])
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/tails.jsonl"))
-    parser.add_argument("--brief", action="store_true", help="few short pairs, whose times decide nothing")
-    parser.add_argument("--stretches", action="store_true", help="measure and judge only the stretches")
-    parser.add_argument("--table", action="store_true", help="only print the table of an earlier --out")
-    parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
+    parser.add_argument(
+        "--brief",
+        action="store_true",
+        help="few short pairs, whose times decide nothing",
+    )
+    parser.add_argument(
+        "--stretches", action="store_true", help="measure and judge only the stretches"
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="only print the table of an earlier --out"
+    )
+    parser.add_argument(
+        "arguments", nargs="*", help="further arguments of perfgate check, after --"
+    )
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     if not options.table:
@@ -163,9 +181,16 @@ def main() -> int:
                     if options.stretches:
                         record = judge_stretches(name)
                     else:
-                        record = gate(name, options.arguments, settings=CONFIG + (BRIEF if options.brief else ""))
+                        record = gate(
+                            name,
+                            options.arguments,
+                            settings=CONFIG + (BRIEF if options.brief else ""),
+                        )
                     print(json.dumps(record), file=out, flush=True)
-                    print(f"{name:16} {record['verdict']:12} {record['seconds']:6.1f} s  {record['told']}", flush=True)
+                    print(
+                        f"{name:16} {record['verdict']:12} {record['seconds']:6.1f} s  {record['told']}",
+                        flush=True,
+                    )
     return report(options.out)
 
 
@@ -188,11 +213,26 @@ def gate(name: str, arguments: list[str], *, settings: str) -> dict[str, Any]:
         ]
         environment = {**os.environ, "PERFGATE_STORE": str(Path(scratch) / "store.db")}
         started, load = time.monotonic(), os.getloadavg()[0]
-        done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command,
+            cwd=repository,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         seconds = round(time.monotonic() - started, 1)
         decision = out / "decision.json"
-        found: dict[str, Any] = json.loads(decision.read_text()) if decision.exists() else {"verdict": "none"}
-    times = {one["metric"]: one for one in found.get("comparisons", []) if one["metric"].startswith("latency.")}
+        found: dict[str, Any] = (
+            json.loads(decision.read_text())
+            if decision.exists()
+            else {"verdict": "none"}
+        )
+    times = {
+        one["metric"]: one
+        for one in found.get("comparisons", [])
+        if one["metric"].startswith("latency.")
+    }
     stalls = times.get("latency.stalls", {})
     return {
         "kind": name,
@@ -202,7 +242,13 @@ def gate(name: str, arguments: list[str], *, settings: str) -> dict[str, Any]:
         "load": load,
         "waited": found.get("waited"),
         "times": {
-            metric: [one["outcome"], one.get("delta"), one.get("interval"), one.get("pairs"), one.get("p_adjusted")]
+            metric: [
+                one["outcome"],
+                one.get("delta"),
+                one.get("interval"),
+                one.get("pairs"),
+                one.get("p_adjusted"),
+            ]
             for metric, one in times.items()
         },
     }
@@ -223,7 +269,9 @@ def judge_stretches(name: str) -> dict[str, Any]:
 
     def compared() -> list[Paired]:
         shares = AlphaShares.of_subjects(Policy(), subjects=1)
-        return [row for row in judge_numbers(numbers(), shares) if isinstance(row, Paired)]
+        return [
+            row for row in judge_numbers(numbers(), shares) if isinstance(row, Paired)
+        ]
 
     def is_decided() -> bool:
         return not more_calls_would_help(numbers(), compared())
@@ -243,15 +291,23 @@ def judge_stretches(name: str) -> dict[str, Any]:
             store=StoreSettings(),
         )
         load = os.getloadavg()[0]
-        with open_bench(config, logs=Path(scratch) / "logs", say=lambda _: None) as bench:
+        with open_bench(
+            config, logs=Path(scratch) / "logs", say=lambda _: None
+        ) as bench:
             started = time.monotonic()
             reference = WorkloadReference("service", "workload.py", "service")
-            sides = WorkloadSides(bench, reference, Checkout(base, base), Checkout(head, base), measured)
+            sides = WorkloadSides(
+                bench, reference, Checkout(base, base), Checkout(head, base), measured
+            )
             measure_stretches(sides, looks=LOOKS, is_decided=is_decided)
             seconds = round(time.monotonic() - started, 1)
     rows = compared()
     failed = any(one.outcome == "regressed" and one.gating for one in rows)
-    lanes = [columns for replicate in (*measured.base, *measured.head) for _, columns in replicate.lanes]
+    lanes = [
+        columns
+        for replicate in (*measured.base, *measured.head)
+        for _, columns in replicate.lanes
+    ]
     stalls = next((one for one in rows if one.metric == "latency.stalls"), None)
     told = [failure.error.message for failure in measured.failed]
     if stalls is not None and stalls.reason is not None:
@@ -263,7 +319,16 @@ def judge_stretches(name: str) -> dict[str, Any]:
         "seconds": seconds,
         "load": load,
         "waited": waited_share(lanes),
-        "times": {one.metric: [one.outcome, one.delta, one.interval, one.pairs, one.p_adjusted] for one in rows},
+        "times": {
+            one.metric: [
+                one.outcome,
+                one.delta,
+                one.interval,
+                one.pairs,
+                one.p_adjusted,
+            ]
+            for one in rows
+        },
     }
 
 
@@ -289,7 +354,11 @@ def plant(repository: Path, name: str, settings: str) -> None:
 
 def service(kind: Kind | None) -> str:
     """The service's code, with rare work of a kind or without."""
-    hook = "" if kind is None else f"if self.calls % {kind.every} == 0:\n{_indented(kind.work, 4)}"
+    hook = (
+        ""
+        if kind is None
+        else f"if self.calls % {kind.every} == 0:\n{_indented(kind.work, 4)}"
+    )
     places = {
         "LAYERS": str(LAYERS),
         "SETUP": _indented("" if kind is None else kind.setup, 8),
@@ -312,17 +381,25 @@ def git(repository: Path, *arguments: str) -> None:
 
 
 def report(path: Path) -> int:
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    records = [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     verdicts: dict[str, Counter[str]] = {}
     for record in records:
         verdicts.setdefault(record["kind"], Counter())[record["verdict"]] += 1
     for name, counts in verdicts.items():
         mean = [
-            one["times"]["latency.mean"][1] for one in records if one["kind"] == name and "latency.mean" in one["times"]
+            one["times"]["latency.mean"][1]
+            for one in records
+            if one["kind"] == name and "latency.mean" in one["times"]
         ]
         shown = ", ".join(f"{delta:+.1%}" for delta in mean)
         print(f"{name:16} {dict(counts)}  mean {shown}")
-    found = sum(counts["FAIL"] == sum(counts.values()) for name, counts in verdicts.items() if name != UNCHANGED)
+    found = sum(
+        counts["FAIL"] == sum(counts.values())
+        for name, counts in verdicts.items()
+        if name != UNCHANGED
+    )
     false = verdicts.get(UNCHANGED, Counter())["FAIL"]
     planted = len(verdicts.keys() - {UNCHANGED})
     print(f"{found} of {planted} kinds found, {false} false alarms")

@@ -25,16 +25,27 @@ LOOKS = (8, 16, 32, 64)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=400, help="gates for each cell")
-    parser.add_argument("--allowed", type=float, default=SimulatedRule().luck, help="the luck that the rule allows for")
+    parser.add_argument(
+        "--allowed",
+        type=float,
+        default=SimulatedRule().luck,
+        help="the luck that the rule allows for",
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    print("luck of a head  tolerance  excluded  false alarms  finds 0.5 %    1 %  pairs of unchanged code")
+    print(
+        "luck of a head  tolerance  excluded  false alarms  finds 0.5 %    1 %  pairs of unchanged code"
+    )
     for luck in LUCKS:
         for tolerated, excluded in BOUNDS:
             bounds = tolerated, excluded
-            (alarms, pairs), (half, _), (whole, _) = (gates(slowdown, luck, bounds, options) for slowdown in SLOWDOWNS)
+            (alarms, pairs), (half, _), (whole, _) = (
+                gates(slowdown, luck, bounds, options) for slowdown in SLOWDOWNS
+            )
             print(
                 f"{luck:14.1%} {tolerated:10.2%} {excluded:9.1%} {alarms:13.1%} {half:12.0%} {whole:6.0%} {pairs:24.0f}",
                 flush=True,
@@ -43,18 +54,29 @@ def main() -> int:
 
 
 def gates(
-    slowdown: float, luck: float, bounds: tuple[float, float], options: argparse.Namespace
+    slowdown: float,
+    luck: float,
+    bounds: tuple[float, float],
+    options: argparse.Namespace,
 ) -> tuple[float, float]:
     """The share of gates that fail, and how many pairs they take on average."""
     # The same draws for all bounds.
-    random = np.random.default_rng([options.seed, round(1e4 * slowdown), round(1e4 * luck)])
+    random = np.random.default_rng(
+        [options.seed, round(1e4 * slowdown), round(1e4 * luck)]
+    )
     tolerated, excluded = bounds
-    rule = SimulatedRule(LOOKS, tolerated, sought=excluded, sufficient=excluded, luck=options.allowed)
+    rule = SimulatedRule(
+        LOOKS, tolerated, sought=excluded, sufficient=excluded, luck=options.allowed
+    )
     found = []
     for _ in range(options.times):
         effect = slowdown + luck * random.standard_normal()
-        found.append(simulate([effect + PAIR_NOISE * random.standard_normal(LOOKS[-1])], rule))
-    return float(np.mean([gate.failed for gate in found])), float(np.mean([gate.pairs for gate in found]))
+        found.append(
+            simulate([effect + PAIR_NOISE * random.standard_normal(LOOKS[-1])], rule)
+        )
+    return float(np.mean([gate.failed for gate in found])), float(
+        np.mean([gate.pairs for gate in found])
+    )
 
 
 if __name__ == "__main__":

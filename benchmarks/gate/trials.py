@@ -81,7 +81,9 @@ class _Draw(NamedTuple):
     seed: int
 
 
-def tasks_of(cells: Sequence[Cell], injections: Sequence[Injection], plan: Plan) -> list[Task]:
+def tasks_of(
+    cells: Sequence[Cell], injections: Sequence[Injection], plan: Plan
+) -> list[Task]:
     """Return all that is tried on these recordings.
 
     ``unchanged`` swaps the labels of each pair at random, so that base and head are alike by construction; ``unchanged, as
@@ -92,25 +94,55 @@ def tasks_of(cells: Sequence[Cell], injections: Sequence[Injection], plan: Plan)
     """
     tasks = []
     for cell in cells:
-        unchanged = Task("unchanged", cell.name, cell.pairs, (0.0,), plan.clock, live=cell.live)
+        unchanged = Task(
+            "unchanged", cell.name, cell.pairs, (0.0,), plan.clock, live=cell.live
+        )
         tasks.append(unchanged)
         tasks.append(unchanged._replace(scenario="unchanged, as one", swap="gate"))
         tasks.append(unchanged._replace(scenario="slower", sizes=SIZES))
-        tasks.append(unchanged._replace(scenario="p99", sizes=(0.0, P99_SHARE), clock="cpu", change="tail"))
-        tasks.append(unchanged._replace(scenario="gap", sizes=(0.0, GAP_SHARE), clock="gap"))
+        tasks.append(
+            unchanged._replace(
+                scenario="p99", sizes=(0.0, P99_SHARE), clock="cpu", change="tail"
+            )
+        )
+        tasks.append(
+            unchanged._replace(scenario="gap", sizes=(0.0, GAP_SHARE), clock="gap")
+        )
         if cell.live:
             tasks.append(unchanged._replace(scenario="equal heads", swap="none"))
         elif len({pair.number for pair in cell.pairs}) > 1:
-            tasks.append(Task("stored", cell.name, cell.pairs, STORED_SIZES, plan.clock, swap="stored"))
+            tasks.append(
+                Task(
+                    "stored",
+                    cell.name,
+                    cell.pairs,
+                    STORED_SIZES,
+                    plan.clock,
+                    swap="stored",
+                )
+            )
     for injection in injections:
         clock = "gap" if injection.kind == "gap" else plan.clock
-        tasks.append(Task("injected", injection.name, injection.pairs, (injection.share,), clock, swap="none"))
+        tasks.append(
+            Task(
+                "injected",
+                injection.name,
+                injection.pairs,
+                (injection.share,),
+                clock,
+                swap="none",
+            )
+        )
     return tasks
 
 
 def trials_of(task: Task, plan: Plan) -> int:
     """Return how many gates a task holds for each size."""
-    return plan.unchanged if task.scenario.startswith(("unchanged", "equal")) else plan.changed
+    return (
+        plan.unchanged
+        if task.scenario.startswith(("unchanged", "equal"))
+        else plan.changed
+    )
 
 
 def rows_of(task: Task, rules: Sequence[Rule], plan: Plan) -> list[Row]:
@@ -121,9 +153,19 @@ def rows_of(task: Task, rules: Sequence[Rule], plan: Plan) -> list[Row]:
     for size in task.sizes:
         # An injected change is in the recorded head already.
         change = CHANGES[task.change] if task.scenario != "injected" and size else None
-        changed = [tuple(change(run, size) for run in sides) for sides in plain] if change else plain
+        changed = (
+            [tuple(change(run, size) for run in sides) for sides in plain]
+            if change
+            else plain
+        )
         rows += [
-            _row(task, rule, size, [_gate(task, rule, plain, changed, draw, plan) for draw in draws]) for rule in rules
+            _row(
+                task,
+                rule,
+                size,
+                [_gate(task, rule, plain, changed, draw, plan) for draw in draws],
+            )
+            for rule in rules
         ]
     return rows
 
@@ -157,7 +199,11 @@ def _by_server(rng: np.random.Generator, task: Task, most: int) -> Ints:
     """Return indices of pairs of which a run comes from one server, as the gate renews its servers."""
     variants = np.array([pair.variant for pair in task.pairs])
     servers = np.array([pair.number for pair in task.pairs])
-    kept = variants == rng.choice(variants) if task.scenario == "equal heads" else variants >= 0
+    kept = (
+        variants == rng.choice(variants)
+        if task.scenario == "equal heads"
+        else variants >= 0
+    )
     picked: list[Ints] = []
     for run in itertools.chain(RUNS, itertools.repeat(RUNS[-1])):
         server = rng.choice(servers[kept])
@@ -167,15 +213,24 @@ def _by_server(rng: np.random.Generator, task: Task, most: int) -> Ints:
     raise AssertionError("the runs never end")
 
 
-def _two_passes(rng: np.random.Generator, pairs: Sequence[Pair], most: int) -> np.ndarray:
+def _two_passes(
+    rng: np.random.Generator, pairs: Sequence[Pair], most: int
+) -> np.ndarray:
     """Return indices of pairs for base and for head, each side from one pass, never the same one."""
     passes = np.array([pair.number for pair in pairs])
     sides = rng.permutation(np.unique(passes))[:2]
-    return np.stack([rng.choice(np.nonzero(passes == side)[0], size=most) for side in sides], axis=1)
+    return np.stack(
+        [rng.choice(np.nonzero(passes == side)[0], size=most) for side in sides], axis=1
+    )
 
 
 def _gate(
-    task: Task, rule: Rule, plain: list[tuple[Run, ...]], changed: list[tuple[Run, ...]], draw: _Draw, plan: Plan
+    task: Task,
+    rule: Rule,
+    plain: list[tuple[Run, ...]],
+    changed: list[tuple[Run, ...]],
+    draw: _Draw,
+    plan: Plan,
 ) -> tuple[str, float, float]:
     """Return a rule's answer in one gate: decision, seconds measured until then, effect."""
     base = [plain[i][swap] for i, swap in zip(draw.picked[:, 0], draw.swapped)]
@@ -187,19 +242,28 @@ def _gate(
         answer = decide(
             base[:n],
             head[:n],
-            {"paired": task.swap != "stored", "seed": draw.seed, "moved": task.live, "last": n == most},
+            {
+                "paired": task.swap != "stored",
+                "seed": draw.seed,
+                "moved": task.live,
+                "last": n == most,
+            },
         )
         if answer["decision"] != "undecided":
             break
     return answer["decision"], float(draw.spent[n - 1]), float(answer["effect"])
 
 
-def _row(task: Task, rule: Rule, size: float, gates: list[tuple[str, float, float]]) -> Row:
+def _row(
+    task: Task, rule: Rule, size: float, gates: list[tuple[str, float, float]]
+) -> Row:
     decisions = [decision for decision, _, _ in gates]
     to_ok = [seconds for decision, seconds, _ in gates if decision == "ok"]
     unknown = set(decisions) - {"regressed", "ok", "undecided"}
     if unknown:
-        raise SystemExit(f"{rule.name} answered {sorted(unknown)}; a decision is regressed, ok or undecided")
+        raise SystemExit(
+            f"{rule.name} answered {sorted(unknown)}; a decision is regressed, ok or undecided"
+        )
     return Row(
         rule=rule.name,
         scenario=task.scenario,

@@ -35,7 +35,13 @@ from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
-from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
+from perfgate.config import (
+    Config,
+    GateSettings,
+    MeasureSettings,
+    StoreSettings,
+    WorkloadReference,
+)
 from perfgate.document.samples import Replicate, unpack
 from perfgate.stats.summary import neighbour_correlation
 
@@ -46,22 +52,39 @@ PARTS = {
     "loading": ("LoadRequest", "fork", "SpawnRequest"),
     "warm-up": ("WarmUpRequest",),
     "moving": ("MoveRequest",),
-    "profiling": ("ProfileRequest", "ProfileTimesRequest", "TraceRequest", "RecordRequest"),
+    "profiling": (
+        "ProfileRequest",
+        "ProfileTimesRequest",
+        "TraceRequest",
+        "RecordRequest",
+    ),
     "closing": ("CollectRequest", "close"),
 }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     names = sorted(path.name for path in PROJECTS.iterdir())
-    parser.add_argument("--project", action="append", choices=names, help="default: all")
-    parser.add_argument("--seconds", type=float, default=60.0, help="the budget of a project's pairs")
+    parser.add_argument(
+        "--project", action="append", choices=names, help="default: all"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="the budget of a project's pairs"
+    )
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument(
-        "--profiled", action="store_true", help="as where something looks worse, so that its operators are sought"
+        "--profiled",
+        action="store_true",
+        help="as where something looks worse, so that its operators are sought",
     )
-    parser.add_argument("--out", type=Path, help="add a line of JSON a measurement to this file")
-    parser.add_argument("--table", type=Path, help="only print the table of an earlier --out")
+    parser.add_argument(
+        "--out", type=Path, help="add a line of JSON a measurement to this file"
+    )
+    parser.add_argument(
+        "--table", type=Path, help="only print the table of an earlier --out"
+    )
     options = parser.parse_args()
     if options.table:
         records = [json.loads(line) for line in options.table.read_text().splitlines()]
@@ -69,7 +92,11 @@ def main() -> int:
         records = []
         for number in range(options.times):
             for name in options.project or names:
-                records.append(_measure(name, options.seconds, draw=number, profiled=options.profiled))
+                records.append(
+                    _measure(
+                        name, options.seconds, draw=number, profiled=options.profiled
+                    )
+                )
                 print(_row(records[-1]), flush=True)
                 if options.out:
                     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -82,22 +109,32 @@ def _measure(name: str, seconds: float, *, draw: int, profiled: bool) -> dict[st
     with tempfile.TemporaryDirectory(prefix="perfgate-wall-") as scratch:
         base, head = (Path(scratch, side) for side in ("base", "head"))
         for root in (base, head):
-            shutil.copytree(PROJECTS / name, root, ignore=shutil.ignore_patterns("__pycache__"))
-        attribute = re.search(r"^(\w+) = Workload", (base / "perf.py").read_text(), re.MULTILINE)
+            shutil.copytree(
+                PROJECTS / name, root, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        attribute = re.search(
+            r"^(\w+) = Workload", (base / "perf.py").read_text(), re.MULTILINE
+        )
         assert attribute is not None, name
         config = Config(
             root=base, project=name, device="cpu", measure=MeasureSettings(),
             gate=GateSettings(budget=seconds), store=StoreSettings(),
         )  # fmt: skip
         clock, measured, servers = Clock(), PairedMeasurement(), list[int]()
-        with open_bench(config, logs=Path(scratch, "logs"), say=lambda _: None) as bench:
+        with open_bench(
+            config, logs=Path(scratch, "logs"), say=lambda _: None
+        ) as bench:
             began = time.perf_counter()
             sides = WorkloadSides(
                 bench, WorkloadReference(name, "perf.py", attribute[1]), Checkout(base, base), Checkout(head, base),
                 measured, before_start=lambda: servers.append(_server_of(bench)),
             )  # fmt: skip
             measure_pairs(
-                sides, looks=config.gate.looks, is_decided=lambda: False, needs_names=lambda: profiled, draw=draw
+                sides,
+                looks=config.gate.looks,
+                is_decided=lambda: False,
+                needs_names=lambda: profiled,
+                draw=draw,
             )
             wall = time.perf_counter() - began
     clock.stop()
@@ -110,15 +147,25 @@ def _server_of(bench: Bench) -> int:
     return next(iter(bench.servers.running.values()))._process.pid
 
 
-def _shares(measured: PairedMeasurement, asked: dict[str, float], wall: float) -> dict[str, Any]:
-    lanes = [blocks for side in (*measured.base, *measured.head) for _, blocks in side.lanes]
+def _shares(
+    measured: PairedMeasurement, asked: dict[str, float], wall: float
+) -> dict[str, Any]:
+    lanes = [
+        blocks for side in (*measured.base, *measured.head) for _, blocks in side.lanes
+    ]
     recorded = sum(float(unpack(blocks.times.wall).sum()) for blocks in lanes) / 1e9
     took, seen = (
         sum(sum(times) for times in column) / 1e9
         for column in zip(*((b.worker.took_ns, b.conductor.seen_ns) for b in lanes))
     )
-    parts = {part: sum(asked.get(name, 0.0) for name in names) / wall for part, names in PARTS.items()}
-    parts |= {"beside calls": (took - recorded) / wall, "messages": (seen - took) / wall}
+    parts = {
+        part: sum(asked.get(name, 0.0) for name in names) / wall
+        for part, names in PARTS.items()
+    }
+    parts |= {
+        "beside calls": (took - recorded) / wall,
+        "messages": (seen - took) / wall,
+    }
     pairs = sum(side.member == "first" for side in measured.base)
     return {"pairs": pairs, "recorded": recorded / wall, "parts": {**parts, "rest": 1 - recorded / wall - sum(parts.values())},
             "quads": float(np.median([len(set(blocks.quad)) for blocks in lanes]))}  # fmt: skip
@@ -133,7 +180,11 @@ def _effects(measured: PairedMeasurement, servers: list[int]) -> dict[str, Any]:
     for pair, (first, second) in sorted(sides.items()):
         shape = next(iter(first.shapes))
         found[first.arm].append(
-            (servers[pair], low(second.shapes[shape], cpu=True) - low(first.shapes[shape], cpu=True))
+            (
+                servers[pair],
+                low(second.shapes[shape], cpu=True)
+                - low(first.shapes[shape], cpu=True),
+            )
         )
     return {"effects": found}
 
@@ -147,8 +198,12 @@ def between_servers(effects: list[tuple[int, float]]) -> float:
     if count < 2 or pairs <= count:
         return float("nan")
     whole = np.mean([effect for _, effect in effects])
-    between = sum(len(one) * (np.mean(one) - whole) ** 2 for one in groups.values()) / (count - 1)
-    within = sum(float(np.sum((np.array(one) - np.mean(one)) ** 2)) for one in groups.values()) / (pairs - count)
+    between = sum(len(one) * (np.mean(one) - whole) ** 2 for one in groups.values()) / (
+        count - 1
+    )
+    within = sum(
+        float(np.sum((np.array(one) - np.mean(one)) ** 2)) for one in groups.values()
+    ) / (pairs - count)
     size = (pairs - sum(len(one) ** 2 for one in groups.values()) / pairs) / (count - 1)
     return float((between - within) / (between + (size - 1) * within))
 
@@ -167,7 +222,9 @@ def _row(record: dict[str, Any]) -> str:
 
 
 def pairs_a_minute(record: dict[str, Any]) -> float:
-    pairs, seconds, budget = (float(record[name]) for name in ("pairs", "seconds", "budget"))
+    pairs, seconds, budget = (
+        float(record[name]) for name in ("pairs", "seconds", "budget")
+    )
     return pairs * min(1.0, budget / seconds) * 60 / budget
 
 

@@ -35,29 +35,48 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    *(Row(workloads, 0.0065, 0.0, pairs) for pairs in (24, 64, 106) for workloads in (1, 5, 20)),
+    *(
+        Row(workloads, 0.0065, 0.0, pairs)
+        for pairs in (24, 64, 106)
+        for workloads in (1, 5, 20)
+    ),
     *(Row(workloads, 0.0065, 0.005, 106, fails=0.0) for workloads in (1, 5)),
-    *(Row(workloads, 0.0065, 0.01, pairs, fails=0.9) for pairs in (64, 106) for workloads in (1, 5)),
+    *(
+        Row(workloads, 0.0065, 0.01, pairs, fails=0.9)
+        for pairs in (64, 106)
+        for workloads in (1, 5)
+    ),
     *(Row(workloads, 0.0065, 0.02, 64, fails=0.99) for workloads in (1, 5)),
     *(Row(5, 0.015, 0.0, pairs, undecided=0.05) for pairs in (24, 64)),
-    *(Row(5, 0.03, 0.0, pairs, lends=lends) for pairs in (24, 64) for lends in (False, True)),
+    *(
+        Row(5, 0.03, 0.0, pairs, lends=lends)
+        for pairs in (24, 64)
+        for lends in (False, True)
+    ),
 )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=1000, help="gates for each row")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    print("workloads  spread  slower  pairs  left-over time    FAIL  undecided  pairs of a workload   goal")
+    print(
+        "workloads  spread  slower  pairs  left-over time    FAIL  undecided  pairs of a workload   goal"
+    )
     good = True
     for row in ROWS:
         gates = gates_of(row, options.times, options.seed)
         failed, undecided = (
-            float(np.mean([getattr(gate, name) for gate in gates])) for name in ("failed", "undecided")
+            float(np.mean([getattr(gate, name) for gate in gates]))
+            for name in ("failed", "undecided")
         )
         pairs = np.mean([gate.pairs for gate in gates])
-        reached = (failed >= row.fails if row.slowdown else failed <= row.fails) and undecided <= row.undecided
+        reached = (
+            failed >= row.fails if row.slowdown else failed <= row.fails
+        ) and undecided <= row.undecided
         good &= reached
         lends = "lent" if row.lends else "-"
         print(
@@ -76,7 +95,11 @@ def gates_of(row: Row, times: int, seed: int) -> list[SimulatedGate]:
         effects = LUCK * random.standard_normal(row.workloads)
         effects[0] += math.log1p(row.slowdown)
         noise = row.spread * random.standard_normal((row.workloads, rule.looks[-1]))
-        gates.append(simulate(list(effects[:, None] + noise), rule, budget=row.pairs, lends=row.lends))
+        gates.append(
+            simulate(
+                list(effects[:, None] + noise), rule, budget=row.pairs, lends=row.lends
+            )
+        )
     return gates
 
 

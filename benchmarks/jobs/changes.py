@@ -20,12 +20,28 @@ class Change(NamedTuple):
 
 
 # The step of a decoder of 20 layers takes longer by nearly a twentieth with each layer more.
-FIVE_PERCENT = Change("+5 %", "served", "model.py", "= 4096, 64, 4, 20, 512", "= 4096, 64, 4, 21, 512")
-FOURTEEN_PERCENT = Change("+14 %", "served", "model.py", "= 4096, 64, 4, 20, 512", "= 4096, 64, 4, 23, 512")
-EQUAL = Change("equal", "served", "sampling.py", "PENALTY = 0.5\n", "PENALTY = 0.5\nUNUSED = 0.25\n")
-EQUAL_COMMAND = Change("equal", "command", "bench.py", "ROUNDS, LINES", "UNUSED = 1\nROUNDS, LINES")
+FIVE_PERCENT = Change(
+    "+5 %", "served", "model.py", "= 4096, 64, 4, 20, 512", "= 4096, 64, 4, 21, 512"
+)
+FOURTEEN_PERCENT = Change(
+    "+14 %", "served", "model.py", "= 4096, 64, 4, 20, 512", "= 4096, 64, 4, 23, 512"
+)
+EQUAL = Change(
+    "equal",
+    "served",
+    "sampling.py",
+    "PENALTY = 0.5\n",
+    "PENALTY = 0.5\nUNUSED = 0.25\n",
+)
+EQUAL_COMMAND = Change(
+    "equal", "command", "bench.py", "ROUNDS, LINES", "UNUSED = 1\nROUNDS, LINES"
+)
 SLOWER_COMMAND = Change(
-    "+14 %", "command", "bench.py", "        parse(lines)\n", "        parse(lines + lines[:2100])\n"
+    "+14 %",
+    "command",
+    "bench.py",
+    "        parse(lines)\n",
+    "        parse(lines + lines[:2100])\n",
 )
 
 CAUSES = (

@@ -27,7 +27,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from changes import CAUSES, EQUAL, EQUAL_COMMAND, FIVE_PERCENT, FOURTEEN_PERCENT, SLOWER_COMMAND, Change
+from changes import (
+    CAUSES,
+    EQUAL,
+    EQUAL_COMMAND,
+    FIVE_PERCENT,
+    FOURTEEN_PERCENT,
+    SLOWER_COMMAND,
+    Change,
+)
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -70,25 +78,57 @@ class Row(NamedTuple):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts of the table: {', '.join(PARTS)}")
-    parser.add_argument("--servers", default=",".join(SERVERS), help=f"of the first two parts: {', '.join(SERVERS)}")
-    parser.add_argument("--times", type=int, default=1, help="how often each gate of the first three parts is run")
-    parser.add_argument("--neighbours", type=int, default=0, help="other processes that keep running beside the gates")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no gate after so many")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only",
+        default=",".join(PARTS),
+        help=f"parts of the table: {', '.join(PARTS)}",
+    )
+    parser.add_argument(
+        "--servers",
+        default=",".join(SERVERS),
+        help=f"of the first two parts: {', '.join(SERVERS)}",
+    )
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=1,
+        help="how often each gate of the first three parts is run",
+    )
+    parser.add_argument(
+        "--neighbours",
+        type=int,
+        default=0,
+        help="other processes that keep running beside the gates",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no gate after so many"
+    )
     parser.add_argument("--change", help="only changes whose name holds this text")
-    parser.add_argument("--keep", type=Path, help="keep each gate's output in this folder")
-    parser.add_argument("--out", type=Path, help="add a line of JSON for each gate to this file")
+    parser.add_argument(
+        "--keep", type=Path, help="keep each gate's output in this folder"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="add a line of JSON for each gate to this file"
+    )
     options = parser.parse_args()
     rows, began = [], time.monotonic()
     servers = [server for server in options.servers.split(",") if is_installed(server)]
     trials = list(trials_of(options.only.split(","), servers, options.times))
-    for number, trial in enumerate(trial for trial in trials if (options.change or "") in trial.change):
+    for number, trial in enumerate(
+        trial for trial in trials if (options.change or "") in trial.change
+    ):
         # The last gate too is to end in time.
         if time.monotonic() - began > 60 * (options.minutes - _GATE_MINUTES):
             break
         with neighbours.running(options.neighbours):
-            row = gate(trial, options.keep and options.keep / f"{number}-{trial.change.replace(' ', '-')}")
+            row = gate(
+                trial,
+                options.keep
+                and options.keep / f"{number}-{trial.change.replace(' ', '-')}",
+            )
         rows.append(row)
         print(
             f"{row.part:8} {row.program:13} {row.change:22} {row.verdict:13} {'right' if row.is_right else 'WRONG':6} "
@@ -104,19 +144,35 @@ def main() -> int:
 
 def is_installed(server: str) -> bool:
     """Whether a server can be started; prints what it lacks."""
-    lacks = server == "transformers" and importlib.util.find_spec("transformers") is None
+    lacks = (
+        server == "transformers" and importlib.util.find_spec("transformers") is None
+    )
     if lacks:
-        print(f"{server} is left out: pip install -r {ROOT / 'examples' / 'serving' / 'requirements.txt'}", flush=True)
+        print(
+            f"{server} is left out: pip install -r {ROOT / 'examples' / 'serving' / 'requirements.txt'}",
+            flush=True,
+        )
     return not lacks
 
 
 def trials_of(parts: list[str], servers: list[str], times: int) -> Iterator[Trial]:
     """Yield the gates, round by round, so that a run that is cut short has something of everything but the causes."""
-    of_servers = ((EQUAL, "equal", "PASS"), (FOURTEEN_PERCENT, "slower", "FAIL"), (FIVE_PERCENT, "slower", "FAIL"))
+    of_servers = (
+        (EQUAL, "equal", "PASS"),
+        (FOURTEEN_PERCENT, "slower", "FAIL"),
+        (FIVE_PERCENT, "slower", "FAIL"),
+    )
     for _ in range(times):
         if "command" in parts:
             for change, wanted in ((EQUAL_COMMAND, "PASS"), (SLOWER_COMMAND, "FAIL")):
-                yield Trial("command", "command", change.name, wanted, (), partial(plant_program, change))
+                yield Trial(
+                    "command",
+                    "command",
+                    change.name,
+                    wanted,
+                    (),
+                    partial(plant_program, change),
+                )
         for server in servers:
             for change, part, wanted in of_servers:
                 if part in parts and (plant := server_with(server, change)):
@@ -124,14 +180,23 @@ def trials_of(parts: list[str], servers: list[str], times: int) -> Iterator[Tria
     if "causes" in parts:
         for change in CAUSES:
             names = (*change.names, *lines_of(change))
-            yield Trial("causes", change.program, change.name, "FAIL", names, partial(plant_program, change))
+            yield Trial(
+                "causes",
+                change.program,
+                change.name,
+                "FAIL",
+                names,
+                partial(plant_program, change),
+            )
 
 
 def lines_of(change: Change) -> list[str]:
     """The lines of the head that differ, as a comment names them."""
     before = (HERE / "programs" / change.program / change.file).read_text()
     after = before.replace(change.old, change.new).splitlines()
-    blocks = difflib.SequenceMatcher(a=before.splitlines(), b=after, autojunk=False).get_opcodes()
+    blocks = difflib.SequenceMatcher(
+        a=before.splitlines(), b=after, autojunk=False
+    ).get_opcodes()
     return [
         f"`{change.file}:{line + 1}`"
         for kind, _, _, first, end in blocks
@@ -145,7 +210,11 @@ def server_with(server: str, change: Change) -> Callable[[Path], None] | None:
     if server == "llama":
         return partial(plant_llama, LLAMA_LAYERS[change.name])
     if server == "transformers":
-        return partial(plant_serving, SERVING_CHANGES[change.name]) if change.name in SERVING_CHANGES else None
+        return (
+            partial(plant_serving, SERVING_CHANGES[change.name])
+            if change.name in SERVING_CHANGES
+            else None
+        )
     return partial(plant_program, change, closes=server == "closing")
 
 
@@ -153,10 +222,22 @@ def server_with(server: str, change: Change) -> Callable[[Path], None] | None:
 
 
 def plant_program(change: Change, project: Path, *, closes: bool = False) -> None:
-    shutil.copytree(HERE / "programs" / change.program, project, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        HERE / "programs" / change.program,
+        project,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     settings = project / "perfgate.toml"
-    text = settings.read_text().replace("python", sys.executable, 1) if change.program != "trained" else ""
-    settings.write_text((text or settings.read_text()).replace("$PORT", "$PORT close" if closes else "$PORT"))
+    text = (
+        settings.read_text().replace("python", sys.executable, 1)
+        if change.program != "trained"
+        else ""
+    )
+    settings.write_text(
+        (text or settings.read_text()).replace(
+            "$PORT", "$PORT close" if closes else "$PORT"
+        )
+    )
     commit(project, "main")
     file = project / change.file
     before = file.read_text()
@@ -176,8 +257,14 @@ def plant_llama(layers: int, project: Path) -> None:
     settings = SETTINGS.format(python=python).replace("budget = 90", "budget = 240")
     (project / "perfgate.toml").write_text(settings)
     words = ["the", "dog", "and", "a", "cat", "ran", "by"]
-    texts = [" ".join(words[(line + word) % len(words)] for word in range(60)) for line in range(12)]
-    log = [{"at": 0, "prompt": f"{chr(ord('a') + line)} {text}", "output": 12} for line, text in enumerate(texts)]
+    texts = [
+        " ".join(words[(line + word) % len(words)] for word in range(60))
+        for line in range(12)
+    ]
+    log = [
+        {"at": 0, "prompt": f"{chr(ord('a') + line)} {text}", "output": 12}
+        for line, text in enumerate(texts)
+    ]
     (project / "log.jsonl").write_text("\n".join(map(json.dumps, log)))
     (project / "layers.txt").write_text(f"{LLAMA_LAYERS['equal']}\n")
     commit(project, "main")
@@ -188,23 +275,39 @@ def plant_llama(layers: int, project: Path) -> None:
 
 def plant_serving(change: str, project: Path) -> None:
     example = ROOT / "examples" / "serving"
-    shutil.copytree(example, project, ignore=shutil.ignore_patterns("changes", "README.md", "__pycache__"))
+    shutil.copytree(
+        example,
+        project,
+        ignore=shutil.ignore_patterns("changes", "README.md", "__pycache__"),
+    )
     settings = project / "perfgate.toml"
     settings.write_text(settings.read_text() + "budget = 240\n")
     commit(project, "main")
     patch = example / "changes" / f"{change}.patch"
-    subprocess.run(["git", "apply", "--unidiff-zero", str(patch)], cwd=project, check=True)
+    subprocess.run(
+        ["git", "apply", "--unidiff-zero", str(patch)], cwd=project, check=True
+    )
     commit(project, "change")
 
 
 def commit(project: Path, branch: str) -> None:
     """Commit everything to a new branch."""
     if not (project / ".git").exists():
-        subprocess.run(["git", "init", "--quiet", "--initial-branch", branch], cwd=project, check=True)
+        subprocess.run(
+            ["git", "init", "--quiet", "--initial-branch", branch],
+            cwd=project,
+            check=True,
+        )
     else:
-        subprocess.run(["git", "checkout", "--quiet", "-b", branch], cwd=project, check=True)
+        subprocess.run(
+            ["git", "checkout", "--quiet", "-b", branch], cwd=project, check=True
+        )
     subprocess.run(["git", "add", "--all"], cwd=project, check=True)
-    subprocess.run(["git", *NAMES, "commit", "--quiet", "--message", branch], cwd=project, check=True)
+    subprocess.run(
+        ["git", *NAMES, "commit", "--quiet", "--message", branch],
+        cwd=project,
+        check=True,
+    )
 
 
 # --- gates
@@ -215,20 +318,45 @@ def gate(trial: Trial, keep: Path | None) -> Row:
         project, out = Path(scratch) / "project", Path(scratch) / "out"
         trial.plant(project)
         began = time.monotonic()
-        command = [sys.executable, "-m", "perfgate", "check", "--base", "main", "--always", "--out", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "perfgate",
+            "check",
+            "--base",
+            "main",
+            "--always",
+            "--out",
+            str(out),
+        ]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        environment = {**os.environ, "PERFGATE_STORE": str(Path(scratch) / "store.db"), "PATH": path}
-        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+        environment = {
+            **os.environ,
+            "PERFGATE_STORE": str(Path(scratch) / "store.db"),
+            "PATH": path,
+        }
+        done = subprocess.run(
+            command,
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         seconds = time.monotonic() - began
         if keep:
             shutil.copytree(out, keep, dirs_exist_ok=True)
         if not (out / "decision.json").is_file():
-            return Row(*trial[:3], "none", False, seconds, 0.0, done.stderr.strip()[-300:], "")
+            return Row(
+                *trial[:3], "none", False, seconds, 0.0, done.stderr.strip()[-300:], ""
+            )
         decision = json.loads((out / "decision.json").read_text())
         turns = [
             turn
             for side in ("base", "head")
-            for turn in json.loads((out / side / "run.json").read_text())["jobs"]["turns"]
+            for turn in json.loads((out / side / "run.json").read_text())["jobs"][
+                "turns"
+            ]
         ]
         comment = (out / "comment.md").read_text()
     title = next(line for line in comment.splitlines() if line.startswith("## "))
@@ -238,7 +366,15 @@ def gate(trial: Trial, keep: Path | None) -> Row:
     is_named = not trial.names or any(name in named for name in trial.names)
     recorded = sum(turn["seconds"] for turn in turns) / seconds
     verdict = decision["verdict"]
-    return Row(*trial[:3], verdict, verdict == trial.wanted and is_named, seconds, recorded, title, first)
+    return Row(
+        *trial[:3],
+        verdict,
+        verdict == trial.wanted and is_named,
+        seconds,
+        recorded,
+        title,
+        first,
+    )
 
 
 def first_cause(comment: str) -> str:
@@ -248,7 +384,9 @@ def first_cause(comment: str) -> str:
 
 
 def print_table(rows: list[Row]) -> None:
-    print("\n| part | program | change | right | verdicts | seconds | recorded |\n|---|---|---|--:|---|--:|--:|")
+    print(
+        "\n| part | program | change | right | verdicts | seconds | recorded |\n|---|---|---|--:|---|--:|--:|"
+    )
     for key in dict.fromkeys((row.part, row.program, row.change) for row in rows):
         of_key = [row for row in rows if row[:3] == key]
         verdicts: dict[str, Any] = {}
@@ -258,7 +396,9 @@ def print_table(rows: list[Row]) -> None:
         seconds = f"{min(row.seconds for row in of_key):.0f}–{max(row.seconds for row in of_key):.0f}"
         recorded = sum(row.recorded for row in of_key) / len(of_key)
         right = sum(row.is_right for row in of_key)
-        print(f"| {' | '.join(key)} | {right} of {len(of_key)} | {counted} | {seconds} | {recorded:.0%} |")
+        print(
+            f"| {' | '.join(key)} | {right} of {len(of_key)} | {counted} | {seconds} | {recorded:.0%} |"
+        )
     for part in dict.fromkeys(row.part for row in rows):
         of_part = [row for row in rows if row.part == part]
         print(f"{part}: {sum(row.is_right for row in of_part)} of {len(of_part)} right")

@@ -26,8 +26,12 @@ TPOT = "serving.tpot"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--change", default="rename", help="a change of examples/serving")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--change", default="rename", help="a change of examples/serving"
+    )
     parser.add_argument("--times", type=int, default=20)
     options = parser.parse_args()
     verdicts: Counter[str] = Counter()
@@ -36,17 +40,28 @@ def main() -> None:
     for _ in range(options.times):
         with tempfile.TemporaryDirectory() as folder:
             began = time.monotonic()
-            command = [sys.executable, str(ROOT / "examples" / "gate.py"), "serving", options.change, "--always"]
+            command = [
+                sys.executable,
+                str(ROOT / "examples" / "gate.py"),
+                "serving",
+                options.change,
+                "--always",
+            ]
             subprocess.run(command, cwd=folder, capture_output=True, check=False)
             seconds = time.monotonic() - began
             out = Path(folder) / "perfgate-out" / "serving" / options.change
             decision = json.loads((out / "decision.json").read_text())
             base, head = (
-                json.loads((out / side / "run.json").read_text())["jobs"]["turns"] for side in ("base", "head")
+                json.loads((out / side / "run.json").read_text())["jobs"]["turns"]
+                for side in ("base", "head")
             )
         verdicts[decision["verdict"]] += 1
         found = {one["metric"]: one for one in decision["comparisons"]}
-        regressed = [name for name, one in found.items() if one["gating"] and one["outcome"] == "regressed"]
+        regressed = [
+            name
+            for name, one in found.items()
+            if one["gating"] and one["outcome"] == "regressed"
+        ]
         believed.append(one_after_the_other(base, head))
         delta = found[TPOT]["delta"] if TPOT in found else math.nan
         print(
@@ -58,13 +73,21 @@ def main() -> None:
     print(f"{dict(verdicts)}; base, then head spreads by {spread:.1%}")
 
 
-def one_after_the_other(base: list[dict[str, Any]], head: list[dict[str, Any]]) -> float:
+def one_after_the_other(
+    base: list[dict[str, Any]], head: list[dict[str, Any]]
+) -> float:
     """The change of the time per token that the base of the first starts and the head of the last ones show."""
     starts = sorted({turn["start"] for turn in base})
     first = set(starts[: max(1, len(starts) // 2)])
     before = [math.log(turn["values"][TPOT]) for turn in base if turn["start"] in first]
-    after = [math.log(turn["values"][TPOT]) for turn in head if turn["start"] not in first]
-    return math.expm1(statistics.fmean(after) - statistics.fmean(before)) if before and after else math.nan
+    after = [
+        math.log(turn["values"][TPOT]) for turn in head if turn["start"] not in first
+    ]
+    return (
+        math.expm1(statistics.fmean(after) - statistics.fmean(before))
+        if before and after
+        else math.nan
+    )
 
 
 if __name__ == "__main__":

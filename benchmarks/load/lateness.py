@@ -86,30 +86,58 @@ def pin(core: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rates", type=float, nargs="+", default=[500.0, 1000.0, 2000.0], help="requests a second")
+    parser.add_argument(
+        "--rates",
+        type=float,
+        nargs="+",
+        default=[500.0, 1000.0, 2000.0],
+        help="requests a second",
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a turn")
-    parser.add_argument("--cores", type=int, nargs=2, default=[0, 1], help="of the generator and of the server")
+    parser.add_argument(
+        "--cores",
+        type=int,
+        nargs=2,
+        default=[0, 1],
+        help="of the generator and of the server",
+    )
     options = parser.parse_args()
     ours, theirs = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, options.cores[1]), daemon=True)
+    server = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(theirs, options.cores[1]), daemon=True
+    )
     server.start()
-    server_target = HttpTarget(f"http://127.0.0.1:{ours.recv()}", method="GET", timeout=10.0)
+    server_target = HttpTarget(
+        f"http://127.0.0.1:{ours.recv()}", method="GET", timeout=10.0
+    )
     pin(options.cores[0])
     print(
         f"{'rate':>8} {'reached':>8} {'failed':>7} {'sent P50':>11} {'sent P99':>11} {'there P50':>11} {'there P99':>11}"
     )
     for rate in options.rates:
-        plan = plan_load(LoadSettings(rate=rate, requests=int(rate * options.seconds), input=1), seed=1)
+        plan = plan_load(
+            LoadSettings(rate=rate, requests=int(rate * options.seconds), input=1),
+            seed=1,
+        )
         target = Noting(server_target)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         load = run_load(plan, target)
         preempted = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
         well = [exchange for exchange in load.exchanges if not exchange.error]
-        there = [float(each.text) - target.sent[each.id] + each.sent - each.at for each in well]
-        late = [float(np.quantile(times, share)) * 1e3 for times in (load.lateness, there) for share in (0.5, 0.99)]
+        there = [
+            float(each.text) - target.sent[each.id] + each.sent - each.at
+            for each in well
+        ]
+        late = [
+            float(np.quantile(times, share)) * 1e3
+            for times in (load.lateness, there)
+            for share in (0.5, 0.99)
+        ]
         failed, reached = len(load.exchanges) - len(well), len(well) / load.seconds
         print(
-            f"{rate:8.0f} {reached:8.0f} {failed:7d} " + " ".join(f"{time:8.3f} ms" for time in late), f"{preempted:8d}"
+            f"{rate:8.0f} {reached:8.0f} {failed:7d} "
+            + " ".join(f"{time:8.3f} ms" for time in late),
+            f"{preempted:8d}",
         )
     server.terminate()
     server.join()

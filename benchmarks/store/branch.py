@@ -34,9 +34,16 @@ AT_ONCE = 500
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, nargs="+", default=[500, 2000, 7900])
-    parser.add_argument("--histories", type=Path, default=BESIDE, help="folder with the recorded histories")
+    parser.add_argument(
+        "--histories",
+        type=Path,
+        default=BESIDE,
+        help="folder with the recorded histories",
+    )
     given = parser.parse_args()
     table = Table(title=f"A store in a branch, load {os.getloadavg()[0]:.1f}")
     for column in ("runs", "record one", "read a history", "branch", "small files"):
@@ -54,7 +61,11 @@ def _measured(count: int, histories: Path) -> list[str]:
         git(folder / "remote.git", "config", "uploadpack.allowFilter", "true")
         git(folder, "clone", "--quiet", "remote.git", "clone")
         place = StorePlace(root=folder / "clone", environ=os.environ)
-        runs = [made.document(version) for made in made_testbeds(1, histories) for version in range(len(made.numbers))]
+        runs = [
+            made.document(version)
+            for made in made_testbeds(1, histories)
+            for version in range(len(made.numbers))
+        ]
         assert count < len(runs), "one project of four testbeds has 8,000 runs"
         last = runs[count]
         some = iter(runs[:count])
@@ -65,10 +76,16 @@ def _measured(count: int, histories: Path) -> list[str]:
         moments.append(_now())
         assert _history(open_backend(LOCATION, place), last)
         moments.append(_now())
-        files = git(folder / "remote.git", "ls-tree", "-r", "--long", "perfgate-data").splitlines()
+        files = git(
+            folder / "remote.git", "ls-tree", "-r", "--long", "perfgate-data"
+        ).splitlines()
         sizes = [(int(line.split()[3]), line.split("\t")[1]) for line in files]
         small = sum(size for size, path in sizes if not path.startswith("documents/"))
-        packed = sum(path.stat().st_size for path in (folder / "remote.git").rglob("*") if path.is_file())
+        packed = sum(
+            path.stat().st_size
+            for path in (folder / "remote.git").rglob("*")
+            if path.is_file()
+        )
         return [
             str(count),
             *(f"{wall:.1f} s ({cpu:.1f} s)" for wall, cpu in np.diff(moments, axis=0)),
@@ -88,7 +105,9 @@ def _history(store: GitBranchStore, run: RunDocument) -> list[SeriesValue]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
     return done.stdout
 
 

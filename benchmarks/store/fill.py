@@ -45,7 +45,8 @@ class SqliteSink:
     def add(self, table: sa.Table, columns: Sequence[str], rows: Rows) -> None:
         places = ", ".join("?" * len(columns))
         names = ", ".join(f'"{column}"' for column in columns)
-        self._connection.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows)  # noqa: S608 - our names
+        insert = f"INSERT INTO {table.name} ({names}) VALUES ({places})"  # noqa: S608 - our names
+        self._connection.executemany(insert, rows)
 
 
 class PostgresSink:
@@ -54,7 +55,9 @@ class PostgresSink:
 
     def add(self, table: sa.Table, columns: Sequence[str], rows: Rows) -> None:
         names = ", ".join(f'"{column}"' for column in columns)
-        with self._connection.cursor().copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy:
+        with self._connection.cursor().copy(
+            f"COPY {table.name} ({names}) FROM STDIN".encode()
+        ) as copy:
             for row in rows:
                 copy.write_row(row)
 
@@ -99,15 +102,27 @@ def fill(sink: Sink, runs: int, histories: Path) -> None:
     last = bulk_projects(runs)
     shared = b""
     for place, made in enumerate(made_testbeds(last + 1, histories)):
-        shared = shared or zlib.compress(canonical_bytes(made.document(0), name="a made run"))
+        shared = shared or zlib.compress(
+            canonical_bytes(made.document(0), name="a made run")
+        )
         stored = _bulk_runs(made, shared)
         if place >= last * TESTBEDS:
             stored = _real_runs(made)
         for start in range(0, VERSIONS, AT_ONCE):
             part = list(islice(stored, AT_ONCE))
-            sink.add(LOG, LOG_COLUMNS, [_log_row(made, start + at, run) for at, run in enumerate(part)])
-            sink.add(DOCUMENTS, ["run", "document"], [(run.id, run.document) for run in part])
-            sink.add(AUDIT, AUDIT_COLUMNS, [_audit_row(made, start + at, run) for at, run in enumerate(part)])
+            sink.add(
+                LOG,
+                LOG_COLUMNS,
+                [_log_row(made, start + at, run) for at, run in enumerate(part)],
+            )
+            sink.add(
+                DOCUMENTS, ["run", "document"], [(run.id, run.document) for run in part]
+            )
+            sink.add(
+                AUDIT,
+                AUDIT_COLUMNS,
+                [_audit_row(made, start + at, run) for at, run in enumerate(part)],
+            )
 
 
 def bulk_projects(runs: int) -> int:
@@ -129,7 +144,9 @@ def _bulk_runs(made: MadeTestbed, shared: bytes) -> Iterator[StoredRow]:
 def _real_runs(made: MadeTestbed) -> Iterator[StoredRow]:
     first = made.document(0)
     # What the store writes, but for its checks, which would take ten times as long.
-    assert msgspec.json.encode(first, order="deterministic") == canonical_bytes(first, name="a made run")
+    assert msgspec.json.encode(first, order="deterministic") == canonical_bytes(
+        first, name="a made run"
+    )
     for version in range(VERSIONS):
         document = msgspec.json.encode(made.document(version), order="deterministic")
         yield StoredRow(hashlib.sha256(document).hexdigest(), zlib.compress(document))
@@ -139,8 +156,20 @@ def _log_row(made: MadeTestbed, version: int, row: StoredRow) -> tuple[object, .
     start = made.started_at(version)
     made_entry = run_entry(made.document(version), row.id, start)
     run = msgspec.structs.replace(made_entry, started=float(made.started[version]))
-    key, entry = msgspec.json.encode(run.key).decode(), msgspec.json.encode(run).decode()
-    return made.numbers[version], made.project, "runs", key, entry, row.id, made.fingerprint, run.started
+    key, entry = (
+        msgspec.json.encode(run.key).decode(),
+        msgspec.json.encode(run).decode(),
+    )
+    return (
+        made.numbers[version],
+        made.project,
+        "runs",
+        key,
+        entry,
+        row.id,
+        made.fingerprint,
+        run.started,
+    )
 
 
 def _audit_row(made: MadeTestbed, version: int, row: StoredRow) -> tuple[object, ...]:

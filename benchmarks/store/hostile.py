@@ -33,7 +33,11 @@ def nested(size: int) -> bytes:
 def nested_within_limits(size: int) -> bytes:
     """Tables of 30 levels, as many as fit."""
     row = b'{"a":' * 30 + b"0" + b"}" * 30
-    return b'{"schema":"perfgate/run","x":[' + b",".join([row] * ((size - 40) // (len(row) + 1))) + b"]}"
+    return (
+        b'{"schema":"perfgate/run","x":['
+        + b",".join([row] * ((size - 40) // (len(row) + 1)))
+        + b"]}"
+    )
 
 
 def huge_string(size: int) -> bytes:
@@ -41,7 +45,9 @@ def huge_string(size: int) -> bytes:
 
 
 def huge_text_outside_ascii(size: int) -> bytes:
-    return b'{"project":"shop","x":"' + "\U0001f600".encode() * ((size - 25) // 4) + b'"}'
+    return (
+        b'{"project":"shop","x":"' + "\U0001f600".encode() * ((size - 25) // 4) + b'"}'
+    )
 
 
 def many_lines(size: int) -> bytes:
@@ -56,7 +62,11 @@ def many_documents(size: int) -> bytes:
 
 def many_entries(size: int) -> bytes:
     """One document with as many values as a run may have."""
-    return b'{"schema":"perfgate/run","project":"shop","warnings":[' + b'"a",' * ((size - 60) // 4) + b'"a"]}'
+    return (
+        b'{"schema":"perfgate/run","project":"shop","warnings":['
+        + b'"a",' * ((size - 60) // 4)
+        + b'"a"]}'
+    )
 
 
 def few_entries(size: int) -> bytes:
@@ -90,17 +100,44 @@ class Service:
 
     def __init__(self, folder: Path) -> None:
         store = folder / "store.db"
-        command = [sys.executable, "-m", "perfgate", "token", "create", "ci", "--scope", "write", "--project", PROJECT]
-        created = subprocess.run([*command, "--store", store], capture_output=True, text=True, check=True)
-        self.token = next(word for word in created.stdout.split() if word.startswith("perfgate_"))
+        command = [
+            sys.executable,
+            "-m",
+            "perfgate",
+            "token",
+            "create",
+            "ci",
+            "--scope",
+            "write",
+            "--project",
+            PROJECT,
+        ]
+        created = subprocess.run(
+            [*command, "--store", store], capture_output=True, text=True, check=True
+        )
+        self.token = next(
+            word for word in created.stdout.split() if word.startswith("perfgate_")
+        )
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "perfgate", "serve", "--store", store, "--port", "0", "--no-token"],
+            [
+                sys.executable,
+                "-m",
+                "perfgate",
+                "serve",
+                "--store",
+                store,
+                "--port",
+                "0",
+                "--no-token",
+            ],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "XDG_CACHE_HOME": str(folder)},
         )
         assert self._process.stdout is not None
-        self.port = next(port_of(line) for line in self._process.stdout if "http://" in line)
+        self.port = next(
+            port_of(line) for line in self._process.stdout if "http://" in line
+        )
         self.most = 0
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -135,20 +172,29 @@ def children(pid: int) -> list[int]:
 
 def resident(pid: int) -> int:
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
     except OSError:
         return 0
 
 
-def send(service: Service, body: bytes, *, announced: bool, encoding: str = "") -> tuple[int, float, str]:
+def send(
+    service: Service, body: bytes, *, announced: bool, encoding: str = ""
+) -> tuple[int, float, str]:
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=300)
-    headers = {"Authorization": f"Bearer {service.token}", "Content-Type": "application/json"}
+    headers = {
+        "Authorization": f"Bearer {service.token}",
+        "Content-Type": "application/json",
+    }
     if encoding:
         headers["Content-Encoding"] = encoding
     digest = hashlib.sha256(body).hexdigest()
     began = time.monotonic()
     status, text = 0, "connection closed"
-    with suppress(BrokenPipeError, ConnectionResetError):  # answered before all was sent
+    with suppress(
+        BrokenPipeError, ConnectionResetError
+    ):  # answered before all was sent
         connection.request(
             "PUT",
             f"/api/v1/projects/{PROJECT}/runs/{digest}",
@@ -182,7 +228,9 @@ def main() -> None:
                 at_rest = service.memory()
                 body = kind(MOST_UPLOAD_BYTES - 1 if way == "largest" else SIZE)
                 encoding = "gzip" if kind is compressed else ""
-                status, seconds, text = send(service, body, announced=way != "chunked", encoding=encoding)
+                status, seconds, text = send(
+                    service, body, announced=way != "chunked", encoding=encoding
+                )
                 print(
                     f"{kind.__name__:26} {way:10} {len(body) / MEGABYTE:6.1f} MB  HTTP {status}  {seconds:6.2f} s  "
                     f"at rest {at_rest / MEGABYTE:4.0f} MB  most {service.most / MEGABYTE:5.0f} MB  {text[:110]}",

@@ -14,7 +14,16 @@ from typing import NamedTuple
 import numpy as np
 from histories import Floats, load_histories
 
-from perfgate.document.run import Checklist, CounterSet, RunDocument, Session, Source, StepResult, Value, WorkloadRecord
+from perfgate.document.run import (
+    Checklist,
+    CounterSet,
+    RunDocument,
+    Session,
+    Source,
+    StepResult,
+    Value,
+    WorkloadRecord,
+)
 from perfgate.document.testbed import Testbed
 
 TESTBEDS = 4
@@ -64,22 +73,47 @@ class MadeTestbed(NamedTuple):
             perfgate_version="0.1.0",
             project=self.project,
             session=Session(
-                id=self.session(version), started_at=start, finished_at=start, seed=version, command="perfgate run"
+                id=self.session(version),
+                started_at=start,
+                finished_at=start,
+                seed=version,
+                command="perfgate run",
             ),
-            source=Source(commit=self.commit(version), branch="main", subject=f"Change number {version}"),
-            testbed=Testbed(fingerprint=self.fingerprint, device_kind="cpu", comparable={"cpu.model": "made"}),
+            source=Source(
+                commit=self.commit(version),
+                branch="main",
+                subject=f"Change number {version}",
+            ),
+            testbed=Testbed(
+                fingerprint=self.fingerprint,
+                device_kind="cpu",
+                comparable={"cpu.model": "made"},
+            ),
             workloads=[
-                WorkloadRecord(name=name, reference="w.py:f", sha256="0" * 64, batch=8, shapes=["long"], quick=False)
+                WorkloadRecord(
+                    name=name,
+                    reference="w.py:f",
+                    sha256="0" * 64,
+                    batch=8,
+                    shapes=["long"],
+                    quick=False,
+                )
                 for name in WORKLOADS
             ],
             checklist=Checklist(
-                steps=[self._step(name, step, version) for name in WORKLOADS for step in (1, 2, 17)],
+                steps=[
+                    self._step(name, step, version)
+                    for name in WORKLOADS
+                    for step in (1, 2, 17)
+                ],
                 counters=[
                     CounterSet(
                         workload=name,
                         shape="long",
                         repeats=3,
-                        values={OPERATORS: round(self.values[name, OPERATORS][version])},
+                        values={
+                            OPERATORS: round(self.values[name, OPERATORS][version])
+                        },
                         ops=[],
                         steady=[OPERATORS],
                     )
@@ -90,19 +124,33 @@ class MadeTestbed(NamedTuple):
 
     def _step(self, workload: str, number: int, version: int) -> StepResult:
         values = [
-            Value(metric=name, value=float(self.values[workload, name][version]), labels={"shape": "long"})
+            Value(
+                metric=name,
+                value=float(self.values[workload, name][version]),
+                labels={"shape": "long"},
+            )
             for name, (step, _) in LEVELS.items()
             if step == number
         ]
         slug = {1: "latency", 2: "utilization", 17: "memory"}[number]
         return StepResult(
-            number=number, slug=slug, workload=workload, status="ok", values=values, duration=1.0, waited=0.01
+            number=number,
+            slug=slug,
+            workload=workload,
+            status="ok",
+            values=values,
+            duration=1.0,
+            waited=0.01,
         )
 
 
 def made_testbeds(projects: int, folder: Path) -> Iterator[MadeTestbed]:
     """The testbeds of so many projects; runs are numbered from 1."""
-    noise = [residuals(history.values) for history in load_histories(folder) if not history.change]
+    noise = [
+        residuals(history.values)
+        for history in load_histories(folder)
+        if not history.change
+    ]
     for project in range(projects):
         for testbed in range(TESTBEDS):
             first = (project * TESTBEDS + testbed) * VERSIONS + 1
@@ -113,7 +161,9 @@ def made_testbeds(projects: int, folder: Path) -> Iterator[MadeTestbed]:
                 numbers=range(first, first + VERSIONS),
                 started=np.asarray(FIRST.timestamp() + 3600 * hours, dtype=np.float64),
                 values={
-                    (workload, metric): _values(metric, noise, (project, testbed, at, place))
+                    (workload, metric): _values(
+                        metric, noise, (project, testbed, at, place)
+                    )
                     for at, workload in enumerate(WORKLOADS)
                     for place, metric in enumerate(LEVELS)
                 },
@@ -126,7 +176,9 @@ def project_name(number: int) -> str:
 
 def residuals(values: Floats) -> Floats:
     """The relative noise of a recorded history, around the median of the values beside each."""
-    beside = np.lib.stride_tricks.sliding_window_view(np.pad(values, 5, mode="edge"), 11)
+    beside = np.lib.stride_tricks.sliding_window_view(
+        np.pad(values, 5, mode="edge"), 11
+    )
     return values / np.median(beside, axis=1) - 1
 
 

@@ -47,7 +47,9 @@ class Recorded(NamedTuple):
 class Runner:
     """A machine that records a run again and again until the end, and once more then."""
 
-    def __init__(self, number: int, config: Config, address: str, token: str, folder: Path) -> None:
+    def __init__(
+        self, number: int, config: Config, address: str, token: str, folder: Path
+    ) -> None:
         self._number, self._config = number, config
         self._environ = {
             "PERFGATE_STORE": address,
@@ -71,7 +73,9 @@ class Runner:
 
     def _record(self, run: RunDocument, session: str) -> bool:
         """Whether the run was stored at once."""
-        named = msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, id=session))
+        named = msgspec.structs.replace(
+            run, session=msgspec.structs.replace(run.session, id=session)
+        )
         try:
             keep(self._config, self._environ, named, [], allow_dirty=False)
         except StoreUnreachableError:
@@ -80,14 +84,22 @@ class Runner:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runners", type=int, default=50)
-    parser.add_argument("--down", type=float, default=300.0, help="seconds without the database")
-    parser.add_argument("--every", type=float, default=40.0, help="seconds between two runs of a runner")
+    parser.add_argument(
+        "--down", type=float, default=300.0, help="seconds without the database"
+    )
+    parser.add_argument(
+        "--every", type=float, default=40.0, help="seconds between two runs of a runner"
+    )
     arguments = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "perfgate.toml").write_text(f'project = "{PROJECT}"\nworkload = "perf/workload.py:encoder"\n')
+        (folder / "perfgate.toml").write_text(
+            f'project = "{PROJECT}"\nworkload = "perf/workload.py:encoder"\n'
+        )
         config = load_config(folder, environ={})
         server = stack.enter_context(running_postgres(durable=True))
         location = server.address(server.create_database())
@@ -99,13 +111,20 @@ def main() -> int:
         answers = []
         for number in range(arguments.runners):
             runner = Runner(number, config, address, token, folder)
-            answers.append(pool.submit(runner.record_until, end, arguments.every, arguments.runners))
+            answers.append(
+                pool.submit(
+                    runner.record_until, end, arguments.every, arguments.runners
+                )
+            )
         outage = threading.Timer(BEFORE, server.stop)
         outage.start()
         time.sleep(BEFORE + arguments.down)
         server.start()
         recorded = [answer.result() for answer in answers]
-        stored = [run.session for run in stored_runs(SqlStore(PostgresDatabase(location)), PROJECT)]
+        stored = [
+            run.session
+            for run in stored_runs(SqlStore(PostgresDatabase(location)), PROJECT)
+        ]
     sessions = {session for of_runner in recorded for session in of_runner.sessions}
     waited = sum(of_runner.waited for of_runner in recorded)
     lost, twice = len(sessions - set(stored)), len(stored) - len(set(stored))

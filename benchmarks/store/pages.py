@@ -83,7 +83,9 @@ class Served:
         cpu, began = self.own_cpu(), time.perf_counter()
         answer = self._session.get(f"{self._address}/{path}", timeout=600)
         timing = Timing(time.perf_counter() - began, self.own_cpu() - cpu)
-        assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:200]}"
+        assert answer.status_code == 200, (
+            f"{path}: {answer.status_code} {answer.text[:200]}"
+        )
         return timing, answer.text
 
     def own_cpu(self) -> float:
@@ -110,12 +112,16 @@ class Served:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--times", type=int, default=8)
     parser.add_argument("--histories", type=Path, default=BESIDE)
     parser.add_argument("--run", type=Path, help="a measured document")
-    parser.add_argument("--keep", type=Path, help="the SQLite file; an existing file is used as it is")
+    parser.add_argument(
+        "--keep", type=Path, help="the SQLite file; an existing file is used as it is"
+    )
     given = parser.parse_args()
     _size(given.runs)
     with _filled(given) as place:
@@ -124,13 +130,27 @@ def main() -> int:
         with _served(place, token) as served:
             served.settle()
             first, _ = served.get(f"projects/{_project()}/index.html")
-            print(f"first page of all: {first.clock:.1f} s, {served.cpu():.1f} s of CPU in all processes", flush=True)
+            print(
+                f"first page of all: {first.clock:.1f} s, {served.cpu():.1f} s of CPU in all processes",
+                flush=True,
+            )
             served.settle()
             known = _known_pages(served)
-            print(_table("first request after an upload", _time_pages(served, given.times, known, writes)), flush=True)
+            print(
+                _table(
+                    "first request after an upload",
+                    _time_pages(served, given.times, known, writes),
+                ),
+                flush=True,
+            )
             if given.run:
                 print(_uploads(served, read_run(given.run)))
-        print(_table("first request to a server started again", _time_restarts(place, token, writes)))
+        print(
+            _table(
+                "first request to a server started again",
+                _time_restarts(place, token, writes),
+            )
+        )
     print(f"load {os.getloadavg()[0]:.1f}")
     return 0
 
@@ -152,7 +172,9 @@ def _writes(histories: Path) -> Iterator[RunDocument]:
     *_, made = made_testbeds(PROJECTS, histories)
     newest = made.document(made_runs.VERSIONS - 1)
     for number in itertools.count():
-        session = msgspec.structs.replace(newest.session, id=f"new-{os.getpid()}-{number}")
+        session = msgspec.structs.replace(
+            newest.session, id=f"new-{os.getpid()}-{number}"
+        )
         source = msgspec.structs.replace(newest.source, commit=f"{number:040x}")
         yield msgspec.structs.replace(newest, session=session, source=source)
 
@@ -169,7 +191,9 @@ def _time_pages(
     return timings
 
 
-def _time_restarts(place: Path, token: str, writes: Iterator[RunDocument]) -> dict[str, list[Timing]]:
+def _time_restarts(
+    place: Path, token: str, writes: Iterator[RunDocument]
+) -> dict[str, list[Timing]]:
     """The times of each page as the first request to a server, which was stopped at once after an upload."""
     with _served(place, token) as served:
         served.settle()
@@ -206,7 +230,9 @@ class KnownPages(NamedTuple):
         pages["ask projects"] = "api/v1/ask/projects"
         pages["ask regressions"] = f"api/v1/ask/regressions{asked}"
         pages["ask explain"] = f"api/v1/ask/explain{asked}&commit={self.commit}"
-        pages["ask compare"] = f"api/v1/ask/compare{asked}&earlier={earlier}&later={later}"
+        pages["ask compare"] = (
+            f"api/v1/ask/compare{asked}&earlier={earlier}&later={later}"
+        )
         pages["ask suggest"] = f"api/v1/ask/suggest{asked}"
         pages["ask gates"] = f"api/v1/ask/gates{asked}"
         return pages
@@ -214,11 +240,21 @@ class KnownPages(NamedTuple):
 
 def _known_pages(served: Served) -> KnownPages:
     home = f"projects/{_project()}"
-    series = set(re.findall(r'href="\.\./(series/[^"/]+\.html)"', served.get(f"{home}/series/index.html")[1]))
+    series = set(
+        re.findall(
+            r'href="\.\./(series/[^"/]+\.html)"',
+            served.get(f"{home}/series/index.html")[1],
+        )
+    )
     series.remove("series/index.html")
-    listed = re.findall(r'href="\.\./runs/([0-9a-f]{8,})\.html"', served.get(f"{home}/runs/index.html")[1])
+    listed = re.findall(
+        r'href="\.\./runs/([0-9a-f]{8,})\.html"',
+        served.get(f"{home}/runs/index.html")[1],
+    )
     # A change at an upload of ours, whose commits begin with zeros, moves with the next.
-    commits = re.findall(r'id="commit-((?!0000)[0-9a-f]+)"', served.get(f"{home}/open.html")[1])
+    commits = re.findall(
+        r'id="commit-((?!0000)[0-9a-f]+)"', served.get(f"{home}/open.html")[1]
+    )
     assert commits, "the store has no open regression"
     return KnownPages(sorted(series), list(dict.fromkeys(listed)), commits[0])
 
@@ -227,8 +263,14 @@ def _table(title: str, timings: dict[str, list[Timing]]) -> str:
     rows = [f"| {title} | P50 | P95 | CPU P50 | CPU P95 |", "|---|--:|--:|--:|--:|"]
     everything = list(itertools.chain.from_iterable(timings.values()))
     for name, of_page in {**timings, "all pages": everything}.items():
-        cells = [np.quantile(values, share) * 1e3 for values in zip(*of_page) for share in (0.5, 0.95)]
-        rows.append(f"| {name} | " + " | ".join(f"{cell:.0f} ms" for cell in cells) + " |")
+        cells = [
+            np.quantile(values, share) * 1e3
+            for values in zip(*of_page)
+            for share in (0.5, 0.95)
+        ]
+        rows.append(
+            f"| {name} | " + " | ".join(f"{cell:.0f} ms" for cell in cells) + " |"
+        )
     return "\n".join(rows)
 
 
@@ -237,8 +279,12 @@ def _uploads(served: Served, template: RunDocument, count: int = 30) -> str:
     served.settle()
     before, own_before, began = served.cpu(), served.own_cpu(), time.perf_counter()
     for number in range(count):
-        session = msgspec.structs.replace(template.session, id=f"upload-{os.getpid()}-{number}")
-        source = msgspec.structs.replace(template.source, commit=f"{number:040x}", dirty=False)
+        session = msgspec.structs.replace(
+            template.session, id=f"upload-{os.getpid()}-{number}"
+        )
+        source = msgspec.structs.replace(
+            template.source, commit=f"{number:040x}", dirty=False
+        )
         served.put(msgspec.structs.replace(template, session=session, source=source))
     answered = served.own_cpu() - own_before
     seconds = time.perf_counter() - began
@@ -296,15 +342,35 @@ def _judge_changes(store: SqlStore, histories: Path) -> None:
 
 def _make_recordings(folder: Path) -> None:
     folder.mkdir(parents=True)
-    event = {"ph": "X", "cat": "kernel", "name": "mm", "pid": 0, "tid": 7, "ts": 1.0, "dur": 5.0, "args": {"stream": 7}}
+    event = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "mm",
+        "pid": 0,
+        "tid": 7,
+        "ts": 1.0,
+        "dur": 5.0,
+        "args": {"stream": 7},
+    }
     for number in range(RECORDINGS):
-        (folder / f"rank-{number}.pt.trace.json").write_text(json.dumps({"traceEvents": [event]}))
+        (folder / f"rank-{number}.pt.trace.json").write_text(
+            json.dumps({"traceEvents": [event]})
+        )
 
 
 @contextmanager
 def _served(place: Path, token: str) -> Iterator[Served]:
     """A server on a store, which answers; ``place`` is not opened by others meanwhile."""
-    command = [sys.executable, "-m", "perfgate.cli.main", "serve", "--store", str(place), "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate.cli.main",
+        "serve",
+        "--store",
+        str(place),
+        "--port",
+        "0",
+    ]
     command += ["--traces", str(place.parent / "recordings")]
     environment = {
         **os.environ,
@@ -314,7 +380,10 @@ def _served(place: Path, token: str) -> Iterator[Served]:
     with (
         _receiver() as receiver,
         subprocess.Popen(
-            [*command, "--webhook", receiver], stdout=subprocess.PIPE, text=True, env=environment
+            [*command, "--webhook", receiver],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         ) as process,
     ):
         try:

@@ -60,16 +60,36 @@ class Question:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--times", type=int, default=200)
-    parser.add_argument("--histories", type=Path, default=BESIDE, help="folder with the recorded histories")
-    parser.add_argument("--postgres", action="store_true", help="in PostgreSQL, on a server that is started for it")
-    parser.add_argument("--keep", type=Path, help="the SQLite file; one that is there already is asked as it is")
-    parser.add_argument("--only", default="", help="only the questions with these words")
+    parser.add_argument(
+        "--histories",
+        type=Path,
+        default=BESIDE,
+        help="folder with the recorded histories",
+    )
+    parser.add_argument(
+        "--postgres",
+        action="store_true",
+        help="in PostgreSQL, on a server that is started for it",
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="the SQLite file; one that is there already is asked as it is",
+    )
+    parser.add_argument(
+        "--only", default="", help="only the questions with these words"
+    )
     given = parser.parse_args()
     if not (given.histories / "labels.csv").exists():
-        print(f"no histories in {given.histories}; give their folder with --histories", file=sys.stderr)
+        print(
+            f"no histories in {given.histories}; give their folder with --histories",
+            file=sys.stderr,
+        )
         return 2
     with _filled(given) as (location, server):
         _ask(location, given, server)
@@ -83,19 +103,32 @@ def _filled(given: Any) -> Any:
     if given.postgres:
         from tests.fakes import postgres
 
-        settings = (*(one for one in postgres.SETTINGS if "buffers" not in one), "shared_buffers=1GB")
+        settings = (
+            *(one for one in postgres.SETTINGS if "buffers" not in one),
+            "shared_buffers=1GB",
+        )
         vars(postgres)["SETTINGS"] = settings
         with postgres.running_postgres() as server:
             database = server.create_database()
             location = server.address(database)
-            SqlStore(PostgresDatabase(location)).ledger().create_token("made", None, "read")
+            SqlStore(PostgresDatabase(location)).ledger().create_token(
+                "made", None, "read"
+            )
             address = f"host={server._folder} user=postgres dbname={database}"
             with psycopg.connect(address) as connection:
                 fill_postgres(connection, given.runs, given.histories)
-            print(f"{given.runs} runs inserted in {time.monotonic() - began:.0f} s", flush=True)
+            print(
+                f"{given.runs} runs inserted in {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
             # Or the server writes the filled tables to disk while it answers the first questions.
-            size = server.execute("CHECKPOINT", f"SELECT pg_database_size('{database}')")[0][0]
-            print(f"filled in {time.monotonic() - began:.0f} s, {int(str(size)) / 1e9:.2f} GB", flush=True)
+            size = server.execute(
+                "CHECKPOINT", f"SELECT pg_database_size('{database}')"
+            )[0][0]
+            print(
+                f"filled in {time.monotonic() - began:.0f} s, {int(str(size)) / 1e9:.2f} GB",
+                flush=True,
+            )
             yield location, server.pid
         return
     with TemporaryDirectory() as folder:
@@ -103,12 +136,17 @@ def _filled(given: Any) -> Any:
         if not path.exists():
             SqlStore(path).ledger().create_token("made", None, "read")
             fill_sqlite(path, given.runs, given.histories)
-            print(f"filled in {time.monotonic() - began:.0f} s, {path.stat().st_size / 1e9:.2f} GB", flush=True)
+            print(
+                f"filled in {time.monotonic() - began:.0f} s, {path.stat().st_size / 1e9:.2f} GB",
+                flush=True,
+            )
         yield str(path), None
 
 
 def _ask(location: str, given: Any, server: int | None) -> None:
-    table = Table(title=f"{given.runs} runs in {'PostgreSQL' if '://' in location else 'SQLite'}, load {_load()}")
+    table = Table(
+        title=f"{given.runs} runs in {'PostgreSQL' if '://' in location else 'SQLite'}, load {_load()}"
+    )
     for column in ("question", "P50", "P95", "CPU P50", "CPU P95", "times"):
         table.add_column(column)
     questions = _questions(location, given.runs, given.times, given.histories)
@@ -121,9 +159,18 @@ def _ask(location: str, given: Any, server: int | None) -> None:
         for _ in range(question.times):
             began = time.perf_counter(), time.process_time() + _cpu_of_server(server)
             question.ask()
-            taken.append((time.perf_counter() - began[0], time.process_time() + _cpu_of_server(server) - began[1]))
+            taken.append(
+                (
+                    time.perf_counter() - began[0],
+                    time.process_time() + _cpu_of_server(server) - began[1],
+                )
+            )
         wall, cpu = (np.quantile(one, [0.5, 0.95]) for one in zip(*taken))
-        table.add_row(question.name, *(f"{1e3 * value:.1f} ms" for value in (*wall, *cpu)), str(question.times))
+        table.add_row(
+            question.name,
+            *(f"{1e3 * value:.1f} ms" for value in (*wall, *cpu)),
+            str(question.times),
+        )
     Console(width=130).print(table)
     print(f"load at the end {_load()}")
 
@@ -166,7 +213,11 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
         return compare_stored(numbers_of_head(heads[name]), history)
 
     def filtered() -> object:
-        name, workload, number = project(), lot.choice(("encoder", "decoder")), lot.choice(list(LEVELS))
+        name, workload, number = (
+            project(),
+            lot.choice(("encoder", "decoder")),
+            lot.choice(list(LEVELS)),
+        )
         testbed = made[name].fingerprint
         index = read_index(store, name, Page(testbed=testbed, limit=1000))
         found = index.history(SeriesPlace(workload, "long", number, "", testbed))
@@ -175,7 +226,11 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
 
     def page_of_runs() -> object:
         name = project()
-        return stored_runs(store, name, Page(limit=200, before=f"{lot.choice(made[name].numbers):016x}" * 4))
+        return stored_runs(
+            store,
+            name,
+            Page(limit=200, before=f"{lot.choice(made[name].numbers):016x}" * 4),
+        )
 
     def one_run() -> object:
         name = project()
@@ -192,7 +247,10 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
     def page_of_a_series() -> object:
         return sites.series(shown, lot.choice(addresses))
 
-    addresses = [series_address(one).removeprefix("series/") for one in _content(sites, shown).trend.series]
+    addresses = [
+        series_address(one).removeprefix("series/")
+        for one in _content(sites, shown).trend.series
+    ]
     return [
         Question("screen a run: 12 numbers beside the newest 500 runs", screen, times),
         Question(
@@ -201,17 +259,29 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
             times,
         ),
         Question("200 runs behind any run (a page of the list)", page_of_runs, times),
-        Question("a series by workload, metric and testbed (a filter)", filtered, times),
-        Question("every series of a project", lambda: read_index(store, project()).series(), times),
+        Question(
+            "a series by workload, metric and testbed (a filter)", filtered, times
+        ),
+        Question(
+            "every series of a project",
+            lambda: read_index(store, project()).series(),
+            times,
+        ),
         Question("the projects", store.projects, times),
         Question(
-            "a run by the beginning of its id", lambda: stored_run(store, shown, _newest(store, shown)[:12]), times
+            "a run by the beginning of its id",
+            lambda: stored_run(store, shown, _newest(store, shown)[:12]),
+            times,
         ),
         Question("whether a run is stored", one_run, times),
         Question("the pages of a project, read for the first time", read, 1),
         Question("the page of a series", page_of_a_series, times),
         Question("the overview", lambda: sites.page(shown, "index.html"), times),
-        Question("a page of the list of runs", lambda: sites.page(shown, "runs/page-7.html"), times),
+        Question(
+            "a page of the list of runs",
+            lambda: sites.page(shown, "runs/page-7.html"),
+            times,
+        ),
     ]
 
 
@@ -225,15 +295,22 @@ def _content(sites: ProjectSites, project: str) -> Any:
 
 def _head(run: RunDocument) -> RunDocument:
     """The run as the head of a change, measured after all stored ones."""
-    assert any(metric(value.metric).display.leading for step in run.checklist.steps for value in step.values)
+    assert any(
+        metric(value.metric).display.leading
+        for step in run.checklist.steps
+        for value in step.values
+    )
     source = msgspec.structs.replace(run.source, commit="e" * 40, branch="change")
-    session = msgspec.structs.replace(run.session, id="head", started_at=ends_at().isoformat())
+    session = msgspec.structs.replace(
+        run.session, id="head", started_at=ends_at().isoformat()
+    )
     return msgspec.structs.replace(run, side="head", source=source, session=session)
 
 
 def _config(project: str) -> Config:
     return msgspec.structs.replace(
-        parse_config("", Path.cwd() / "perfgate.toml", needs_workload=False), project=project
+        parse_config("", Path.cwd() / "perfgate.toml", needs_workload=False),
+        project=project,
     )
 
 

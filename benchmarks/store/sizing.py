@@ -41,8 +41,12 @@ TOKEN = "the-token-of-the-benchmark"  # noqa: S105 - of a service of its own
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, required=True, help="the run document to vary")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--run", type=Path, required=True, help="the run document to vary"
+    )
     parser.add_argument("--runs", type=int, nargs="+", default=[1_000, 10_000])
     given = parser.parse_args()
     template = read_run(given.run)
@@ -57,13 +61,21 @@ def main() -> None:
             fill(place, template, range(filled, runs))
             filled = runs
             print(row(place, template.project, runs), flush=True)
-    print(f"\nload {os.getloadavg()[0]:.1f}, a document of {given.run.stat().st_size / 1e3:.0f} kB")
+    print(
+        f"\nload {os.getloadavg()[0]:.1f}, a document of {given.run.stat().st_size / 1e3:.0f} kB"
+    )
 
 
 def fill(place: Path, template: RunDocument, numbers: range) -> None:
     store = SqlStore(place)
     for first in range(numbers.start, numbers.stop, AT_ONCE):
-        record_runs(store, [varied(template, number) for number in range(first, min(first + AT_ONCE, numbers.stop))])
+        record_runs(
+            store,
+            [
+                varied(template, number)
+                for number in range(first, min(first + AT_ONCE, numbers.stop))
+            ],
+        )
 
 
 def varied(template: RunDocument, number: int) -> RunDocument:
@@ -74,10 +86,19 @@ def varied(template: RunDocument, number: int) -> RunDocument:
     steps = _scaled(msgspec.to_builtins(template.checklist.steps), random_of_run)
     return msgspec.structs.replace(
         template,
-        session=msgspec.structs.replace(template.session, id=f"run-{number}", started_at=started, finished_at=started),
-        source=msgspec.structs.replace(template.source, commit=f"{number:040x}", dirty=False),
+        session=msgspec.structs.replace(
+            template.session,
+            id=f"run-{number}",
+            started_at=started,
+            finished_at=started,
+        ),
+        source=msgspec.structs.replace(
+            template.source, commit=f"{number:040x}", dirty=False
+        ),
         testbed=msgspec.structs.replace(template.testbed, fingerprint=fingerprint),
-        checklist=msgspec.structs.replace(template.checklist, steps=msgspec.convert(steps, list[StepResult])),
+        checklist=msgspec.structs.replace(
+            template.checklist, steps=msgspec.convert(steps, list[StepResult])
+        ),
     )
 
 
@@ -111,9 +132,24 @@ def row(place: Path, project: str, runs: int) -> str:
 @contextmanager
 def _served(place: Path) -> Iterator[tuple[int, str]]:
     """The process of a service, and its address."""
-    command = [sys.executable, "-m", "perfgate", "serve", "--store", str(place), "--port", "0"]
-    environment = {**os.environ, "PERFGATE_SERVE_TOKEN": TOKEN, "XDG_CACHE_HOME": str(place.parent)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate",
+        "serve",
+        "--store",
+        str(place),
+        "--port",
+        "0",
+    ]
+    environment = {
+        **os.environ,
+        "PERFGATE_SERVE_TOKEN": TOKEN,
+        "XDG_CACHE_HOME": str(place.parent),
+    }
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             assert process.stdout is not None
             address = re.match(r"(http://[^/]+)/", process.stdout.readline())
@@ -127,7 +163,11 @@ def _memory(pid: int, name: str) -> int:
     """Bytes of a process and of those below it (proc(5), status)."""
     total = 0
     for process in process_family(pid):
-        found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{process}/status").read_text(), flags=re.MULTILINE)
+        found = re.search(
+            rf"^{name}:\s+(\d+) kB$",
+            Path(f"/proc/{process}/status").read_text(),
+            flags=re.MULTILINE,
+        )
         total += int(found[1]) * 1024 if found else 0
     return total
 
@@ -140,7 +180,9 @@ def _cpu_of(page: str, pid: int) -> float:
 
 
 def _get(page: str) -> None:
-    answer = requests.get(page, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=600)
+    answer = requests.get(
+        page, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=600
+    )
     assert answer.status_code == 200, answer.text
 
 

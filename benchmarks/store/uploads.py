@@ -40,22 +40,40 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=100.0, help="uploads a second of all runners together")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=100.0,
+        help="uploads a second of all runners together",
+    )
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--run", type=Path, help="a run document to vary; default: a small made one")
+    parser.add_argument(
+        "--run", type=Path, help="a run document to vary; default: a small made one"
+    )
     parser.add_argument("--postgres", action="store_true")
     given = parser.parse_args()
     made = canonical_bytes(make_run(None, project=PROJECT), name="the made run")
-    template = read_run(given.run) if given.run else parse_run(made, name="the made run")
-    documents = [_document(template, number) for number in range(round(given.rate * given.seconds))]
+    template = (
+        read_run(given.run) if given.run else parse_run(made, name="the made run")
+    )
+    documents = [
+        _document(template, number)
+        for number in range(round(given.rate * given.seconds))
+    ]
     with ExitStack() as stack:
         location = stack.enter_context(_place(given.postgres))
-        store = SqlStore(PostgresDatabase(location) if "://" in location else Path(location))
+        store = SqlStore(
+            PostgresDatabase(location) if "://" in location else Path(location)
+        )
         token = store.ledger().create_token("runners", None, "write").secret
         pid, address = stack.enter_context(served(location))
         before = _cpu(pid)
-        late, seconds, took = asyncio.run(_upload(address, token, template.project, documents, given.rate))
+        late, seconds, took = asyncio.run(
+            _upload(address, token, template.project, documents, given.rate)
+        )
         cpu = (_cpu(pid) - before) / len(documents)
         stored = [run.id for run in stored_runs(store, template.project)]
     acknowledged = {hashlib.sha256(document).hexdigest() for document in documents}
@@ -72,7 +90,9 @@ def main() -> int:
 
 def _document(template: RunDocument, number: int) -> bytes:
     session = msgspec.structs.replace(template.session, id=f"upload-{number}")
-    return msgspec.json.encode(msgspec.structs.replace(template, session=session), order="deterministic")
+    return msgspec.json.encode(
+        msgspec.structs.replace(template, session=session), order="deterministic"
+    )
 
 
 @contextmanager
@@ -90,7 +110,16 @@ def _place(in_postgres: bool) -> Iterator[str]:
 @contextmanager
 def served(location: str) -> Iterator[tuple[int, str]]:
     """The process of a service, and its address."""
-    command = [sys.executable, "-m", "perfgate.cli.main", "serve", "--store", location, "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate.cli.main",
+        "serve",
+        "--store",
+        location,
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

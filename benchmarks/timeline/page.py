@@ -38,7 +38,10 @@ def main() -> None:
     print("    spans      file    open ms   frame ms    slowest  search ms")
     for size in [int(word) for word in sys.argv[1:]] or SIZES:
         page = render_timeline([drawn_timeline(grown(size), "generated")])
-        with tempfile.TemporaryDirectory() as folder, browser_page(Path(folder) / "profile") as browser:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            browser_page(Path(folder) / "profile") as browser,
+        ):
             file = Path(folder) / "timeline.html"
             file.write_text(page)
             browser.open(file)
@@ -51,7 +54,10 @@ def main() -> None:
                 )
             )
         numbers = (opened, frames[len(frames) // 2], frames[-1], searched)
-        print(f"{size:9,d} {len(page) / 1024:6.0f} KB " + " ".join(f"{number:10.1f}" for number in numbers))
+        print(
+            f"{size:9,d} {len(page) / 1024:6.0f} KB "
+            + " ".join(f"{number:10.1f}" for number in numbers)
+        )
 
 
 def grown(size: int) -> EventTable:
@@ -73,7 +79,14 @@ def grown(size: int) -> EventTable:
                 correlation=-1,
             )
         number = len(builder)
-        builder.add(time + 3000, 2000, track=("python", "main"), name="launch", kind="runtime", correlation=number)
+        builder.add(
+            time + 3000,
+            2000,
+            track=("python", "main"),
+            name="launch",
+            kind="runtime",
+            correlation=number,
+        )
         stream = draw.randrange(2)
         start = max(busy[stream], time + 4000)
         busy[stream] = start + draw.randrange(1_000, 40_000)

@@ -50,15 +50,25 @@ class Cost(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Compare ways to read a generated trace.")
+    parser = argparse.ArgumentParser(
+        description="Compare ways to read a generated trace."
+    )
     parser.add_argument("--events", type=int, default=300_000)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--tools", action="store_true", help="also HolisticTraceAnalysis and msprof-analyze")
+    parser.add_argument(
+        "--tools",
+        action="store_true",
+        help="also HolisticTraceAnalysis and msprof-analyze",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for layout in ("kineto", "trace_view"):
-            path = folder / ("trace_view.json" if layout == "trace_view" else "generated.pt.trace.json")
+            path = folder / (
+                "trace_view.json"
+                if layout == "trace_view"
+                else "generated.pt.trace.json"
+            )
             write(path, layout=layout, events=options.events)
             report(layout, path, commands(path, folder), options.turns)
             if options.tools:
@@ -69,9 +79,21 @@ def main() -> None:
 def commands(path: Path, folder: Path) -> dict[str, Command]:
     rivals: dict[str, Command] = {"top": [*TRACE, "top", path]}
     rivals["flame"] = [*TRACE, "flame", path, "--out", folder / "flame.html"]
-    rivals["run"] = [*TRACE[:-1], "run", "--from-profile", path, "--out", folder / "run"]
+    rivals["run"] = [
+        *TRACE[:-1],
+        "run",
+        "--from-profile",
+        path,
+        "--out",
+        folder / "run",
+    ]
     for rival in RIVALS:
-        rivals["all" if rival == "perfgate" else rival] = [sys.executable, HERE / "ways.py", rival, path]
+        rivals["all" if rival == "perfgate" else rival] = [
+            sys.executable,
+            HERE / "ways.py",
+            rival,
+            path,
+        ]
     return rivals
 
 
@@ -93,7 +115,17 @@ def tools(path: Path, folder: Path) -> dict[str, Command]:
     compare = installed("msprof-analyze") / "msprof-analyze"
     return {
         "diff": [*TRACE, "diff", base, head],
-        "msprof": [compare, "compare", "-d", head, "-bp", base, "-o", folder / "compared", "--force"],
+        "msprof": [
+            compare,
+            "compare",
+            "-d",
+            head,
+            "-bp",
+            base,
+            "-o",
+            folder / "compared",
+            "--force",
+        ],
     }
 
 
@@ -103,7 +135,9 @@ def installed(package: str) -> Path:
     if not (folder / "done").exists():
         venv.create(folder, with_pip=True)
         subprocess.run(
-            [folder / "bin/python", "-m", "pip", "install", "--quiet", package], check=True, stderr=subprocess.DEVNULL
+            [folder / "bin/python", "-m", "pip", "install", "--quiet", package],
+            check=True,
+            stderr=subprocess.DEVNULL,
         )
         (folder / "done").touch()
     return folder / "bin"
@@ -119,7 +153,11 @@ def report(title: str, path: Path, rivals: Mapping[str, Command], turns: int) ->
     columns = f"{'CPU s':>8}{'CPU s/GB':>10}{next(iter(costs)) + '/it':>10}{'of msgspec':>12}{'memory/file':>13}"
     print(f"  {'':10}{columns}   gaps   busy us")
     for rival, best in costs.items():
-        answer = f"{best.answer['gaps']:<6} {best.answer['busy_us']:.3f}" if best.answer else ""
+        answer = (
+            f"{best.answer['gaps']:<6} {best.answer['busy_us']:.3f}"
+            if best.answer
+            else ""
+        )
         of_msgspec = best.cpu_seconds / msgspec
         print(
             f"  {rival:10}{best.cpu_seconds:8.2f}{best.cpu_seconds / size * 1e9:10.1f}{first / best.cpu_seconds:10.3f}"
@@ -135,7 +173,9 @@ def cheapest(ways: Mapping[str, Command], turns: int) -> dict[str, Cost]:
         for way, command in ways.items():
             costs[way].append(cost(command))
     return {
-        way: min(each, key=lambda one: one.cpu_seconds)._replace(memory_bytes=cost(ways[way], look=True).memory_bytes)
+        way: min(each, key=lambda one: one.cpu_seconds)._replace(
+            memory_bytes=cost(ways[way], look=True).memory_bytes
+        )
         for way, each in costs.items()
     }
 
@@ -144,10 +184,17 @@ def cost(command: Command, *, look: bool = False) -> Cost:
     """Run one way in a process of its own, and ``look`` at its memory all the while."""
     peak = 0
     # A checkout has its modules compiled, as an installation has.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "PYTHONDONTWRITEBYTECODE"
+    }
     with tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(
-            [str(part) for part in command], stdout=printed, stderr=subprocess.DEVNULL, env=environment
+            [str(part) for part in command],
+            stdout=printed,
+            stderr=subprocess.DEVNULL,
+            env=environment,
         )
         while True:
             peak = max(peak, anonymous_bytes(process.pid)) if look else 0
@@ -170,7 +217,14 @@ def anonymous_bytes(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon:")), 0)
+    return next(
+        (
+            int(line.split()[1]) * 1024
+            for line in status.splitlines()
+            if line.startswith("RssAnon:")
+        ),
+        0,
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,13 @@ TABLES = {
     "CONNECTION_IDS": "id INTEGER, connectionId INTEGER",
     "PYTORCH_CALLCHAINS": "id INTEGER, stack INTEGER, stackDepth INTEGER",
 }
-NO_SPANS = ("TASK_PMU_INFO", "COMMUNICATION_TASK_INFO", "ACC_PMU", "CONNECTION_IDS", "PYTORCH_CALLCHAINS")
+NO_SPANS = (
+    "TASK_PMU_INFO",
+    "COMMUNICATION_TASK_INFO",
+    "ACC_PMU",
+    "CONNECTION_IDS",
+    "PYTORCH_CALLCHAINS",
+)
 FETCH = """
 import sqlite3, sys
 for name in sys.argv[2:]:
@@ -61,7 +67,16 @@ for name in sys.argv[2:]:
 ROWS, KERNELS = 95, 187
 START, PROCESS, EAGER = 1_764_000_000_000_000_000, 3_136_493, 4_294_967_295
 THREAD, STREAM = PROCESS << 32 | 77, 7332
-TYPES = ("MatMulV2", "Add", "Mul", "Cast", "TransData", "SoftmaxV2", "LayerNormV4", "FlashAttentionScore")
+TYPES = (
+    "MatMulV2",
+    "Add",
+    "Mul",
+    "Cast",
+    "TransData",
+    "SoftmaxV2",
+    "LayerNormV4",
+    "FlashAttentionScore",
+)
 COUNTERS = [
     f"{core}_{counter}"
     for core in ("aic", "aiv")
@@ -76,17 +91,29 @@ COUNTERS = [
     )
 ] + [
     f"{unit}_{part}"
-    for unit in ("aic_mte1", "aic_mte2", "aic_fixpipe", "aiv_mte1", "aiv_mte2", "aiv_mte3", "aiv_vec")
+    for unit in (
+        "aic_mte1",
+        "aic_mte2",
+        "aic_fixpipe",
+        "aiv_mte1",
+        "aiv_mte2",
+        "aiv_mte3",
+        "aiv_vec",
+    )
     for part in ("time", "ratio")
 ]
 Row = tuple[str, tuple[object, ...]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="only write the export, to this path")
+    parser.add_argument(
+        "--write", type=Path, help="only write the export, to this path"
+    )
     options = parser.parse_args()
     if options.write:
         write_export(options.write, options.rows)
@@ -102,11 +129,20 @@ def main() -> None:
             "all": [sys.executable, "-c", FETCH, path, *TABLES],
         }
         costs = cheapest(ways, options.turns)
-        print(f"{total:,} rows, {sum(rows[table] for table in read):,} of them in `spans`; {size / 1e6:.0f} MB")
-        print(f"{'':10}{'CPU s':>8}{'s/M rows':>10}{'perfgate/it':>13}{'memory/file':>13}")
+        print(
+            f"{total:,} rows, {sum(rows[table] for table in read):,} of them in `spans`; {size / 1e6:.0f} MB"
+        )
+        print(
+            f"{'':10}{'CPU s':>8}{'s/M rows':>10}{'perfgate/it':>13}{'memory/file':>13}"
+        )
         for way, (seconds, memory, _) in costs.items():
-            per_million, ratio = seconds / total * 1e6, costs["perfgate"].cpu_seconds / seconds
-            print(f"{way:10}{seconds:8.2f}{per_million:10.2f}{ratio:13.2f}{memory / size:13.2f}")
+            per_million, ratio = (
+                seconds / total * 1e6,
+                costs["perfgate"].cpu_seconds / seconds,
+            )
+            print(
+                f"{way:10}{seconds:8.2f}{per_million:10.2f}{ratio:13.2f}{memory / size:13.2f}"
+            )
 
 
 def write_export(path: Path, rows: int) -> dict[str, int]:
@@ -143,12 +179,18 @@ class Recording:
     def __init__(self) -> None:
         self._draw = random.Random(7)
         self._texts: dict[str, int] = defaultdict(lambda: len(self._texts))
-        self._forms = [f'"{self._draw.choice((1, 8, 32))},{64 * n};{64 * n},4096"' for n in range(1, 41)]
+        self._forms = [
+            f'"{self._draw.choice((1, 8, 32))},{64 * n};{64 * n},4096"'
+            for n in range(1, 41)
+        ]
 
     def rows(self, kernels: int) -> Iterator[Row]:
         now = START
         for number in range(kernels):
-            length, start = self._draw.randrange(2_000, 400_000), now + self._draw.randrange(20_000, 60_000)
+            length, start = (
+                self._draw.randrange(2_000, 400_000),
+                now + self._draw.randrange(20_000, 60_000),
+            )
             kind = TYPES[number % len(TYPES)]
             if number % KERNELS == 0:
                 yield "STEP_TIME", (number // KERNELS, now, now + 150_000 * KERNELS)
@@ -173,31 +215,91 @@ class Recording:
                 f"aten::{kind.lower()}_{number % 50 + depth}",
                 self._forms[number % 40] if depth % 2 else None,
             )
-            yield self._call(called + 10 + depth, start - 10 - depth, name, 50001, inputs=inputs)
-        yield self._call(called + 100, called + 900, "Enqueue", 50002, connection=2 * number)
-        yield self._call(called + 2_000, start - 3_000, f"Dequeue@aclnn{kind}", 50002, connection=2 * number + 1)
+            yield self._call(
+                called + 10 + depth, start - 10 - depth, name, 50001, inputs=inputs
+            )
+        yield self._call(
+            called + 100, called + 900, "Enqueue", 50002, connection=2 * number
+        )
+        yield self._call(
+            called + 2_000,
+            start - 3_000,
+            f"Dequeue@aclnn{kind}",
+            50002,
+            connection=2 * number + 1,
+        )
         for part, level in enumerate((20000, 20000, 20000, 10000)):
-            times, title = (called + 2_100 + part, start - 4_000 - part), self._texts[f"aclnn{kind}_{part}"]
+            times, title = (
+                (called + 2_100 + part, start - 4_000 - part),
+                self._texts[f"aclnn{kind}_{part}"],
+            )
             yield "CANN_API", (*times, level, THREAD, 4 * number + part, title)
 
     def _call(
-        self, start: int, end: int, name: str, level: int, *, inputs: str | None = None, connection: int | None = None
+        self,
+        start: int,
+        end: int,
+        name: str,
+        level: int,
+        *,
+        inputs: str | None = None,
+        connection: int | None = None,
     ) -> Row:
         """A row of PYTORCH_API, whose times are text."""
         shapes = None if inputs is None else self._texts[inputs]
         times = str(start), str(end)
-        return "PYTORCH_API", (*times, THREAD, connection, self._texts[name], -1, 0, shapes, shapes, None, level)
+        return "PYTORCH_API", (
+            *times,
+            THREAD,
+            connection,
+            self._texts[name],
+            -1,
+            0,
+            shapes,
+            shapes,
+            None,
+            level,
+        )
 
     def _tasks(self, number: int, kind: str, start: int, length: int) -> Iterator[Row]:
         """What the device ran, the kernel first."""
         text = self._texts
-        for part, task in enumerate(("KERNEL_AICORE", "EVENT_RECORD", "Notify Wait" if number % 9 else "MEMCPY_ASYNC")):
+        for part, task in enumerate(
+            (
+                "KERNEL_AICORE",
+                "EVENT_RECORD",
+                "Notify Wait" if number % 9 else "MEMCPY_ASYNC",
+            )
+        ):
             begin, place = start + part * length, (2, number % 65536, EAGER)
             end, connection = begin + (1_000 if part else length), 4 * number + 3 - part
-            yield "TASK", (begin, end, 0, connection, 3 * number + part, PROCESS, text[task], EAGER, *place)
-        named = text[f"aclnn{kind}_{number % 50}"], 3 * number, 24, 0, text["AI_CORE"], text[kind]
+            yield (
+                "TASK",
+                (
+                    begin,
+                    end,
+                    0,
+                    connection,
+                    3 * number + part,
+                    PROCESS,
+                    text[task],
+                    EAGER,
+                    *place,
+                ),
+            )
+        named = (
+            text[f"aclnn{kind}_{number % 50}"],
+            3 * number,
+            24,
+            0,
+            text["AI_CORE"],
+            text[kind],
+        )
         inputs = text["ND;ND"], text["BF16;BF16"], text[self._forms[number % 40]]
-        yield "COMPUTE_TASK_INFO", (*named, *inputs, text["ND"], text["BF16"], text['"8,4096"'], text[""])
+        yield (
+            "COMPUTE_TASK_INFO",
+            (*named, *inputs, text["ND"], text["BF16"], text['"8,4096"'], text[""]),
+        )
         for counter in COUNTERS:
             is_share = counter.endswith(("ratio", "rate"))
             value = self._draw.random() if is_share else self._draw.randrange(length)
@@ -207,7 +309,10 @@ class Recording:
         held = 1 << 30 | self._draw.randrange(1 << 29)
         for part in range(5):
             component = self._texts["PTA" if part % 2 else "PTA+GE"]
-            yield "MEMORY_RECORD", (component, called + part, held, held + 4096, held, STREAM, 0)
+            yield (
+                "MEMORY_RECORD",
+                (component, called + part, held, held + 4096, held, STREAM, 0),
+            )
         length = start - called
         times = called, start, start, length, length
         name = self._texts[f"aten::{kind.lower()}"]
@@ -219,14 +324,26 @@ class Recording:
         """Tables that no totals are made of."""
         text = self._texts
         for part in range(2):
-            named = text["hcom_allReduce__586_0_1"], 3 * number + part, text["Notify Wait"], part, text["group"]
-            yield "COMMUNICATION_TASK_INFO", (*named, 4294967380, 65535, 0, 1, 0, 4096, 65535, 65535, 1)
+            named = (
+                text["hcom_allReduce__586_0_1"],
+                3 * number + part,
+                text["Notify Wait"],
+                part,
+                text["group"],
+            )
+            yield (
+                "COMMUNICATION_TASK_INFO",
+                (*named, 4294967380, 65535, 0, 1, 0, 4096, 65535, 65535, 1),
+            )
         for part in range(4):
             yield "ACC_PMU", (part, 0, 0, 0, 0, called + part, 0)
         for part in range(3):
             yield "CONNECTION_IDS", (2 * number, 9_884 + 3 * number + part)
         for part in range(25):
-            yield "PYTORCH_CALLCHAINS", (number, text[f"model_{part}.py({number % 90}): forward"], part)
+            yield (
+                "PYTORCH_CALLCHAINS",
+                (number, text[f"model_{part}.py({number % 90}): forward"], part),
+            )
 
 
 if __name__ == "__main__":

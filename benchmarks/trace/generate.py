@@ -35,10 +35,14 @@ OPERATORS = (
 class Launch:
     """One operator, its launch and its kernel, in nanoseconds."""
 
-    def __init__(self, number: int, host: int, device: int, chance: random.Random) -> None:
+    def __init__(
+        self, number: int, host: int, device: int, chance: random.Random
+    ) -> None:
         self.number = number
         self.operator = OPERATORS[chance.randrange(len(OPERATORS))]
-        self.kind = "comm" if number % 97 == 0 else "copy" if number % 41 == 0 else "compute"
+        self.kind = (
+            "comm" if number % 97 == 0 else "copy" if number % 41 == 0 else "compute"
+        )
         self.variant = chance.randrange(40)
         self.host, self.host_length = host, chance.randrange(8_000, 30_000)
         self.launched, self.launch_length = host + 3_000, chance.randrange(2_000, 5_000)
@@ -55,7 +59,11 @@ def launches(count: int) -> Iterator[Launch]:
         launch = Launch(number, host, device, chance)
         yield launch
         host += launch.host_length + chance.randrange(500, 12_000)
-        device = launch.start + launch.length + (0 if chance.random() < 0.6 else chance.randrange(1, 2_000))
+        device = (
+            launch.start
+            + launch.length
+            + (0 if chance.random() < 0.6 else chance.randrange(1, 2_000))
+        )
 
 
 def kineto(count: int) -> Iterator[str]:
@@ -128,7 +136,9 @@ def write(path: Path, *, layout: str, events: int) -> None:
     count = events // EVENTS_OF_A_LAUNCH
     with path.open("w") as stream:
         if layout == "kineto":
-            stream.write('{\n  "schemaVersion": 1,\n  "deviceProperties": [],\n  "traceEvents": [\n')
+            stream.write(
+                '{\n  "schemaVersion": 1,\n  "deviceProperties": [],\n  "traceEvents": [\n'
+            )
             _join(stream.write, kineto(count), ",\n")
             stream.write('\n  ],\n  "traceName": "generated"\n}\n')
         else:
@@ -140,7 +150,14 @@ def write(path: Path, *, layout: str, events: int) -> None:
 def _with_steps(count: int) -> Iterator[tuple[int, Launch]]:
     """Yield each launch with the number of the step that begins there, 0 inside of one."""
     for one in launches(count):
-        yield (one.number // LAUNCHES_IN_A_STEP + 1 if one.number % LAUNCHES_IN_A_STEP == 1 else 0), one
+        yield (
+            (
+                one.number // LAUNCHES_IN_A_STEP + 1
+                if one.number % LAUNCHES_IN_A_STEP == 1
+                else 0
+            ),
+            one,
+        )
 
 
 def _kernel(one: Launch) -> str:

@@ -46,7 +46,9 @@ print(dict(totals))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
@@ -54,11 +56,21 @@ def main() -> None:
         path = Path(folder) / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
         path.parent.mkdir()
         write_kernels(path, options.rows)
-        ways = [way for way in WAYS if not way.startswith("polars") or importlib.util.find_spec("polars")]
-        commands: dict[str, Command] = {way: [sys.executable, "-c", WAYS[way], path] for way in ways}
-        costs = cheapest({"perfgate": [*TRACE, "top", path.parent], **commands}, options.turns)
+        ways = [
+            way
+            for way in WAYS
+            if not way.startswith("polars") or importlib.util.find_spec("polars")
+        ]
+        commands: dict[str, Command] = {
+            way: [sys.executable, "-c", WAYS[way], path] for way in ways
+        }
+        costs = cheapest(
+            {"perfgate": [*TRACE, "top", path.parent], **commands}, options.turns
+        )
         size, ours = path.stat().st_size, costs["perfgate"].cpu_seconds
-        print(f"{options.rows:,} rows, {size / 1e6:.0f} MB\n{'':12}{'CPU s':>8}{'perfgate/it':>13}{'memory/file':>13}")
+        print(
+            f"{options.rows:,} rows, {size / 1e6:.0f} MB\n{'':12}{'CPU s':>8}{'perfgate/it':>13}{'memory/file':>13}"
+        )
         for way, (seconds, memory, _) in costs.items():
             print(f"{way:12}{seconds:8.2f}{ours / seconds:13.2f}{memory / size:13.2f}")
 
@@ -70,7 +82,16 @@ def write_kernels(path: Path, rows: int) -> None:
         f'"""{draw.choice((1, 8, 32))},{64 * n};{64 * n},4096""",BF16;BF16,ND;ND,"""8,4096""",BF16,ND'
         for n in range(1, 41)
     ]
-    types = ("MatMulV2", "Add", "Mul", "Cast", "TransData", "SoftmaxV2", "LayerNormV4", "FlashAttentionScore")
+    types = (
+        "MatMulV2",
+        "Add",
+        "Mul",
+        "Cast",
+        "TransData",
+        "SoftmaxV2",
+        "LayerNormV4",
+        "FlashAttentionScore",
+    )
     start = 1_764_000_000_000_000_000
     with path.open("w") as stream:
         stream.write(HEADER + "\n")

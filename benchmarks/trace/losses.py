@@ -53,14 +53,30 @@ SAMPLES = (
     Sample("torch-native-privateuse1/excerpt.pt.trace.json"),
     Sample("mstt-advisor/timeline_advice/trace_view.json.gz"),
     Sample("mstt-advisor/compute_advice/kernel_details.csv"),
-    Sample("msinsight-910B-alexnet-2501/text/level1/rank0_ascend_pt", "ASCEND_PROFILER_OUTPUT/kernel_details.csv"),
-    Sample("msinsight-910B-alexnet-2501/text/level1/rank0_ascend_pt", "ASCEND_PROFILER_OUTPUT/trace_view.json.gz"),
-    Sample("msinsight-910B-alexnet-2501/text/level0/rank0_ascend_pt", "ASCEND_PROFILER_OUTPUT/kernel_details.csv"),
-    Sample("msinsight-910B-qwen3-cann8.3RC1-2511/level2/rank_0_ascend_pt", "ASCEND_PROFILER_OUTPUT/kernel_details.csv"),
     Sample(
-        "msinsight-910B-alexnet-2501/db/level1/rank0_ascend_pt", "ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_0.db"
+        "msinsight-910B-alexnet-2501/text/level1/rank0_ascend_pt",
+        "ASCEND_PROFILER_OUTPUT/kernel_details.csv",
     ),
-    Sample("msprof-910B-20cores-2608/PROF_PipeUtilization", "mindstudio_profiler_output/op_summary.csv"),
+    Sample(
+        "msinsight-910B-alexnet-2501/text/level1/rank0_ascend_pt",
+        "ASCEND_PROFILER_OUTPUT/trace_view.json.gz",
+    ),
+    Sample(
+        "msinsight-910B-alexnet-2501/text/level0/rank0_ascend_pt",
+        "ASCEND_PROFILER_OUTPUT/kernel_details.csv",
+    ),
+    Sample(
+        "msinsight-910B-qwen3-cann8.3RC1-2511/level2/rank_0_ascend_pt",
+        "ASCEND_PROFILER_OUTPUT/kernel_details.csv",
+    ),
+    Sample(
+        "msinsight-910B-alexnet-2501/db/level1/rank0_ascend_pt",
+        "ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_0.db",
+    ),
+    Sample(
+        "msprof-910B-20cores-2608/PROF_PipeUtilization",
+        "mindstudio_profiler_output/op_summary.csv",
+    ),
 )
 
 
@@ -95,14 +111,21 @@ def read(path: Path) -> Reading:
         count += sum(row.count for row in table.rows)
         total += sum(row.total_ns for row in table.rows)
         labelled.append((timeline.label, timeline))
-    notes = [*recording.incomplete, *recording.notes, *recording.absent.values(), *doubts_about(labelled)]
+    notes = [
+        *recording.incomplete,
+        *recording.notes,
+        *recording.absent.values(),
+        *doubts_about(labelled),
+    ]
     return Reading(count, total, frozenset(map(repr, notes)))
 
 
 def events_of(text: bytes) -> list[tuple[int, int]]:
     """The places of the events of a list, without the first and the last."""
     borders = [match.span() for match in _EVENT.finditer(text)]
-    return [(first[1] - 1, second[0] + 1) for first, second in itertools.pairwise(borders)]
+    return [
+        (first[1] - 1, second[0] + 1) for first, second in itertools.pairwise(borders)
+    ]
 
 
 def lines_of(text: bytes) -> list[tuple[int, int]]:
@@ -116,7 +139,9 @@ def lines_of(text: bytes) -> list[tuple[int, int]]:
     return places
 
 
-def some(lot: random.Random, places: list[tuple[int, int]], most: int) -> tuple[int, int]:
+def some(
+    lot: random.Random, places: list[tuple[int, int]], most: int
+) -> tuple[int, int]:
     """The places of a run of events or rows."""
     first = lot.randrange(len(places))
     last = min(len(places) - 1, first + lot.choice((0, 0, 0, lot.randrange(most))))
@@ -141,13 +166,17 @@ def zeros(text: bytes, lot: random.Random) -> Mutated:
     begin = lot.randrange(len(text))
     size = min(lot.choice((1, 16, 512, 4096)), len(text) - begin)
     filler = lot.choice((b"\0", b" ", b"0"))
-    return text[:begin] + filler * size + text[begin + size :], f"{size} bytes {filler!r} at {begin}"
+    return text[:begin] + filler * size + text[
+        begin + size :
+    ], f"{size} bytes {filler!r} at {begin}"
 
 
 def one_byte(text: bytes, lot: random.Random) -> Mutated:
     place = lot.randrange(len(text))
     byte = bytes((lot.randrange(256),))
-    return text[:place] + byte + text[place + 1 :], f"byte {byte!r} at {place}, {text[place : place + 1]!r}"
+    return text[:place] + byte + text[
+        place + 1 :
+    ], f"byte {byte!r} at {place}, {text[place : place + 1]!r}"
 
 
 def doubled_bytes(text: bytes, lot: random.Random) -> Mutated:
@@ -200,15 +229,35 @@ def _number(text: bytes, lot: random.Random) -> tuple[int, int, str]:
 
 def bad_token(text: bytes, lot: random.Random) -> Mutated:
     begin, end, where = _number(text, lot)
-    token = lot.choice((b"NaN", b"null", b"", b"-1", b'"x"', b"1e400", b"N/A", b"Infinity", b"0x10", b"1,5", b"{}"))
-    return text[:begin] + token + text[end:], f"{token!r} for {text[begin:end]!r} in {where}"
+    token = lot.choice(
+        (
+            b"NaN",
+            b"null",
+            b"",
+            b"-1",
+            b'"x"',
+            b"1e400",
+            b"N/A",
+            b"Infinity",
+            b"0x10",
+            b"1,5",
+            b"{}",
+        )
+    )
+    return text[:begin] + token + text[
+        end:
+    ], f"{token!r} for {text[begin:end]!r} in {where}"
 
 
 def other_time(text: bytes, lot: random.Random) -> Mutated:
     begin, end, where = _number(text, lot)
     digits = text[begin:end]
     place = lot.randrange(len(digits))
-    longer = [digits[:place] + digits[place + 1 :], digits[:place] + b"7" + digits[place:], digits + b"000"]
+    longer = [
+        digits[:place] + digits[place + 1 :],
+        digits[:place] + b"7" + digits[place:],
+        digits + b"000",
+    ]
     changed = [b"0", digits[:place] + b"%d" % lot.randrange(10) + digits[place + 1 :]]
     token = lot.choice((*changed, *changed, *longer)) or b"0"
     return text[:begin] + token + text[end:], f"{token!r} for {digits!r} in {where}"
@@ -218,21 +267,40 @@ def shifted(text: bytes, lot: random.Random) -> Mutated:
     """All times from an event on are later, or earlier."""
     begin, _ = lot.choice(_places(text))
     step = lot.choice((-1, 1)) * 10 ** lot.randrange(3, 12)
-    pattern = _NUMBER if text.lstrip()[:1] in b"[{" else re.compile(rb"(,)()(1[0-9]{12,15}(?:\.[0-9]+)?)")
+    pattern = (
+        _NUMBER
+        if text.lstrip()[:1] in b"[{"
+        else re.compile(rb"(,)()(1[0-9]{12,15}(?:\.[0-9]+)?)")
+    )
 
     def later(match: re.Match[bytes]) -> bytes:
         if match[1] == b"dur":
             return match[0]
         whole, dot, rest = match[3].partition(b".")
-        return match[0][: match.start(3) - match.start()] + b"%d" % (int(whole) + step) + dot + rest
+        return (
+            match[0][: match.start(3) - match.start()]
+            + b"%d" % (int(whole) + step)
+            + dot
+            + rest
+        )
 
-    return text[:begin] + pattern.sub(later, text[begin:]), f"from {begin} on {step} us later"
+    return text[:begin] + pattern.sub(
+        later, text[begin:]
+    ), f"from {begin} on {step} us later"
 
 
 Change = Callable[[bytes, random.Random], Mutated]
 # Of any file, and of files of events and rows.
 ANY: tuple[Change, ...] = (cut, hole, zeros, one_byte, doubled_bytes)
-KINDS: tuple[Change, ...] = (*ANY, doubled_file, removed, doubled, bad_token, other_time, shifted)
+KINDS: tuple[Change, ...] = (
+    *ANY,
+    doubled_file,
+    removed,
+    doubled,
+    bad_token,
+    other_time,
+    shifted,
+)
 
 
 def _checksum(packed: bytes, lot: random.Random) -> Mutated:
@@ -242,8 +310,14 @@ def _checksum(packed: bytes, lot: random.Random) -> Mutated:
         return packed[: lot.randrange(20, len(packed))], "compressed file cut"
     if way == "tail":
         return packed + b"\0" * 100, "zeros behind the compressed file"
-    place = {"byte": lot.randrange(20, len(packed)), "sum": len(packed) - 6, "length": len(packed) - 2}[way]
-    return packed[:place] + bytes((packed[place] ^ 0x55,)) + packed[place + 1 :], f"{way} of the compressed file"
+    place = {
+        "byte": lot.randrange(20, len(packed)),
+        "sum": len(packed) - 6,
+        "length": len(packed) - 2,
+    }[way]
+    return packed[:place] + bytes((packed[place] ^ 0x55,)) + packed[
+        place + 1 :
+    ], f"{way} of the compressed file"
 
 
 def unpacked(text: bytes) -> bytes:
@@ -281,20 +355,33 @@ def is_undetectable(intact: bytes, mutated: bytes, *, is_only_table: bool) -> bo
     return _is_pause(removed, added, after)
 
 
-def _renamed(removed: list[dict[str, Any]], added: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _renamed(
+    removed: list[dict[str, Any]], added: list[dict[str, Any]]
+) -> dict[str, Any] | None:
     """The event of which the only added one differs by its name alone."""
     for event in removed:
-        if len(added) == 1 < len(removed) and {**event, "name": ""} == {**added[0], "name": ""}:
+        if len(added) == 1 < len(removed) and {**event, "name": ""} == {
+            **added[0],
+            "name": "",
+        }:
             return event
     return None
 
 
-def _is_pause(removed: list[dict[str, Any]], added: list[dict[str, Any]], everything: list[dict[str, Any]]) -> bool:
+def _is_pause(
+    removed: list[dict[str, Any]],
+    added: list[dict[str, Any]],
+    everything: list[dict[str, Any]],
+) -> bool:
     """Whether all events from some time on, of the host alone, are later by one span of time."""
-    if len(added) != len(removed) or any(event.get("cat") == "kernel" for event in everything):
+    if len(added) != len(removed) or any(
+        event.get("cat") == "kernel" for event in everything
+    ):
         return False
     shifts = set()
-    for before, after in zip(sorted(removed, key=_without_time), sorted(added, key=_without_time)):
+    for before, after in zip(
+        sorted(removed, key=_without_time), sorted(added, key=_without_time)
+    ):
         if _without_time(before) != _without_time(after):
             return False
         shifts.add(Decimal(str(after["ts"])) - Decimal(str(before["ts"])))
@@ -310,7 +397,9 @@ def _lacks_the_end(intact: bytes, mutated: bytes) -> bool:
     if len(others) > len(rows) or rows[: len(others) - 1] != others[:-1]:
         return False
     last = rows[len(others) - 1]
-    return last == others[-1] or (others[-1].endswith(b"\n") and _cells(last) == _cells(others[-1]))
+    return last == others[-1] or (
+        others[-1].endswith(b"\n") and _cells(last) == _cells(others[-1])
+    )
 
 
 def _cells(row: bytes) -> int:
@@ -336,7 +425,11 @@ def _correlation(event: dict[str, Any]) -> object:
 def _whole_launches(removed: list[dict[str, Any]], rest: list[dict[str, Any]]) -> bool:
     """Whether no event that remains has the correlation of a removed one, and those that torch numbered were the last."""
     remaining = {_correlation(event) for event in rest} - {None}
-    lost = [event for event in removed if event.get("ph") == "X" and event.get("cat") != "cuda_sync"]
+    lost = [
+        event
+        for event in removed
+        if event.get("ph") == "X" and event.get("cat") != "cuda_sync"
+    ]
     if any(_correlation(event) in remaining for event in lost):
         return False
     # torch numbers the events of the host from 0, so only a lost end leaves no gap.
@@ -348,7 +441,9 @@ def _index(event: dict[str, Any]) -> int:
     return int((event.get("args") or {}).get("Ev Idx", -1))
 
 
-def _fits(event: dict[str, Any], changed: dict[str, Any], everything: list[dict[str, Any]]) -> bool:
+def _fits(
+    event: dict[str, Any], changed: dict[str, Any], everything: list[dict[str, Any]]
+) -> bool:
     """Whether an event with other times has a length, crosses none of its track, and still holds the calls that it made."""
     if {**event, "ts": 0, "dur": 0} != {**changed, "ts": 0, "dur": 0}:
         return False
@@ -367,7 +462,10 @@ def _fits(event: dict[str, Any], changed: dict[str, Any], everything: list[dict[
         start, stop = _span(other)
         is_apart = stop <= begin or start >= end
         is_nested = (begin <= start and stop <= end) or (start <= begin and end <= stop)
-        is_call = number is not None and (other.get("args") or {}).get("External id") == number
+        is_call = (
+            number is not None
+            and (other.get("args") or {}).get("External id") == number
+        )
         if not (is_nested or is_apart) or (is_call and is_apart):
             return False
     return end > begin
@@ -407,7 +505,9 @@ class Mutator:
         except PerfgateError:
             return Outcome(seed, name, kind, done, "refused")
         except Exception:  # noqa: BLE001 - reported with its mutation
-            return Outcome(seed, name, kind, done + traceback.format_exc()[-600:], "crash")
+            return Outcome(
+                seed, name, kind, done + traceback.format_exc()[-600:], "crash"
+            )
         share = max(
             abs(reading.calls - intact.calls) / max(intact.calls, 1),
             abs(reading.time_ns - intact.time_ns) / max(intact.time_ns, 1),
@@ -420,7 +520,11 @@ class Mutator:
             result = "noted"
         elif share > SHARE:
             result = "silent"
-            if is_undetectable(unpacked(packed), unpacked(mutated), is_only_table=self._is_only_table(place)):
+            if is_undetectable(
+                unpacked(packed),
+                unpacked(mutated),
+                is_only_table=self._is_only_table(place),
+            ):
                 result = "undetectable"
         return Outcome(seed, name, kind, done, result, share)
 
@@ -429,7 +533,11 @@ class Mutator:
         runs = []
         for recording in (head, self._copy(sample, self._folder / "intact")):
             try:
-                runs.append(run_from_profile(self._folder, recording, self._folder / "run", _silent))
+                runs.append(
+                    run_from_profile(
+                        self._folder, recording, self._folder / "run", _silent
+                    )
+                )
             except PerfgateError:
                 return "refused"
         of_head, of_base = runs
@@ -438,9 +546,13 @@ class Mutator:
     def _is_only_table(self, place: Path) -> bool:
         """Whether no other file of the recording has the work of its table."""
         others = ("op_statistic", "trace_view", "step_trace_time", "task_time")
-        return place.is_file() or not any(found for name in others for found in place.rglob(f"{name}*"))
+        return place.is_file() or not any(
+            found for name in others for found in place.rglob(f"{name}*")
+        )
 
-    def _mutated(self, packed: bytes, is_packed: bool, lot: random.Random) -> tuple[str, bytes, str]:
+    def _mutated(
+        self, packed: bytes, is_packed: bool, lot: random.Random
+    ) -> tuple[str, bytes, str]:
         if is_packed and lot.random() < 0.12:
             mutated, done = _checksum(packed, lot)
             return "checksum", mutated, done
@@ -471,7 +583,9 @@ _MUTATORS: list[Mutator] = []
 
 
 def _start(samples: Path, folder: Path, with_gate: bool) -> None:
-    _MUTATORS[:] = [Mutator(samples, Path(tempfile.mkdtemp(dir=folder)), with_gate=with_gate)]
+    _MUTATORS[:] = [
+        Mutator(samples, Path(tempfile.mkdtemp(dir=folder)), with_gate=with_gate)
+    ]
 
 
 def _outcome(seed: int) -> Outcome:
@@ -482,8 +596,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=Path, required=True)
     parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1, help="the seeds follow SEED * 1,000,000")
-    parser.add_argument("--gate", action="store_true", help="let the gate compare each head that lost something")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="the seeds follow SEED * 1,000,000"
+    )
+    parser.add_argument(
+        "--gate",
+        action="store_true",
+        help="let the gate compare each head that lost something",
+    )
     parser.add_argument("--only", type=int, nargs="*", help="these seeds alone")
     arguments = parser.parse_args()
     first = arguments.seed * 1_000_000
@@ -492,7 +612,11 @@ def main() -> None:
     results: Counter[tuple[str, str]] = Counter()
     with (
         tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(2, initializer=_start, initargs=(arguments.samples, Path(folder), arguments.gate)) as pool,
+        ProcessPoolExecutor(
+            2,
+            initializer=_start,
+            initargs=(arguments.samples, Path(folder), arguments.gate),
+        ) as pool,
     ):
         for outcome in pool.map(_outcome, seeds, chunksize=10):
             results[outcome.kind, outcome.result] += 1
@@ -500,7 +624,11 @@ def main() -> None:
                 print(
                     f"{outcome.seed} {outcome.result} {outcome.share:.3%} {outcome.sample}: {outcome.kind}: {outcome.done}"
                 )
-    totals = Counter(dict.fromkeys(("refused", "noted", "same", "undetectable", "silent", "passed", "crash"), 0))
+    totals = Counter(
+        dict.fromkeys(
+            ("refused", "noted", "same", "undetectable", "silent", "passed", "crash"), 0
+        )
+    )
     for (kind, result), count in sorted(results.items()):
         totals[result] += count
         print(f"{kind:15} {result:10} {count}")

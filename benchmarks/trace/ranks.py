@@ -27,21 +27,46 @@ STEP_HEADER = "Step,Computing,Communication(Not Overlapped),Overlapped,Communica
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ranks", type=int, default=200)
-    parser.add_argument("--kernels", type=int, default=330, help="between two collectives")
-    parser.add_argument("--no-tables", action="store_true", help="leave out the tables of kernels: timelines are read")
+    parser.add_argument(
+        "--kernels", type=int, default=330, help="between two collectives"
+    )
+    parser.add_argument(
+        "--no-tables",
+        action="store_true",
+        help="leave out the tables of kernels: timelines are read",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "job"
         write_job(folder, options.ranks, options.kernels, tables=not options.no_tables)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        print(f"{options.ranks} ranks, {size / 1e6 / options.ranks:.1f} MB each, {os.cpu_count()} CPUs")
+        print(
+            f"{options.ranks} ranks, {size / 1e6 / options.ranks:.1f} MB each, {os.cpu_count()} CPUs"
+        )
         begun, before = time.perf_counter(), os.times()
-        command = [sys.executable, "-m", "perfgate", "trace", "ranks", str(folder), "--json"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+        command = [
+            sys.executable,
+            "-m",
+            "perfgate",
+            "trace",
+            "ranks",
+            str(folder),
+            "--json",
+        ]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+        )
         after = os.times()
-        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        cpu = (
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
         slow = [row["rank"] for row in json.loads(done.stdout)["slow_ranks"]]
         print(f"{time.perf_counter() - begun:8.2f} s{cpu:8.2f} CPU s   slow: {slow}")
 
@@ -52,7 +77,9 @@ def write_job(folder: Path, ranks: int, kernels: int, *, tables: bool) -> None:
     works = [
         [
             [
-                1000 * lot.uniform(0.98, 1.02) * (1.25 if rank == SLOW and number >= COLLECTIVES // 2 else 1)
+                1000
+                * lot.uniform(0.98, 1.02)
+                * (1.25 if rank == SLOW and number >= COLLECTIVES // 2 else 1)
                 for rank in range(ranks)
             ]
             for number in range(COLLECTIVES)
@@ -60,16 +87,30 @@ def write_job(folder: Path, ranks: int, kernels: int, *, tables: bool) -> None:
         for _ in range(STEPS)
     ]
     for rank in range(ranks):
-        output = folder / f"host_{rank}_20251101000000000_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        output = (
+            folder
+            / f"host_{rank}_20251101000000000_ascend_pt"
+            / "ASCEND_PROFILER_OUTPUT"
+        )
         output.mkdir(parents=True)
-        (output.parent / f"profiler_info_{rank}.json").write_text(json.dumps({"rank_id": rank}))
-        write_rank(output, rank, works, kernels, 1.7e15 + lot.uniform(0, 1e7), tables=tables)
+        (output.parent / f"profiler_info_{rank}.json").write_text(
+            json.dumps({"rank_id": rank})
+        )
+        write_rank(
+            output, rank, works, kernels, 1.7e15 + lot.uniform(0, 1e7), tables=tables
+        )
     if shutil.disk_usage(folder).free < 1 << 28:
         raise SystemExit("the disk is nearly full; choose fewer ranks")
 
 
 def write_rank(
-    output: Path, rank: int, works: list[list[list[float]]], kernels: int, at: float, *, tables: bool
+    output: Path,
+    rank: int,
+    works: list[list[list[float]]],
+    kernels: int,
+    at: float,
+    *,
+    tables: bool,
 ) -> None:
     """The files of one rank, whose clock shows ``at`` microseconds in the beginning."""
     rows: list[tuple[int, str, str, float, float]] = []
@@ -80,12 +121,33 @@ def write_rank(
         for number, work in enumerate(parts):
             each, elapsed = work[rank] / kernels, max(work) + 300 - work[rank]
             rows += [
-                (step, "aclnnMatmul_MatMulCommon_MatMulV2", "AI_CORE", at + each * one, each * 0.95)
+                (
+                    step,
+                    "aclnnMatmul_MatMulCommon_MatMulV2",
+                    "AI_CORE",
+                    at + each * one,
+                    each * 0.95,
+                )
                 for one in range(kernels)
             ]
-            rows.append((step, f"hcom_allReduce__586_{number}_1", "HCCL", at + work[rank], elapsed))
-            times = {"Start Timestamp(us)": at + work[rank], "Elapse Time(ms)": elapsed / 1000, "Wait Time(ms)": 0.1}
-            operation = {"Communication Time Info": times, "Communication Bandwidth Info": {}}
+            rows.append(
+                (
+                    step,
+                    f"hcom_allReduce__586_{number}_1",
+                    "HCCL",
+                    at + work[rank],
+                    elapsed,
+                )
+            )
+            times = {
+                "Start Timestamp(us)": at + work[rank],
+                "Elapse Time(ms)": elapsed / 1000,
+                "Wait Time(ms)": 0.1,
+            }
+            operation = {
+                "Communication Time Info": times,
+                "Communication Bandwidth Info": {},
+            }
             entry = collectives.setdefault(f"step{step}", {"p2p": {}, "collective": {}})
             entry["collective"][f"hcom_allReduce__586_{number}_1@17"] = operation
             own += work[rank]
@@ -95,12 +157,23 @@ def write_rank(
     (output / "communication.json").write_text(json.dumps(collectives))
     if tables:
         lines = (
-            f"{step},{name},MatMulV2,{core},{start:.3f},{length:.3f}\n" for step, name, core, start, length in rows
+            f"{step},{name},MatMulV2,{core},{start:.3f},{length:.3f}\n"
+            for step, name, core, start, length in rows
         )
         (output / "kernel_details.csv").write_text(KERNEL_HEADER + "".join(lines))
     events: list[dict[str, object]] = [
-        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "Ascend Hardware"}},
-        {"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "Communication"}},
+        {
+            "ph": "M",
+            "pid": 1,
+            "name": "process_name",
+            "args": {"name": "Ascend Hardware"},
+        },
+        {
+            "ph": "M",
+            "pid": 2,
+            "name": "process_name",
+            "args": {"name": "Communication"},
+        },
     ]
     events += [
         {
@@ -110,7 +183,12 @@ def write_rank(
             "tid": 2,
             "ts": f"{start:.3f}",
             "dur": round(length, 3),
-            "args": {"Task Type": core, "Stream Id": 2, "Task Id": task, "connection_id": task},
+            "args": {
+                "Task Type": core,
+                "Stream Id": 2,
+                "Task Id": task,
+                "connection_id": task,
+            },
         }
         for task, (_, name, core, start, length) in enumerate(rows)
     ]

@@ -43,7 +43,10 @@ def perfgate(path: Path) -> dict[str, Any]:
     from perfgate.trace.analysis.stacks import stacks_of
 
     (timeline,) = trace.read(path).timelines
-    rows, found = top(timeline, by="name", host=False).rows, device_gaps(timeline.events)
+    rows, found = (
+        top(timeline, by="name", host=False).rows,
+        device_gaps(timeline.events),
+    )
     tree = flame_tree(stacks_of(timeline.events), "all")
     assert found is not None
     thread, on_host = FLAME_KINDS.index("thread"), list[bool]()
@@ -80,7 +83,9 @@ def with_msgspec(path: Path) -> dict[str, Any]:
             if event.cat in DEVICE_CATEGORIES or event.pid == ASCEND_HARDWARE:
                 device.append((event.name, float(event.ts), event.dur))
             else:
-                host.append((event.pid, event.tid, float(event.ts), -event.dur, event.name))
+                host.append(
+                    (event.pid, event.tid, float(event.ts), -event.dur, event.name)
+                )
     return {**_walk(device), "nodes": _nodes(host)}
 
 
@@ -97,7 +102,12 @@ def _walk(spans: Iterable[tuple[str, float, float]]) -> dict[str, Any]:
         elif end > reach:
             busy += end - reach
         reach = end if reach is None else max(reach, end)
-    return {"names": len(totals), "total_us": sum(totals.values()), "gaps": gaps, "busy_us": busy}
+    return {
+        "names": len(totals),
+        "total_us": sum(totals.values()),
+        "gaps": gaps,
+        "busy_us": busy,
+    }
 
 
 def _nodes(calls: list[tuple[Any, Any, float, float, str]]) -> int:
@@ -129,7 +139,11 @@ def _numberless(name: str) -> str:
     return "ProfilerStep" if name.startswith("ProfilerStep#") else name
 
 
-RIVALS: dict[str, Callable[[Path], dict[str, Any]]] = {"perfgate": perfgate, "json": with_json, "msgspec": with_msgspec}
+RIVALS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "perfgate": perfgate,
+    "json": with_json,
+    "msgspec": with_msgspec,
+}
 
 if __name__ == "__main__":
     print(json.dumps(RIVALS[sys.argv[1]](Path(sys.argv[2]))))

@@ -43,12 +43,20 @@ def ours(values: Floats) -> list[int]:
 
 def five_percent(values: Floats) -> list[int]:
     """More than 5 % above the previous value: the rule of step 20 of the checklist, as first written."""
-    return [index for index in range(1, values.size) if values[index] > 1.05 * values[index - 1]]
+    return [
+        index
+        for index in range(1, values.size)
+        if values[index] > 1.05 * values[index - 1]
+    ]
 
 
 def twice(values: Floats) -> list[int]:
     """At 200 % of the previous value: benchmark-action/github-action-benchmark, action.yml, alert-threshold."""
-    return [index for index in range(1, values.size) if values[index] > 2.0 * values[index - 1]]
+    return [
+        index
+        for index in range(1, values.size)
+        if values[index] > 2.0 * values[index - 1]
+    ]
 
 
 def bencher_t(values: Floats) -> list[int]:
@@ -56,7 +64,9 @@ def bencher_t(values: Floats) -> list[int]:
     found = []
     for index in range(2, values.size):
         stored = values[max(0, index - 64) : index]
-        if values[index] > stored.mean() + stats.t.ppf(0.99, stored.size - 1) * stored.std(ddof=1):
+        if values[index] > stored.mean() + stats.t.ppf(
+            0.99, stored.size - 1
+        ) * stored.std(ddof=1):
             found.append(index)
     return found
 
@@ -68,7 +78,10 @@ def perfherder(values: Floats) -> list[int]:
     """
     scores = np.zeros(values.size)
     for index in range(12, values.size):
-        back, fore = values[max(0, index - 24) : index][-12:], values[index : index + 12]
+        back, fore = (
+            values[max(0, index - 24) : index][-12:],
+            values[index : index + 12],
+        )
         if fore.size >= 2:
             scores[index] = _weighted_t(back[::-1], fore)
     found = []
@@ -112,22 +125,41 @@ RULES: dict[str, Rule] = {
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--histories", type=Path, default=BESIDE, help="folder with labels.csv and the series")
-    parser.add_argument("--otava", type=Path, metavar="PYTHON", help="a Python with apache-otava, to ask it too")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--histories",
+        type=Path,
+        default=BESIDE,
+        help="folder with labels.csv and the series",
+    )
+    parser.add_argument(
+        "--otava",
+        type=Path,
+        metavar="PYTHON",
+        help="a Python with apache-otava, to ask it too",
+    )
     given = parser.parse_args()
     folder = given.histories
     if not (folder / "labels.csv").exists():
-        print(f"no histories in {folder}; give their folder with --histories", file=sys.stderr)
+        print(
+            f"no histories in {folder}; give their folder with --histories",
+            file=sys.stderr,
+        )
         return 2
     histories = load_histories(folder)
     quiet = [history for history in histories if not history.change]
     versions = sum(history.values.size for history in quiet)
-    table = Table(title=f"{len(histories)} series; {versions} versions without a regression")
+    table = Table(
+        title=f"{len(histories)} series; {versions} versions without a regression"
+    )
     for column in ("rule", "labelled found (+ other)", "false per 100", "… asked after every version",
                    "planted 2 / 5 / 10 % found", "median delay", "s"):  # fmt: skip
         table.add_column(column)
-    for name, rule in (RULES | (otava_rules(given.otava) if given.otava else {})).items():
+    for name, rule in (
+        RULES | (otava_rules(given.otava) if given.otava else {})
+    ).items():
         began = time.perf_counter()
         whole = 100 * sum(len(rule(history.values)) for history in quiet) / versions
         growing = 100 * sum(told(rule, history.values) for history in quiet) / versions
@@ -137,7 +169,8 @@ def main() -> int:
             labelled(rule, histories),
             f"{whole:.2f}",
             f"{growing:.2f}",
-            " / ".join(str(len([d for d in some if d is not None])) for some in delays) + f" of {len(delays[0])}",
+            " / ".join(str(len([d for d in some if d is not None])) for some in delays)
+            + f" of {len(delays[0])}",
             " / ".join(_median(some) for some in delays),
             f"{time.perf_counter() - began:.1f}",
         )
@@ -161,18 +194,26 @@ def told(rule: Rule, values: Floats) -> int:
     """Return how many alarms there are when every version is the newest once; one that moves a little is no other."""
     seen: list[int] = []
     for end in range(8, values.size + 1):
-        seen += [at for at in rule(values[:end]) if all(abs(at - old) > 5 for old in seen)]
+        seen += [
+            at for at in rule(values[:end]) if all(abs(at - old) > 5 for old in seen)
+        ]
     return len(seen)
 
 
-def planted_delays(rule: Rule, histories: list[History], size: float) -> list[int | None]:
+def planted_delays(
+    rule: Rule, histories: list[History], size: float
+) -> list[int | None]:
     """Return after how many versions a planted slowdown is found in each series, None where it is not."""
     delays: list[int | None] = []
     for history in histories:
         if history.kind in PLANTED_IN:
             values, at = planted(history, size)
             ends = range(at + 1, min(at + WITHIN, values.size) + 1)
-            found = (end - at for end in ends if any(abs(one - at) <= NEAR for one in rule(values[:end])))
+            found = (
+                end - at
+                for end in ends
+                if any(abs(one - at) <= NEAR for one in rule(values[:end]))
+            )
             delays.append(next(found, None))
     return delays
 

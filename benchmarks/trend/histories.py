@@ -44,8 +44,12 @@ def planted(history: History, size: float) -> tuple[Floats, int]:
 def _load(folder: Path, row: dict[str, str]) -> History:
     versions: dict[str, list[tuple[int, float]]] = {}
     for run in _rows(folder / row["file"]):
-        versions.setdefault(run["version"], []).append((int(run["index"]), float(run["value"])))
-    values = np.array([np.median([value for _, value in runs]) for runs in versions.values()])
+        versions.setdefault(run["version"], []).append(
+            (int(run["index"]), float(run["value"]))
+        )
+    values = np.array(
+        [np.median([value for _, value in runs]) for runs in versions.values()]
+    )
     last_runs = [runs[-1][0] for runs in versions.values()]
     labelled = int(row["change_point"])
     change = int(np.searchsorted(last_runs, labelled, side="right")) if labelled else 0

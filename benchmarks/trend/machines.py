@@ -25,7 +25,9 @@ MACHINES = 10
 BIASES = (0.0, 0.003, 0.005, 0.01)
 
 
-def records_of(random: np.random.Generator, machines: int, gates: int, spread: float, bias: float) -> list[GateRecord]:
+def records_of(
+    random: np.random.Generator, machines: int, gates: int, spread: float, bias: float
+) -> list[GateRecord]:
     """The gates of all machines; the first is biased."""
     wild = np.where(random.random((machines, gates)) < 0.05, 4.0, 1.0)
     effects = random.normal(0, spread, (machines, gates)) * wild
@@ -33,10 +35,18 @@ def records_of(random: np.random.Generator, machines: int, gates: int, spread: f
     records: list[GateRecord] = []
     for machine, of_machine in enumerate(effects):
         for gate, effect in enumerate(of_machine):
-            twins = TwinEffect(machine=f"runner-{machine}", effect=float(np.expm1(effect)), pairs=7)
+            twins = TwinEffect(
+                machine=f"runner-{machine}", effect=float(np.expm1(effect)), pairs=7
+            )
             commit = f"{machine:020x}{gate:020x}"
             records.append(
-                GateRecord(gate="default", commit=commit, verdict="PASS", judged_at="2026-11-01T10:00:00Z", twins=twins)
+                GateRecord(
+                    gate="default",
+                    commit=commit,
+                    verdict="PASS",
+                    judged_at="2026-11-01T10:00:00Z",
+                    twins=twins,
+                )
             )
     return records
 
@@ -46,13 +56,21 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     draws = parser.parse_args().draws
     random = np.random.default_rng(17)
-    table = Table("gates of each", "spread of a gate", "bias of the first", "first named", "others named of all")
+    table = Table(
+        "gates of each",
+        "spread of a gate",
+        "bias of the first",
+        "first named",
+        "others named of all",
+    )
     for gates in (20, 50, 100):
         for spread in (0.005, 0.008):
             for bias in BIASES:
                 first = others = 0
                 for _ in range(draws):
-                    for entry in biased_machines(records_of(random, MACHINES, gates, spread, bias)):
+                    for entry in biased_machines(
+                        records_of(random, MACHINES, gates, spread, bias)
+                    ):
                         first += entry.machine == "runner-0"
                         others += entry.machine != "runner-0"
                 table.add_row(

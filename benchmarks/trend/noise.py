@@ -43,7 +43,10 @@ def autocorrelated(correlation: float) -> Noise:
 
 def seasonal(size: float, period: int) -> Noise:
     """Return noise on a room that warms up and cools down."""
-    return lambda r, n: r.normal(0, 1, n) + size * np.sin(2 * np.pi * (np.arange(n) / period + r.random()))
+    return lambda r, n: (
+        r.normal(0, 1, n)
+        + size * np.sin(2 * np.pi * (np.arange(n) / period + r.random()))
+    )
 
 
 KINDS: dict[str, Noise] = {
@@ -63,12 +66,24 @@ KINDS: dict[str, Noise] = {
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--series", type=int, default=40, help="series of every kind")
-    parser.add_argument("--versions", type=int, default=100, help="versions of a series")
+    parser.add_argument(
+        "--versions", type=int, default=100, help="versions of a series"
+    )
     given = parser.parse_args()
-    table = Table(title=f"{given.series} series of {given.versions} versions each, spread 2 %")
-    for column in ("noise", "false per 100", "… asked after every version", "4 % found", "6 % found"):
+    table = Table(
+        title=f"{given.series} series of {given.versions} versions each, spread 2 %"
+    )
+    for column in (
+        "noise",
+        "false per 100",
+        "… asked after every version",
+        "4 % found",
+        "6 % found",
+    ):
         table.add_column(column)
     for name, noise in KINDS.items():
         random = np.random.default_rng(SEED)
@@ -76,7 +91,10 @@ def main() -> int:
         values = given.series * given.versions
         whole = 100 * sum(len(shifts(series)) for series in made) / values
         growing = 100 * sum(told(series) for series in made) / values
-        found = [f"{sum(is_found(series, size) for series in made)} of {len(made)}" for size in (0.04, 0.06)]
+        found = [
+            f"{sum(is_found(series, size) for series in made)} of {len(made)}"
+            for size in (0.04, 0.06)
+        ]
         table.add_row(name, f"{whole:.2f}", f"{growing:.2f}", *found)
     Console(width=120).print(table)
     return 0
@@ -86,14 +104,21 @@ def told(series: Floats) -> int:
     """Return how many alarms there are when every version is the newest once; one that moves a little is no other."""
     seen: list[int] = []
     for end in range(ENOUGH_VALUES, series.size + 1):
-        seen += [found.at for found in shifts(series[:end]) if all(abs(found.at - old) > 5 for old in seen)]
+        seen += [
+            found.at
+            for found in shifts(series[:end])
+            if all(abs(found.at - old) > 5 for old in seen)
+        ]
     return len(seen)
 
 
 def is_found(series: Floats, size: float) -> bool:
     """Return whether a slowdown is found that was planted in a series."""
     slower = series + size * (np.arange(series.size) >= PLANTED_AT)
-    return any(abs(found.at - PLANTED_AT) <= NEAR and found.effect > 0 for found in shifts(slower))
+    return any(
+        abs(found.at - PLANTED_AT) <= NEAR and found.effect > 0
+        for found in shifts(slower)
+    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ class OtavaProcess:
     def changes(self, values: list[float], min_magnitude: float) -> list[int]:
         if self._process is None:
             command = [str(self._python), __file__]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([values, min_magnitude]) + "\n")
@@ -37,7 +39,12 @@ def main() -> None:
     for line in sys.stdin:
         values, min_magnitude = json.loads(line)
         found: list[Any] = compute_change_points(values, min_magnitude=min_magnitude)[0]
-        print(json.dumps([int(one.index) for one in found if one.stats.mean_2 > one.stats.mean_1]), flush=True)
+        print(
+            json.dumps(
+                [int(one.index) for one in found if one.stats.mean_2 > one.stats.mean_1]
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ def main() -> None:
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--draw", type=int, default=0)
     arguments = parser.parse_args()
-    table = Table("history", "origin planted", "origin", "open planted", "open", "right", "exact")
+    table = Table(
+        "history", "origin planted", "origin", "open planted", "open", "right", "exact"
+    )
     right = exact = count = 0
     for history in HISTORIES:
         if arguments.only and arguments.only not in history.name:
@@ -48,7 +50,9 @@ def main() -> None:
             )
     console = Console(width=160)
     console.print(table)
-    console.print(f"right origin {right} of {count}, open list exact {exact} of {count}")
+    console.print(
+        f"right origin {right} of {count}, open list exact {exact} of {count}"
+    )
 
 
 if __name__ == "__main__":

@@ -110,31 +110,71 @@ class Main:
         definitions = [f'{name} = workload("{name}")\n' for name in names]
         (self.project / "perf" / "work.py").write_text(WORKLOAD + "".join(definitions))
         entries = [f'{name} = "perf/work.py:{name}"\n' for name in names]
-        (self.project / "perfgate.toml").write_text('project = "live"\n[workloads]\n' + "".join(entries))
+        (self.project / "perfgate.toml").write_text(
+            'project = "live"\n[workloads]\n' + "".join(entries)
+        )
         self._git("init", "-q", "-b", "main")
 
     def commit(self, version: int) -> None:
         loops: dict[str, int] = {}
         for change in self._changes:
             is_slow = change.at <= version < change.until
-            loops[change.workload] = round(LOOPS * (1 + change.size if is_slow else 1.0))
-        (self.project / "costs.py").write_text(f"VERSION = {version}\nLOOPS = {json.dumps(loops)}\n")
+            loops[change.workload] = round(
+                LOOPS * (1 + change.size if is_slow else 1.0)
+            )
+        (self.project / "costs.py").write_text(
+            f"VERSION = {version}\nLOOPS = {json.dumps(loops)}\n"
+        )
         self._git("add", ".")
-        self._git("-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-qm", f"Version {version}")
+        self._git(
+            "-c",
+            "user.name=A",
+            "-c",
+            "user.email=a@example.com",
+            "commit",
+            "-qm",
+            f"Version {version}",
+        )
 
     def measure(self, name: str, days_ago: float, cpus: set[int]) -> None:
         """Measure the present commit on these CPUs, date the run, and store it."""
         run = self.folder / "runs" / name
-        command = [sys.executable, "-m", "perfgate", "run", "--quick", "--steps", "1", "--out", str(run)]
+        command = [
+            sys.executable,
+            "-m",
+            "perfgate",
+            "run",
+            "--quick",
+            "--steps",
+            "1",
+            "--out",
+            str(run),
+        ]
         self._perfgate(command, cpus)
         began = self._today - timedelta(days=days_ago)
         _date(run / "run.json", began)
-        self._perfgate([sys.executable, "-m", "perfgate", "baseline", "record", "--run", str(run / "run.json")], cpus)
+        self._perfgate(
+            [
+                sys.executable,
+                "-m",
+                "perfgate",
+                "baseline",
+                "record",
+                "--run",
+                str(run / "run.json"),
+            ],
+            cpus,
+        )
 
     def trend(self) -> TrendDocument:
         out = self.folder / "report"
-        self._perfgate([sys.executable, "-m", "perfgate", "trend", "--out", str(out)], os.sched_getaffinity(0))
-        return msgspec.json.decode((out / "trend.json").read_bytes(), type=TrendDocument)
+        self._perfgate(
+            [sys.executable, "-m", "perfgate", "trend", "--out", str(out)],
+            os.sched_getaffinity(0),
+        )
+        return msgspec.json.decode(
+            (out / "trend.json").read_bytes(), type=TrendDocument
+        )
 
     def version_of(self) -> Mapping[str, int]:
         log = self._git("log", "--format=%H %s")
@@ -145,7 +185,13 @@ class Main:
         return versions
 
     def _git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.project, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=self.project,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         return done.stdout
 
     def _perfgate(self, command: list[str], cpus: set[int]) -> None:
@@ -180,7 +226,11 @@ def record(main: Main, versions: int) -> None:
     if not main.project.exists():
         main.create()
     for version in range(versions):
-        turns = [(f"{version:02}-all", all_cpus)] if version < half else [(f"{version:02}-one", one_cpu)]
+        turns = (
+            [(f"{version:02}-all", all_cpus)]
+            if version < half
+            else [(f"{version:02}-one", one_cpu)]
+        )
         if version == half - 1:
             turns.append((f"{version:02}-one", one_cpu))
         if f"commit-{version}" not in finished:
@@ -206,7 +256,11 @@ def evaluate(main: Main, changes: list[Planted]) -> None:
     right = 0
     explained: set[tuple[str, int]] = set()
     for planted in changes:
-        own = {entry for entry in opened if entry[0] == planted.workload and abs(entry[1] - planted.at) <= NEAR}
+        own = {
+            entry
+            for entry in opened
+            if entry[0] == planted.workload and abs(entry[1] - planted.at) <= NEAR
+        }
         explained |= own
         is_right = bool(own) == planted.is_open
         right += is_right
@@ -222,11 +276,15 @@ def evaluate(main: Main, changes: list[Planted]) -> None:
             if at < 1_000:
                 shifts += 1
                 found += _is_found(trend, version_of, planted.workload, at)
-    print(f"right {right} of {len(changes)}; other open entries {sorted(opened - explained)}")
+    print(
+        f"right {right} of {len(changes)}; other open entries {sorted(opened - explained)}"
+    )
     print(f"shifts found within {NEAR} version: {found} of {shifts}")
 
 
-def _is_found(trend: TrendDocument, version_of: Mapping[str, int], workload: str, at: int) -> bool:
+def _is_found(
+    trend: TrendDocument, version_of: Mapping[str, int], workload: str, at: int
+) -> bool:
     for entry in trend.series:
         if entry.workload == workload and not entry.informing:
             for change in entry.changes:
@@ -236,10 +294,14 @@ def _is_found(trend: TrendDocument, version_of: Mapping[str, int], workload: str
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--versions", type=int, default=28)
-    parser.add_argument("--evaluate", action="store_true", help="measure no further versions")
+    parser.add_argument(
+        "--evaluate", action="store_true", help="measure no further versions"
+    )
     given = parser.parse_args()
     changes = planted_changes(given.versions)
     given.folder.mkdir(parents=True, exist_ok=True)

@@ -8,12 +8,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perfgate.catalogue.records import Advice, Family, Limit, Metric, Rule, Sentence, StepCard, Term
+from perfgate.catalogue.records import (
+    Advice,
+    Family,
+    Limit,
+    Metric,
+    Rule,
+    Sentence,
+    StepCard,
+    Term,
+)
 from perfgate.plugins import STEPS, files_beside
 from perfgate.toml import tomllib
 
 FOLDER = Path(__file__).parent
-_SECTIONS: Mapping[str, type[msgspec.Struct]] = {"metrics": Metric, "parts": Metric, "limits": Limit, "rules": Rule}
+_SECTIONS: Mapping[str, type[msgspec.Struct]] = {
+    "metrics": Metric,
+    "parts": Metric,
+    "limits": Limit,
+    "rules": Rule,
+}
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
@@ -28,7 +42,10 @@ def load_steps() -> dict[int, StepCard]:
 
 def load_changes() -> dict[str, Advice]:
     path = FOLDER / "changes.toml"
-    return {name: _decode(Advice, table, f"{path.name}: [{name}]") for name, table in _read(path).items()}
+    return {
+        name: _decode(Advice, table, f"{path.name}: [{name}]")
+        for name, table in _read(path).items()
+    }
 
 
 def load_families(metrics: Iterable[Metric]) -> dict[str, Family]:
@@ -38,10 +55,14 @@ def load_families(metrics: Iterable[Metric]) -> dict[str, Family]:
     for metric in metrics:
         if metric.gate.family:
             if metric.gate.family not in members:
-                raise ValueError(f"{metric.name}: there is no family {metric.gate.family!r} in {path.name}")
+                raise ValueError(
+                    f"{metric.name}: there is no family {metric.gate.family!r} in {path.name}"
+                )
             members[metric.gate.family].append(metric.name)
     return {
-        name: _decode(Family, {**table, "metrics": members[name]}, f"{path.name}: [{name}]")
+        name: _decode(
+            Family, {**table, "metrics": members[name]}, f"{path.name}: [{name}]"
+        )
         for name, table in tables.items()
     }
 
@@ -49,7 +70,8 @@ def load_families(metrics: Iterable[Metric]) -> dict[str, Family]:
 def load_glossary() -> dict[str, Term]:
     path = FOLDER / "glossary.toml"
     return {
-        name: _decode(Term, {**table, "name": name}, f"{path.name}: [{name}]") for name, table in _read(path).items()
+        name: _decode(Term, {**table, "name": name}, f"{path.name}: [{name}]")
+        for name, table in _read(path).items()
     }
 
 
@@ -59,7 +81,9 @@ def load_messages() -> dict[str, Sentence]:
     for path in sorted((FOLDER / "messages").glob("*.toml")):
         for key, entry in _read(path).items():
             table = {"other": entry} if isinstance(entry, str) else entry
-            sentences[f"{path.stem}.{key}"] = _decode(Sentence, table, f"{path.name}: {key}")
+            sentences[f"{path.stem}.{key}"] = _decode(
+                Sentence, table, f"{path.name}: {key}"
+            )
     return sentences
 
 
@@ -71,7 +95,9 @@ def load_step(path: Path, sources: Mapping[str, str]) -> StepCard:
         entries = []
         for name, table in step.get(section, {}).items():
             table.update(name=name, step=step.get("number"))
-            entries.append(_decode(record, table, f'{path.name}: [{section}."{name}"]', texts))
+            entries.append(
+                _decode(record, table, f'{path.name}: [{section}."{name}"]', texts)
+            )
         step[section] = entries
     return _decode(StepCard, step, f"{path.name}:")
 
@@ -84,13 +110,18 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _decode(
-    record: type[_Record], table: dict[str, Any], place: str, sources: Mapping[str, str] | None = None
+    record: type[_Record],
+    table: dict[str, Any],
+    place: str,
+    sources: Mapping[str, str] | None = None,
 ) -> _Record:
     try:
         if sources and "source" in table:
             table["source"] = table["source"].format_map(sources)
         return msgspec.convert(table, record)
     except KeyError as error:
-        raise ValueError(f"{place} there is no source {error}; the names are {', '.join(sources or ())}") from error
+        raise ValueError(
+            f"{place} there is no source {error}; the names are {', '.join(sources or ())}"
+        ) from error
     except msgspec.ValidationError as error:
         raise ValueError(f"{place} {error}") from error

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from perfgate.catalogue.load import load_changes, load_families, load_glossary, load_messages, load_steps
+from perfgate.catalogue.load import (
+    load_changes,
+    load_families,
+    load_glossary,
+    load_messages,
+    load_steps,
+)
 from perfgate.catalogue.names import NUMBER
 from perfgate.catalogue.records import (
     GATE_STEP,
@@ -36,7 +42,9 @@ for _card in CARDS.values():
         RULES[_rule.name] = _rule
     for _part in _card.parts:
         _PARTS[_part.name] = _part
-RULE_ADVICE = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
+RULE_ADVICE = {
+    rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)
+}
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
 GLOSSARY: dict[str, Term] = load_glossary()
 FAMILIES: dict[str, Family] = load_families(METRICS.values())
@@ -54,9 +62,13 @@ for _family in FAMILIES.values():
     if _family.must_decide:
         MUST_DECIDE.update(_family.metrics)
 TIMED_STEPS = frozenset(entry.step for entry in METRICS.values() if entry.origin.timed)
-STEPS_OF_A_YOUNG_PROCESS = tuple(sorted({entry.step for entry in METRICS.values() if entry.origin.of_young_process}))
+STEPS_OF_A_YOUNG_PROCESS = tuple(
+    sorted({entry.step for entry in METRICS.values() if entry.origin.of_young_process})
+)
 _COUNTING_STEP = 4
-_UNKNOWN = Metric(name="", step=20, title="", better="neutral", explanation="", source="")
+_UNKNOWN = Metric(
+    name="", step=20, title="", better="neutral", explanation="", source=""
+)
 
 
 def card(number: int) -> StepCard:
@@ -71,7 +83,9 @@ def metric(name: str) -> Metric:
     """
     for prefix, part in _PARTS.items():
         if name.startswith(prefix):
-            return msgspec.structs.replace(part, name=name, part=name.removeprefix(prefix))
+            return msgspec.structs.replace(
+                part, name=name, part=name.removeprefix(prefix)
+            )
     return METRICS.get(name) or msgspec.structs.replace(_UNKNOWN, name=name, title=name)
 
 
@@ -138,9 +152,20 @@ def sources() -> Iterator[str]:
 def sentences() -> Iterator[str]:
     """Every English sentence of the catalogue that needs a translation."""
     for step in CARDS.values():
-        yield from (step.title, step.question, step.how, step.remedy, step.cost, *step.devices.values())
+        yield from (
+            step.title,
+            step.question,
+            step.how,
+            step.remedy,
+            step.cost,
+            *step.devices.values(),
+        )
         for metric in (*step.metrics, *step.parts):
-            yield from (metric.title, metric.explanation, *metric.display.clock_titles.values())
+            yield from (
+                metric.title,
+                metric.explanation,
+                *metric.display.clock_titles.values(),
+            )
         for rule in step.rules:
             yield rule.message
     for term in GLOSSARY.values():

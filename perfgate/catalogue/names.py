@@ -12,7 +12,11 @@ NUMBER = "number."
 # The numbers of ranks that take turns.
 RANKS_STEP, RANKS_STEP_P99, RANKS_CPU = "ranks.step", "ranks.step_p99", "ranks.cpu"
 RANKS_THROUGHPUT = "ranks.throughput"
-RANKS_IMBALANCE, RANKS_MEMORY, RANKS_LOSS = "ranks.imbalance", "ranks.memory", "ranks.loss"
+RANKS_IMBALANCE, RANKS_MEMORY, RANKS_LOSS = (
+    "ranks.imbalance",
+    "ranks.memory",
+    "ranks.loss",
+)
 RANKS_COLLECTIVES, RANKS_ELEMENTS = "ranks.collectives", "ranks.elements"
 RANKS_OPERATORS, RANKS_SYNCS = "ranks.operators", "ranks.syncs"
 RANKS_EXPOSED, RANKS_SKEW = "ranks.exposed", "ranks.skew"
@@ -20,14 +24,30 @@ RANKS_EXPOSED, RANKS_SKEW = "ranks.exposed", "ranks.skew"
 COMMAND_LINES = "command.lines"
 JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 # The numbers of a server under load.
-TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"
-TTFT_P99, ITL, ITL_P99, STALLS = "serving.ttft_p99", "serving.itl", "serving.itl_p99", "serving.stalls"
+TTFT, TPOT, E2E, SERVING_CPU = (
+    "serving.ttft",
+    "serving.tpot",
+    "serving.e2e",
+    "serving.cpu",
+)
+TTFT_P99, ITL, ITL_P99, STALLS = (
+    "serving.ttft_p99",
+    "serving.itl",
+    "serving.itl_p99",
+    "serving.stalls",
+)
 # The numbers of a server outside the OpenAI API, without known tokens.
 FIRST_BYTE, REQUEST_CPU = "serving.first_byte", "serving.request_cpu"
 SAME_TEXT = "serving.same_text"
 GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 
-LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
+LATENCY, WALL_TIME, P50, P90, P99 = (
+    "latency.low",
+    "latency.wall",
+    "latency.p50",
+    "latency.p90",
+    "latency.p99",
+)
 # The clocks of an accelerator, in addition to the span of LATENCY: the time of kernels, and the host's until a call returns.
 BUSY, HOST = "device.busy", "latency.host"
 # Of long stretches: the mean of all calls, and the share of those above three times the median.
@@ -36,20 +56,39 @@ MEAN, LATENCY_STALLS = "latency.mean", "latency.stalls"
 START_SPREAD = "latency.start_spread"
 STD, TAIL, THROUGHPUT = "latency.std", "latency.tail", "throughput.median"
 HOST_UTILIZATION = "utilization.host"
-BATCH_BEST, BATCH_KNEE, BATCH_THROUGHPUT = "batch.best", "batch.knee", "batch.throughput"
+BATCH_BEST, BATCH_KNEE, BATCH_THROUGHPUT = (
+    "batch.best",
+    "batch.knee",
+    "batch.throughput",
+)
 OPERATOR_SHARE = "ops.operator_share"
 # Numbers that step 1 measures only if perfgate.toml requests a long steady state.
-STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memory_begin", "soak.memory_end"})
+STEADY_NUMBERS = frozenset(
+    {"latency.drift", "latency.steady_share", "soak.memory_begin", "soak.memory_end"}
+)
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"
-GAP, TURNAROUND, INSTRUCTIONS = "throughput.gap", "throughput.turnaround", "hardware.instructions"
-FRAMEWORK_OPS, LOW_PRECISION_OPS = "counters.framework_ops", "counters.low_precision_ops"
+GAP, TURNAROUND, INSTRUCTIONS = (
+    "throughput.gap",
+    "throughput.turnaround",
+    "hardware.instructions",
+)
+FRAMEWORK_OPS, LOW_PRECISION_OPS = (
+    "counters.framework_ops",
+    "counters.low_precision_ops",
+)
 PYTHON_CALLS, BYTECODES = "counters.python_calls", "counters.bytecodes"
 FLOPS, DEFERRED_OPS = "counters.flops", "counters.deferred_ops"
 AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begins"
 NO_GRAD_OPS = "counters.no_grad_ops"
-TRAINING_MODULES, LOADERS_IN_PROCESS = "counters.training_modules", "counters.loaders_in_process"
+TRAINING_MODULES, LOADERS_IN_PROCESS = (
+    "counters.training_modules",
+    "counters.loaders_in_process",
+)
 SETTINGS = "counters.settings"
-BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = "counters.blocking_transfers", "counters.unblocked_transfers"
+BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = (
+    "counters.blocking_transfers",
+    "counters.unblocked_transfers",
+)
 COPIES, SYNCS = "counters.copies", "counters.syncs"
 SIGNATURE, SLA = "correctness.signature", "sla.p99"
 EXPECTED_KERNELS = "ops.expected_kernels"

@@ -7,7 +7,15 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.terms import Amount, Better, DeviceKind, GainOf, Kind, Sort, Unit
+from perfgate.catalogue.terms import (
+    Amount,
+    Better,
+    DeviceKind,
+    GainOf,
+    Kind,
+    Sort,
+    Unit,
+)
 
 GATE_STEP = 20
 
@@ -144,7 +152,12 @@ class Metric(Entry, frozen=True):
     @property
     def repeatable(self) -> bool:
         """Whether the gate compares it over repeated steps if ``[gate.tolerance]`` names it, and otherwise not at all."""
-        compared = self.gate.family or self.origin.counted or self.part or self.gate.tolerance is not None
+        compared = (
+            self.gate.family
+            or self.origin.counted
+            or self.part
+            or self.gate.tolerance is not None
+        )
         return not self.is_exact and self.step != GATE_STEP and not compared
 
 

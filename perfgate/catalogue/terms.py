@@ -12,13 +12,26 @@ DEVICE_KINDS: tuple[DeviceKind, ...] = ("npu", "cuda", "cpu")
 GainOf = Literal["call", "item", "answer", "input"]
 # The units of the parts of a counter: calls of operators, or bytes held, copied or left behind, blocks taken from the
 # allocator, arithmetic, functions and bytecodes of Python.
-Amount = Literal["calls", "held", "copied", "kept", "blocks", "flops", "functions", "bytecodes"]
+Amount = Literal[
+    "calls", "held", "copied", "kept", "blocks", "flops", "functions", "bytecodes"
+]
 # The sorts of numbers of unit 1: a share of a whole, a quotient, a count or a mean of counts, yes or no,
 # something else.
 Sort = Literal["share", "ratio", "count", "answer", "value"]
 # How the gate compares a metric: over pairs of processes, decisive or informative; as an exact count; over pairs or turns
 # of its step if [gate.tolerance] names it; over turns of a job; as a part of a call that changed; between two recordings;
 # by a special rule; or not at all.
-Compared = Literal["pairs", "beside", "count", "named_pairs", "named_turns", "job", "part", "recorded", "rule", "never"]
+Compared = Literal[
+    "pairs",
+    "beside",
+    "count",
+    "named_pairs",
+    "named_turns",
+    "job",
+    "part",
+    "recorded",
+    "rule",
+    "never",
+]
 # Base units; counts and shares have the unit 1.
 Unit = Literal["1", "B", "B/s", "Cel", "J", "W", "items/s", "s", "tokens/s"]

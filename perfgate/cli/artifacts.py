@@ -29,7 +29,10 @@ def age(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | 
     match = _AGE.fullmatch(text.lower())
     if match is None:
         raise click.BadParameter(
-            sentence("{value} is not an age; write days, weeks or years, as in 90d, 12w or 1y", value=repr(text))
+            sentence(
+                "{value} is not an age; write days, weeks or years, as in 90d, 12w or 1y",
+                value=repr(text),
+            )
         )
     return timedelta(days=int(match[1]) * _DAYS[match[2]])
 
@@ -40,7 +43,12 @@ def size(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
         return None
     match = _SIZE.fullmatch(text.lower())
     if match is None:
-        raise click.BadParameter(sentence("{value} is not a size; write e.g. 20GB, 500MB or 1.5TB", value=repr(text)))
+        raise click.BadParameter(
+            sentence(
+                "{value} is not a size; write e.g. 20GB, 500MB or 1.5TB",
+                value=repr(text),
+            )
+        )
     return int(float(match[1]) * _BYTES[match[2]])
 
 
@@ -54,7 +62,13 @@ def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:
     def show(path: str, number: int, files: int) -> None:
         progress.status(
             cleaned(
-                sentence("sending {path}, file {number} of {files}", path=path, number=number, files=files), whole=True
+                sentence(
+                    "sending {path}, file {number} of {files}",
+                    path=path,
+                    number=number,
+                    files=files,
+                ),
+                whole=True,
             )
         )
 

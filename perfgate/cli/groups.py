@@ -28,7 +28,9 @@ class CommandGroup(click.Group):
         """The headings of the help, each with the names of its commands."""
         yield "Commands", self.list_commands(ctx)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         widest = max(map(len, self.list_commands(ctx)))
         for heading, names in self.sections(ctx):
             rows = [(name.ljust(widest), self._sentence(ctx, name)) for name in names]
@@ -42,7 +44,9 @@ class CommandGroup(click.Group):
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             import difflib
 
-            close = difflib.get_close_matches(name.lower(), self.list_commands(ctx), n=2)
+            close = difflib.get_close_matches(
+                name.lower(), self.list_commands(ctx), n=2
+            )
             suggestion = ""
             if close:
                 suggestion = f" Did you mean {' or '.join(map(repr, close))}?"

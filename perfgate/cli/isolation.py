@@ -28,7 +28,9 @@ class CommandProcess:
         os.execve(sys.executable, command, dict(environ))  # noqa: S606
 
 
-def drop_secrets(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:
+def drop_secrets(
+    clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bool = False
+) -> None:
     """Refuse tokens in CI, elsewhere remove them from the environment; then close this process to the workers.
 
     On a developer's machine the parent shell has the token too, so refusing would not protect it there, and a command that
@@ -52,7 +54,8 @@ def drop_secrets(clone: Path | None = None, *, allow_token: bool, keep_outside_c
         if in_ci(os.environ):
             click.echo(
                 sentence(
-                    "removed from the environment before anything is measured: {names}", names=", ".join(secrets.names)
+                    "removed from the environment before anything is measured: {names}",
+                    names=", ".join(secrets.names),
                 ),
                 err=True,
             )

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import click
 
-from perfgate.locale import LANGUAGES, Language, current_language, environment_language, translate
+from perfgate.locale import (
+    LANGUAGES,
+    Language,
+    current_language,
+    environment_language,
+    translate,
+)
 
 # Click's own texts in a help page (click/core.py and decorators.py, 8.1 to 8.3), including the headings.
 CLICK_WORDS = (
@@ -26,14 +32,20 @@ CLICK_WORDS = (
 _VERBATIM = "\b\n"  # click's mark for a paragraph that is not wrapped
 
 
-def command_line_language(arguments: Sequence[str], environ: Mapping[str, str]) -> Language:
+def command_line_language(
+    arguments: Sequence[str], environ: Mapping[str, str]
+) -> Language:
     """The language of help and progress: ``--lang``, PERFGATE_LANG, perfgate.toml, then the locale.
 
     It is needed before the command line is parsed, since ``--help`` ends parsing, and never fails: the command that needs
     the setting reports an invalid one.
     """
     folder = Path(_value(arguments, "-C") or _value(arguments, "--directory") or "")
-    written = _value(arguments, "--lang") or environ.get("PERFGATE_LANG") or _configured(folder)
+    written = (
+        _value(arguments, "--lang")
+        or environ.get("PERFGATE_LANG")
+        or _configured(folder)
+    )
     for language in LANGUAGES:
         if written == language:
             return language
@@ -72,7 +84,10 @@ def localized(command: click.Command) -> click.Command:
         return command
     translated = copy.copy(command)
     translated.context_class = _Context
-    translated.help, translated.epilog = _translated(command.help), _translated(command.epilog)
+    translated.help, translated.epilog = (
+        _translated(command.help),
+        _translated(command.epilog),
+    )
     translated.params = [copy.copy(parameter) for parameter in command.params]
     for parameter in translated.params:
         if isinstance(parameter, click.Option):
@@ -116,13 +131,19 @@ class _Formatter(click.HelpFormatter):
             blocks.append("\n".join(f"{indent}{line}" for line in lines))
         self.write("\n\n".join(blocks) + "\n")
 
-    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
         rows = list(rows)
-        first = min(max((len(name) for name, _ in rows), default=0), col_max) + col_spacing
+        first = (
+            min(max((len(name) for name, _ in rows), default=0), col_max) + col_spacing
+        )
         indent = " " * self.current_indent
         for name, text in rows:
             words = translate(_in_our_words(text))
-            lines = wrapped(words, max(self.width - first - self.current_indent, 10)) or [""]
+            lines = wrapped(
+                words, max(self.width - first - self.current_indent, 10)
+            ) or [""]
             label = name
             if len(name) > first - col_spacing:
                 self.write(f"{indent}{name}\n")
@@ -136,7 +157,9 @@ def _in_our_words(text: str) -> str:
     """The help of an option with click's words translated: its default, and that it is required."""
     default = re.search(r"\[default: (.*)\]$", text)
     if default:
-        text = text[: default.start()] + translate("[default: {value}]").format(value=default[1])
+        text = text[: default.start()] + translate("[default: {value}]").format(
+            value=default[1]
+        )
     return text.replace("[required]", translate("[required]"))
 
 
@@ -150,7 +173,9 @@ def wrapped(text: str, width: int, *, indent: int = 0) -> list[str]:
     All lines after the first begin with ``indent`` spaces.
     """
     lines, line, used = [], "", 0
-    for piece in re.findall(r"[^\s\u2e80-\uffef]+\s*|[\u2e80-\uffef][，。；：、）」”？！]*\s*|\s+", text):
+    for piece in re.findall(
+        r"[^\s\u2e80-\uffef]+\s*|[\u2e80-\uffef][，。；：、）」”？！]*\s*|\s+", text
+    ):
         if line.strip() and used + columns(piece.rstrip()) > width:
             lines.append(line.rstrip())
             line, used = " " * indent, indent

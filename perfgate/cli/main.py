@@ -16,7 +16,13 @@ from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import CommandProcess
 from perfgate.cli.language import command_line_language, localized
 from perfgate.cli.streams import harmless, make_streams_last
-from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
+from perfgate.errors import (
+    EXIT_BUG,
+    EXIT_INTERRUPTED,
+    EXIT_PASS,
+    EXIT_USAGE,
+    PerfgateError,
+)
 from perfgate.git.settings import untie
 from perfgate.locale import sentence, speaking
 from perfgate.plugins import load_member, member_names
@@ -28,7 +34,18 @@ USER_INFORMATION = r"(?<=://)[^\s/@]*:\S*@"
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
     "Judge": ("local", "check", "run", "gate", "upgrade", "bisect"),
-    "Look": ("advise", "explain", "ask", "trace", "serve", "token", "baseline", "store", "trend", "site"),
+    "Look": (
+        "advise",
+        "explain",
+        "ask",
+        "trace",
+        "serve",
+        "token",
+        "baseline",
+        "store",
+        "trend",
+        "site",
+    ),
     "CI": ("plan", "publish", "command", "report"),
     "Shell": ("completion",),
 }
@@ -97,7 +114,9 @@ def main() -> NoReturn:
         install()
         with speaking(command_line_language(sys.argv[1:], os.environ)):
             # A command that ends by Context.exit() makes click return the code.
-            ended = localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=CommandProcess())
+            ended = localized(cli).main(
+                prog_name="perfgate", standalone_mode=False, obj=CommandProcess()
+            )
         code = ended if isinstance(ended, int) else EXIT_PASS
     except PerfgateError as error:
         _say(f"perfgate: {error.shown}")
@@ -140,10 +159,17 @@ def _report_bug() -> None:
     text = re.sub(USER_INFORMATION, "***@", text)
     _say(text)
     try:
-        with tempfile.NamedTemporaryFile("w", prefix="perfgate-bug-", suffix=".log", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="perfgate-bug-", suffix=".log", delete=False
+        ) as file:
             file.write(text)
     except OSError:
-        _say("perfgate: " + sentence("this is a bug in perfgate; please report it with the lines above"))
+        _say(
+            "perfgate: "
+            + sentence(
+                "this is a bug in perfgate; please report it with the lines above"
+            )
+        )
     else:
         _say(
             "perfgate: "

@@ -31,15 +31,26 @@ allow_token_option = click.option(
     help="Measure in CI even with a token in the environment; it is removed, and the report mentions it.",
 )
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print the document as JSON; text for people goes to standard error."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the document as JSON; text for people goes to standard error.",
 )
 workload_option = click.option(
-    "--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated)."
+    "--workload",
+    "workloads",
+    multiple=True,
+    metavar="NAME",
+    help="Only this workload (may be repeated).",
 )
-device_option = click.option("--device", metavar="KIND", help="Measure on this device; overrides perfgate.toml.")
+device_option = click.option(
+    "--device", metavar="KIND", help="Measure on this device; overrides perfgate.toml."
+)
 
 
-def _both_sides_steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+def _both_sides_steps(
+    _: click.Context, __: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
     from perfgate.flows.shared.options import parse_steps
 
     if text is None:
@@ -65,7 +76,10 @@ always_option = click.option(
     help="Measure even if nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
 )
 key_option = click.option(
-    "--key", metavar="NAME", default="default", help="Distinguishes several gates of one repository."
+    "--key",
+    metavar="NAME",
+    default="default",
+    help="Distinguishes several gates of one repository.",
 )
 
 
@@ -82,7 +96,14 @@ def directory_option(
 ) -> Callable[[F], F]:
     """``-C``: a project that ``is_new`` starts in this folder; an existing one is found from any folder inside it."""
     folder = click.Path(path_type=Path, file_okay=False, exists=True)
-    return click.option("-C", "--directory", type=folder, default=".", callback=None if is_new else _project, help=help)
+    return click.option(
+        "-C",
+        "--directory",
+        type=folder,
+        default=".",
+        callback=None if is_new else _project,
+        help=help,
+    )
 
 
 class Options:

@@ -29,9 +29,15 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     known, then the status. Otherwise (CI logs, NO_COLOR): a plain line every few seconds, or none with ``brief``.
     """
 
-    def __init__(self, *, brief: bool = False, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, *, brief: bool = False, environ: Mapping[str, str] = os.environ
+    ) -> None:
         self._brief = brief
-        self._live = sys.stderr.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self._live = (
+            sys.stderr.isatty()
+            and not environ.get("NO_COLOR")
+            and environ.get("TERM") != "dumb"
+        )
         self._last_time = float("-inf")
         self._foresight: Foresight | None = None
         self._foreseen_at = 0.0
@@ -48,7 +54,10 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._live:
             self._spinner.stop()
@@ -58,7 +67,10 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
         if self._live:
             self._status = text
             self._draw()
-        elif not self._brief and time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES:
+        elif (
+            not self._brief
+            and time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES
+        ):
             print(text, file=sys.stderr, flush=True)  # noqa: T201
             self._last_time = time.monotonic()
 
@@ -117,7 +129,10 @@ def _part(foresight: Foresight) -> str:
         return sentence("pairs")
     if foresight.part == "pairs":
         return sentence("pair {number}", number=number)
-    name = {"checklist": sentence("checklist"), "turns": sentence("checklist in turns")}[foresight.part]
+    name = {
+        "checklist": sentence("checklist"),
+        "turns": sentence("checklist in turns"),
+    }[foresight.part]
     if steps:
         return f"{name} {steps}"
     return name

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 def show_pushed(pushed: PushedRuns) -> None:
     if pushed.sent:
         ids = ", ".join(run_id[:12] for run_id in pushed.sent)
-        click.echo(sentence("sent runs that had waited for the service: {ids}", ids=ids))
+        click.echo(
+            sentence("sent runs that had waited for the service: {ids}", ids=ids)
+        )
     for path, why in pushed.refused:
-        text = sentence("a waiting run cannot be sent and stays in {path}: {why}", path=path, why=why)
+        text = sentence(
+            "a waiting run cannot be sent and stays in {path}: {why}",
+            path=path,
+            why=why,
+        )
         click.echo(cleaned(text, whole=True), err=True)

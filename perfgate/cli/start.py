@@ -32,6 +32,11 @@ def _exit_at_once(code: int) -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (AttributeError, OSError, PerfgateError, ValueError):  # no stream, a full disk, a closed stream
+    except (
+        AttributeError,
+        OSError,
+        PerfgateError,
+        ValueError,
+    ):  # no stream, a full disk, a closed stream
         return
     os._exit(code)

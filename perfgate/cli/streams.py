@@ -52,7 +52,10 @@ def _visible(character: str) -> str:
 
 def cleaned(text: str, *, whole: bool = False) -> str:
     """One line of visible characters; with ``whole``, long enough for the path of a damaged file and the remedy."""
-    from perfgate.judging.report.text.escape import MAX_LENGTH, clean  # not for `perfgate --help`
+    from perfgate.judging.report.text.escape import (
+        MAX_LENGTH,
+        clean,
+    )  # not for `perfgate --help`
 
     return clean(text, limit=_LONGEST if whole else MAX_LENGTH)
 
@@ -80,7 +83,11 @@ def _no_command(line: str) -> str:
 def _lasting(stream: TextIO) -> TextIO:
     try:
         descriptor = stream.fileno()
-    except (AttributeError, OSError, ValueError):  # closed by the parent process, or a test's StringIO
+    except (
+        AttributeError,
+        OSError,
+        ValueError,
+    ):  # closed by the parent process, or a test's StringIO
         return stream
     stream.flush()
     return io.TextIOWrapper(

@@ -162,7 +162,9 @@ def align(base: Iterable[Work], head: Iterable[Work]) -> list[AlignedWork]:
     return sorted(pairs, key=lambda pair: (-abs(pair.delta), _order(pair.row)))
 
 
-def _grouped(rows: Iterable[Work], tiers: Mapping[int, _Tiers], tier: int) -> dict[Hashable, list[Work]]:
+def _grouped(
+    rows: Iterable[Work], tiers: Mapping[int, _Tiers], tier: int
+) -> dict[Hashable, list[Work]]:
     groups: dict[Hashable, list[Work]] = {}
     for row in rows:
         fields = tiers[id(row)][tier]
@@ -172,7 +174,10 @@ def _grouped(rows: Iterable[Work], tiers: Mapping[int, _Tiers], tier: int) -> di
 
 
 def _nearest(before: Sequence[Work], after: Sequence[Work]) -> list[AlignedWork]:
-    if max(len(before), len(after)) > _MOST_COMPARED or min(len(before), len(after)) == 0:
+    if (
+        max(len(before), len(after)) > _MOST_COMPARED
+        or min(len(before), len(after)) == 0
+    ):
         return [AlignedWork(first, second) for first, second in zip(before, after)]
 
     def distance(at: tuple[int, int]) -> tuple[int, float, tuple[int, int]]:
@@ -204,4 +209,12 @@ def _number(row: Work) -> int:
 
 
 def _order(row: Work) -> tuple[str, str, str, str, int, float, float]:
-    return (row.operator, row.kind, row.inputs or "", file_of(row.line), _number(row), row.amount, row.calls)
+    return (
+        row.operator,
+        row.kind,
+        row.inputs or "",
+        file_of(row.line),
+        _number(row),
+        row.amount,
+        row.calls,
+    )

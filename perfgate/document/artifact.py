@@ -63,7 +63,9 @@ _DAMAGES = (
     ValueError,
     IndexError,
 )
-_DAMAGED = Activity("the archive is damaged or was not made by its upload action; run the measuring job again")
+_DAMAGED = Activity(
+    "the archive is damaged or was not made by its upload action; run the measuring job again"
+)
 
 
 class CheckDocuments(NamedTuple):
@@ -78,7 +80,9 @@ def read_check(artifact: Path | bytes) -> CheckDocuments:
 
     Raises DocumentError for anything else.
     """
-    base, head = (_document(data, name) for name, data in _read(artifact, (BASE, HEAD)).items())
+    base, head = (
+        _document(data, name) for name, data in _read(artifact, (BASE, HEAD)).items()
+    )
     return CheckDocuments(base, head)
 
 
@@ -123,10 +127,13 @@ def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
         # Non-blocking, so that a pipe is refused instead of waited for.
         descriptor = os.open(artifact, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise ReasonError(Message("publish.no-artifact-with", {"name": names[-1]})) from None
+        raise ReasonError(
+            Message("publish.no-artifact-with", {"name": names[-1]})
+        ) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise DocumentError(
-            "it cannot be opened ({cause}); give the folder or zip of a check", cause=_cause(error)
+            "it cannot be opened ({cause}); give the folder or zip of a check",
+            cause=_cause(error),
         ) from None
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -135,7 +142,9 @@ def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
                 with open_below(descriptor, name) as file:
                     documents[name] = _regular(file, name, MAX_DOCUMENT_BYTES)
             return documents
-        return _of_archive(_regular(descriptor, "the archive", MAX_ARCHIVE_BYTES), names)
+        return _of_archive(
+            _regular(descriptor, "the archive", MAX_ARCHIVE_BYTES), names
+        )
     finally:
         os.close(descriptor)
 
@@ -151,18 +160,24 @@ def open_below(root: int, name: str) -> Iterator[int]:
     try:
         *folders, file = name.split("/")
         for folder in folders:
-            opened.append(os.open(folder, flags | os.O_DIRECTORY, dir_fd=(opened or [root])[-1]))
+            opened.append(
+                os.open(folder, flags | os.O_DIRECTORY, dir_fd=(opened or [root])[-1])
+            )
         opened.append(os.open(file, flags, dir_fd=(opened or [root])[-1]))
         status = os.fstat(opened[-1])
         if not stat.S_ISREG(status.st_mode):
             raise DocumentError("{name} is not a regular file", name=name)
         if status.st_nlink > 1:
-            raise DocumentError("{name} is a hard link, which an artifact must not contain", name=name)
+            raise DocumentError(
+                "{name} is a hard link, which an artifact must not contain", name=name
+            )
         yield opened[-1]
     except FileNotFoundError:
         _missing(name)
     except OSError as error:
-        raise DocumentError("{name} cannot be read ({cause})", name=name, cause=_cause(error)) from None
+        raise DocumentError(
+            "{name} cannot be read ({cause})", name=name, cause=_cause(error)
+        ) from None
     finally:
         for descriptor in reversed(opened):
             os.close(descriptor)
@@ -174,29 +189,42 @@ def _regular(descriptor: int, name: str, most: int) -> bytes:
         raise DocumentError("{name} is not a regular file", name=name)
     if status.st_size > most:
         raise DocumentError(
-            "{name} has {size} bytes; at most {most} are read of an artifact", name=name, size=status.st_size, most=most
+            "{name} has {size} bytes; at most {most} are read of an artifact",
+            name=name,
+            size=status.st_size,
+            most=most,
         )
     with open(descriptor, "rb", closefd=False) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise DocumentError("{name} has more than {most} bytes, and is growing", name=name, most=most)
+        raise DocumentError(
+            "{name} has more than {most} bytes, and is growing", name=name, most=most
+        )
     return data
 
 
 def _of_archive(data: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
     if len(data) > MAX_ARCHIVE_BYTES:
-        raise DocumentError("the archive has more than {most_bytes} bytes", most_bytes=MAX_ARCHIVE_BYTES)
+        raise DocumentError(
+            "the archive has more than {most_bytes} bytes", most_bytes=MAX_ARCHIVE_BYTES
+        )
     # Counted before the list is read: an entry costs half a kilobyte of memory, and the archive's own count may be false.
     if data.count(_ENTRY_SIGNATURE) > MAX_ENTRIES:
-        raise DocumentError("the archive has more than {most} entries", most=MAX_ENTRIES)
+        raise DocumentError(
+            "the archive has more than {most} entries", most=MAX_ENTRIES
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = _entries(archive)
             root = _root(entries, names[-1])
-            return {name: _entry(archive, entries.get(root + name), name) for name in names}
+            return {
+                name: _entry(archive, entries.get(root + name), name) for name in names
+            }
     except _DAMAGES as error:
         raise DocumentError(
-            "the archive cannot be read ({cause}); {damaged}", cause=_cause(error), damaged=_DAMAGED
+            "the archive cannot be read ({cause}); {damaged}",
+            cause=_cause(error),
+            damaged=_DAMAGED,
         ) from None
 
 
@@ -207,14 +235,25 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
         name = entry.orig_filename
         shown = ascii(name[:80])
         if not _is_plain(name.rstrip("/")):
-            raise DocumentError("the archive's entry {entry} is not a valid file name", entry=shown)
+            raise DocumentError(
+                "the archive's entry {entry} is not a valid file name", entry=shown
+            )
         if name in entries:
             raise DocumentError("the archive has the entry {entry} twice", entry=shown)
-        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise DocumentError("the archive's entry {entry} is a link or a device", entry=shown)
+        if stat.S_IFMT(entry.external_attr >> 16) not in (
+            0,
+            stat.S_IFREG,
+            stat.S_IFDIR,
+        ):
+            raise DocumentError(
+                "the archive's entry {entry} is a link or a device", entry=shown
+            )
         entries[name] = entry
     if sum(entry.file_size for entry in entries.values()) > MAX_EXPANDED_BYTES:
-        raise DocumentError("the archive would expand to more than {most_bytes} bytes", most_bytes=MAX_EXPANDED_BYTES)
+        raise DocumentError(
+            "the archive would expand to more than {most_bytes} bytes",
+            most_bytes=MAX_EXPANDED_BYTES,
+        )
     return entries
 
 
@@ -231,11 +270,19 @@ def _is_plain(name: str) -> bool:
 
 def _root(entries: Iterable[str], name: str) -> str:
     # GitHub leaves the folder around the documents out, GitLab keeps it.
-    roots = [entry[: -len(name)] for entry in entries if entry == name or entry.endswith("/" + name)]
+    roots = [
+        entry[: -len(name)]
+        for entry in entries
+        if entry == name or entry.endswith("/" + name)
+    ]
     if not roots:
         _missing(name)
     if len(roots) > 1:
-        raise DocumentError("the archive has {count} files {name} where one is expected", count=len(roots), name=name)
+        raise DocumentError(
+            "the archive has {count} files {name} where one is expected",
+            count=len(roots),
+            name=name,
+        )
     return roots[0]
 
 
@@ -257,11 +304,18 @@ def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo | None, name: str) -
             data += piece
             if len(data) > MAX_DOCUMENT_BYTES:
                 raise DocumentError(
-                    "{name} expands to more than {most_bytes} bytes", name=name, most_bytes=MAX_DOCUMENT_BYTES
+                    "{name} expands to more than {most_bytes} bytes",
+                    name=name,
+                    most_bytes=MAX_DOCUMENT_BYTES,
                 )
-            if len(data) > HARMLESS_BYTES and len(data) > MAX_RATIO * entry.compress_size:
+            if (
+                len(data) > HARMLESS_BYTES
+                and len(data) > MAX_RATIO * entry.compress_size
+            ):
                 raise DocumentError(
-                    "{name} expands to more than {ratio} times its size in the archive", name=name, ratio=MAX_RATIO
+                    "{name} expands to more than {ratio} times its size in the archive",
+                    name=name,
+                    ratio=MAX_RATIO,
                 )
     return bytes(data)
 

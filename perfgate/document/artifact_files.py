@@ -27,10 +27,20 @@ MAX_KEPT_BYTES = 4 * 1024**3
 MAX_KEPT_FILES = 1_000
 _CHUNK = 1024 * 1024
 _Open = Callable[[str], AbstractContextManager[IO[bytes]]]
-_DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, NotImplementedError)
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    NotImplementedError,
+)
 
 
-def copy_listed(artifact: Path | bytes, listed: Iterable[Artifact], target: Path) -> tuple[list[Artifact], list[str]]:
+def copy_listed(
+    artifact: Path | bytes, listed: Iterable[Artifact], target: Path
+) -> tuple[list[Artifact], list[str]]:
     """Copy listed files of a folder or zip below ``target``, and return them with a sentence for each that was left out.
 
     Raises DocumentError if the artifact itself cannot be read.
@@ -52,26 +62,39 @@ def page_file(text: str, path: str, folder: Path) -> Artifact:
     """Write a page of ours below a folder, and return its record."""
     data = text.encode("utf-8", errors="replace")
     (folder / path).write_bytes(data)
-    return Artifact(name=path, kind="report", path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    return Artifact(
+        name=path,
+        kind="report",
+        path=path,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
 
 
 @contextmanager
 def _in_folder(root: int, path: str) -> Iterator[IO[bytes]]:
-    with open_below(root, path) as descriptor, open(descriptor, "rb", closefd=False) as file:
+    with (
+        open_below(root, path) as descriptor,
+        open(descriptor, "rb", closefd=False) as file,
+    ):
         yield file
 
 
 @contextmanager
 def _in_archive(archive: zipfile.ZipFile, path: str) -> Iterator[IO[bytes]]:
     # GitHub leaves the folder around the files out, GitLab keeps it.
-    names = [name for name in archive.namelist() if name == path or name.endswith(f"/{path}")]
+    names = [
+        name for name in archive.namelist() if name == path or name.endswith(f"/{path}")
+    ]
     if len(names) != 1:
         raise DocumentError("{name} is not in the artifact", name=path)
     try:
         with archive.open(names[0]) as file:
             yield file
     except _DAMAGES as error:
-        raise DocumentError("{name} cannot be unpacked ({error})", name=path, error=error) from None
+        raise DocumentError(
+            "{name} cannot be unpacked ({error})", name=path, error=error
+        ) from None
 
 
 @contextmanager
@@ -87,15 +110,20 @@ def _opened(artifact: Path | bytes) -> Iterator[_Open]:
     data = artifact if isinstance(artifact, bytes) else _read(artifact)
     if len(data) > MAX_ARCHIVE_BYTES:
         raise DocumentError(
-            "the archive has more than {most} bytes; unpack it, and give its folder", most=MAX_ARCHIVE_BYTES
+            "the archive has more than {most} bytes; unpack it, and give its folder",
+            most=MAX_ARCHIVE_BYTES,
         )
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if len(archive.infolist()) > MAX_ENTRIES:
-                raise DocumentError("the archive has more than {most} entries", most=MAX_ENTRIES)
+                raise DocumentError(
+                    "the archive has more than {most} entries", most=MAX_ENTRIES
+                )
             yield partial(_in_archive, archive)
     except _DAMAGES as error:
-        raise DocumentError("the archive cannot be read ({error})", error=error) from None
+        raise DocumentError(
+            "the archive cannot be read ({error})", error=error
+        ) from None
 
 
 def _read(path: Path) -> bytes:
@@ -103,12 +131,17 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_ARCHIVE_BYTES + 1)
     except OSError as error:
-        raise DocumentError("{path} cannot be read: {error}", path=path, error=error.strerror) from None
+        raise DocumentError(
+            "{path} cannot be read: {error}", path=path, error=error.strerror
+        ) from None
 
 
 def _refuse_unkept(file: Artifact, copied: Sequence[Artifact]) -> None:
     if not is_plain_path(file.path) or any(file.path == other.path for other in copied):
-        raise DocumentError("{name} is not a distinct relative path inside the folder", name=ascii(file.path)[:200])
+        raise DocumentError(
+            "{name} is not a distinct relative path inside the folder",
+            name=ascii(file.path)[:200],
+        )
     room = MAX_KEPT_BYTES - sum(other.bytes for other in copied)
     if not 0 <= file.bytes <= room or len(copied) >= MAX_KEPT_FILES:
         raise DocumentError(
@@ -129,7 +162,11 @@ def _copy(open_file: _Open, file: Artifact, target: Path) -> None:
                 digest.update(piece)
                 copy.write(piece)
     except OSError as error:
-        raise DocumentError("{name} cannot be copied ({error})", name=file.path, error=error.strerror) from None
+        raise DocumentError(
+            "{name} cannot be copied ({error})", name=file.path, error=error.strerror
+        ) from None
     if size != file.bytes or digest.hexdigest() != file.sha256:
         target.unlink()
-        raise DocumentError("{name} is not the file that its document lists", name=file.path)
+        raise DocumentError(
+            "{name} is not the file that its document lists", name=file.path
+        )

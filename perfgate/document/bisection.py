@@ -18,7 +18,9 @@ BISECTION_FILE = "bisection.json"
 AnsweredBy = Literal["gate", "count", "store", "nothing"]
 
 
-class PackageChange(msgspec.Struct, frozen=True, kw_only=True, tag="package", tag_field="kind"):
+class PackageChange(
+    msgspec.Struct, frozen=True, kw_only=True, tag="package", tag_field="kind"
+):
     """A package with its old and its new version; ``before`` is None for one that the old stack does not have."""
 
     package: str
@@ -26,7 +28,9 @@ class PackageChange(msgspec.Struct, frozen=True, kw_only=True, tag="package", ta
     after: str
 
 
-class CommitChange(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_field="kind"):
+class CommitChange(
+    msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_field="kind"
+):
     """A commit of the searched branch; ``before`` is the commit that it follows there."""
 
     commit: str
@@ -35,7 +39,9 @@ class CommitChange(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_
     author: str
 
 
-class EnvironmentChange(msgspec.Struct, frozen=True, kw_only=True, tag="environment", tag_field="kind"):
+class EnvironmentChange(
+    msgspec.Struct, frozen=True, kw_only=True, tag="environment", tag_field="kind"
+):
     """The step from one environment of an ordered list to the next, both by their names in the list."""
 
     before: str
@@ -102,4 +108,6 @@ class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     def gates(self) -> int:
         """How many gates were run, repetitions included."""
         trials = [*self.tried, *([self.confirmation] if self.confirmation else [])]
-        return sum(1 + trial.repeated for trial in trials if trial.answered_by == "gate")
+        return sum(
+            1 + trial.repeated for trial in trials if trial.answered_by == "gate"
+        )

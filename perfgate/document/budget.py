@@ -104,16 +104,25 @@ def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget
             )
         unit, factor = _UNITS[read["unit"]]
         if unit != metric.unit:
-            raise ValueError(f"{written!r} is in {unit}, and {metric.name} is measured in {metric.unit}")
+            raise ValueError(
+                f"{written!r} is in {unit}, and {metric.name} is measured in {metric.unit}"
+            )
         bound = float(read["number"]) * factor
         if read["rate"]:
             rate = float(read["rate"])
         if read["sign"]:
             sign = read["sign"][0]
     if sign is None:
-        raise ValueError(f"neither direction of {metric.name} is better; say which bound it is, with < or >")
+        raise ValueError(
+            f"neither direction of {metric.name} is better; say which bound it is, with < or >"
+        )
     return Budget(
-        metric=place.metric, bound=bound, at_most=sign == "<", workload=place.workload, shape=place.shape, rate=rate
+        metric=place.metric,
+        bound=bound,
+        at_most=sign == "<",
+        workload=place.workload,
+        shape=place.shape,
+        rate=rate,
     )
 
 
@@ -122,7 +131,9 @@ def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget
 SOUGHT_OK_MARGIN, OK_MARGIN = 0.01, 0.02
 
 
-def judges_subroutines(tolerances: Iterable[str], kinds: tuple[str, ...] = SUBROUTINE_TIMES) -> bool:
+def judges_subroutines(
+    tolerances: Iterable[str], kinds: tuple[str, ...] = SUBROUTINE_TIMES
+) -> bool:
     """Whether the times of single operators, modules or functions are to be judged, or of these kinds of them.
 
     They are judged only if a tolerance names them.
@@ -148,9 +159,13 @@ def missing_kernels(patterns: Iterable[str], names: Collection[str]) -> dict[str
 
 def _nearest(pattern: str, names: Collection[str]) -> list[str]:
     word = _plain(pattern)
-    nearest = dict.fromkeys(sorted(name for name in names if word and word in _plain(name)))
+    nearest = dict.fromkeys(
+        sorted(name for name in names if word and word in _plain(name))
+    )
     by_word = {_plain(name): name for name in sorted(names, reverse=True)}
-    for similar in difflib.get_close_matches(word, list(by_word), n=_NEAREST, cutoff=_SIMILAR):
+    for similar in difflib.get_close_matches(
+        word, list(by_word), n=_NEAREST, cutoff=_SIMILAR
+    ):
         nearest[by_word[similar]] = None
     return list(nearest)[:_NEAREST]
 

@@ -28,16 +28,24 @@ def clock_difference_note(ahead: timedelta) -> list[Message]:
     """A note if the clock of the store is ahead of this machine's, or behind it."""
     if abs(ahead) <= CLOCK_SLACK:
         return []
-    code = "notes.store-clock-ahead" if ahead > timedelta() else "notes.store-clock-behind"
+    code = (
+        "notes.store-clock-ahead" if ahead > timedelta() else "notes.store-clock-behind"
+    )
     return [Message(code, {"seconds": abs(ahead).total_seconds()})]
 
 
 def _notes(run: RunDocument, recorded: datetime) -> Iterator[Message]:
     began, ended = moment(run.session.started_at), moment(run.session.finished_at)
     if ended < began:
-        yield Message("notes.clock-set-back", {"seconds": (began - ended).total_seconds()})
+        yield Message(
+            "notes.clock-set-back", {"seconds": (began - ended).total_seconds()}
+        )
     if (ahead := max(began, ended) - recorded) > CLOCK_SLACK:
         yield Message("notes.clock-ahead", {"seconds": ahead.total_seconds()})
     committed = run.source.committed_at
-    if committed and not run.source.dirty and (behind := moment(committed) - began) > CLOCK_SLACK:
+    if (
+        committed
+        and not run.source.dirty
+        and (behind := moment(committed) - began) > CLOCK_SLACK
+    ):
         yield Message("notes.clock-behind", {"seconds": behind.total_seconds()})

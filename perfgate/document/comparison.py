@@ -10,14 +10,18 @@ from perfgate.document.message import Message
 from perfgate.document.run import CORRECTNESS
 from perfgate.document.shape import ShapeEntry
 
-Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable", "informs"]
+Outcome = Literal[
+    "regressed", "improved", "unchanged", "inconclusive", "not_comparable", "informs"
+]
 # The clock of a call's time: wall clock, CPU time of its thread, the device's clock, or wall time minus waiting for CPUs.
 Clock = Literal["wall", "cpu", "device", "awake"]
 # Two processes, one turn of a step on each side, or a quad of turns of a job.
 EvidenceUnit = Literal["pair", "turn", "quad"]
 
 
-class ComparedMetric(ShapeEntry, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
+class ComparedMetric(
+    ShapeEntry, frozen=True, kw_only=True, tag_field="kind", tag=str.lower
+):
     """The common fields of all comparisons: one metric of a place and its outcome.
 
     Only a ``gating`` comparison can fail the gate. ``head`` is the head's value, None if it has none. ``parts`` are the parts
@@ -137,12 +141,19 @@ class Paired(NumberComparison, frozen=True, kw_only=True):
     @property
     def excludes_no_change(self) -> bool:
         """Whether the whole interval lies on one side of no change, though it may be too few pairs for an alarm."""
-        return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
+        return (
+            self.interval is not None
+            and not self.interval[0] <= 0.0 <= self.interval[1]
+        )
 
     @property
     def is_better(self) -> bool:
         """Whether the whole interval lies on the better side of no change, though it may be too few pairs to show it."""
-        if not self.excludes_no_change or self.delta is None or self.better == "neutral":
+        if (
+            not self.excludes_no_change
+            or self.delta is None
+            or self.better == "neutral"
+        ):
             return False
         return (self.delta > 0) == (self.better == "higher")
 

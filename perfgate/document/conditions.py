@@ -30,7 +30,9 @@ class StepConditions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_busy(self) -> bool:
         return self.waited is not None and self.waited >= BUSY
 
-    def compares_with(self, other: StepConditions | None, *, of_young_process: bool = False) -> bool:
+    def compares_with(
+        self, other: StepConditions | None, *, of_young_process: bool = False
+    ) -> bool:
         """Whether values of the two were measured by the same procedure; unknown conditions are not comparable."""
         if other is None or not self.procedure or self.procedure != other.procedure:
             return False

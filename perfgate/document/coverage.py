@@ -43,7 +43,9 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def runs_nothing(self) -> bool:
         """Whether it is shown that no workload runs the changed code, or reads the changed text."""
-        return not self.doubts and all(function.executed == "no" for function in self.functions)
+        return not self.doubts and all(
+            function.executed == "no" for function in self.functions
+        )
 
     @property
     def executed(self) -> list[ChangedFunction]:

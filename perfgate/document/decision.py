@@ -89,7 +89,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse policies that no test can be built for. Raises ValueError; the document reader turns it into its own error."""
-        if not self.looks or self.looks[0] < 1 or self.looks != sorted(set(self.looks)) or len(self.looks) > MOST_LOOKS:
+        if (
+            not self.looks
+            or self.looks[0] < 1
+            or self.looks != sorted(set(self.looks))
+            or len(self.looks) > MOST_LOOKS
+        ):
             raise ValueError(
                 f"looks must be 1 to {MOST_LOOKS} growing numbers of pairs, found {self.looks[:MOST_LOOKS]}"
             )
@@ -105,7 +110,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
         for budget in self.budgets:
             if budget.metric not in METRICS:
-                raise ValueError(f"no metric {budget.metric!r} is known that a budget could be for")
+                raise ValueError(
+                    f"no metric {budget.metric!r} is known that a budget could be for"
+                )
         for name in self.limits:
             if judged_by(name) is None:
                 raise ValueError(f"no limit {name!r} is known that could gate")
@@ -130,13 +137,17 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: int | None = None
 
 
-class CountDifference(msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"):
+class CountDifference(
+    msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"
+):
     """The relative difference of a count or a constant, which has no noise; None from 0."""
 
     delta: float | None
 
 
-class TurnDifference(msgspec.Struct, frozen=True, kw_only=True, tag="turns", tag_field="kind"):
+class TurnDifference(
+    msgspec.Struct, frozen=True, kw_only=True, tag="turns", tag_field="kind"
+):
     """The relative difference of a number that both sides measured in turns, or in the pairs of the gate."""
 
     unit: TurnUnit
@@ -183,18 +194,29 @@ class StepComparison(ShapeEntry, frozen=True, kw_only=True):
 
     @property
     def clock(self) -> Clock:
-        return self.difference.clock if isinstance(self.difference, TurnDifference) else "wall"
+        return (
+            self.difference.clock
+            if isinstance(self.difference, TurnDifference)
+            else "wall"
+        )
 
     @property
     def is_by_own_clock(self) -> bool:
-        return isinstance(self.difference, TurnDifference) and self.difference.is_by_own_clock
+        return (
+            isinstance(self.difference, TurnDifference)
+            and self.difference.is_by_own_clock
+        )
 
     @property
     def is_resolved(self) -> bool:
         """Whether a difference is shown: exact counts differ, or the interval excludes no change."""
         difference = self.difference
         if isinstance(difference, CountDifference):
-            return self.base is not None and self.head is not None and self.base != self.head
+            return (
+                self.base is not None
+                and self.head is not None
+                and self.base != self.head
+            )
         if difference is None or difference.interval is None:
             return False
         return not difference.interval[0] <= 0.0 <= difference.interval[1]
@@ -239,7 +261,11 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
     @property
     def outside(self) -> Literal["above", "below"] | None:
         """The end of the interval that the head lies beyond."""
-        if self.interval is None or self.head_is_busy or self.interval[0] <= self.head <= self.interval[1]:
+        if (
+            self.interval is None
+            or self.head_is_busy
+            or self.interval[0] <= self.head <= self.interval[1]
+        ):
             return None
         return "above" if self.head > self.interval[1] else "below"
 
@@ -342,7 +368,9 @@ class UnfitHarness(_HarnessChange, frozen=True, kw_only=True, tag="not_comparabl
     hides: ClassVar[bool] = False
 
 
-HarnessChange: TypeAlias = HarnessRemoval | HarnessEdit | HarnessAddition | UnreadHarness | UnfitHarness
+HarnessChange: TypeAlias = (
+    HarnessRemoval | HarnessEdit | HarnessAddition | UnreadHarness | UnfitHarness
+)
 
 
 class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -559,7 +587,19 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
         """The slowdown that every unchanged time of a call excludes, up to the tolerance of that time."""
         from perfgate.catalogue.lookup import FAST_PATHS
 
-        paired = [comparison for comparison in self.comparisons if isinstance(comparison, Paired)]
-        calls = [c.excluded for c in paired if c.metric in FAST_PATHS and c.excluded is not None]
-        by_default = OK_MARGIN if self.procedure.policy.ok_margin is None else self.procedure.policy.ok_margin
+        paired = [
+            comparison
+            for comparison in self.comparisons
+            if isinstance(comparison, Paired)
+        ]
+        calls = [
+            c.excluded
+            for c in paired
+            if c.metric in FAST_PATHS and c.excluded is not None
+        ]
+        by_default = (
+            OK_MARGIN
+            if self.procedure.policy.ok_margin is None
+            else self.procedure.policy.ok_margin
+        )
         return max(calls, default=by_default)

@@ -24,13 +24,28 @@ Aspect = Literal[
     "without workers",
     "blocking",
 ]
-MODES: tuple[Aspect, ...] = ("recorded", "attached", "training", "without workers", "blocking")
+MODES: tuple[Aspect, ...] = (
+    "recorded",
+    "attached",
+    "training",
+    "without workers",
+    "blocking",
+)
 Compiling = Literal["graph_break", "recompilation"]
 # How a change reaches a line: it changed the line itself, one that calls it, or the function around it; or a place elsewhere.
 Reach = Literal["line", "caller", "function", "elsewhere"]
 
 PartKind = Literal[
-    "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
+    "added",
+    "removed",
+    "more",
+    "fewer",
+    "other_inputs",
+    "slower",
+    "faster",
+    "waiting",
+    "outside",
+    "launching",
 ]
 
 
@@ -57,7 +72,9 @@ _MEANINGS: dict[PartKind | None, _PartMeaning] = {
     "launching": _PartMeaning(is_outside_operators=True),
 }
 InputsChange = Literal["shape", "dtype", "layout"]
-Bottleneck = Literal["compute", "memory", "scheduling", "synchronisation", "transfer", "communication"]
+Bottleneck = Literal[
+    "compute", "memory", "scheduling", "synchronisation", "transfer", "communication"
+]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +138,9 @@ class OperatorTest(OperatorTime, frozen=True, kw_only=True):
     interval: tuple[float, float] | None = None
     confidence: float | None = None
     q: float | None = None
-    outcome: Literal["regressed", "improved", "unchanged", "inconclusive", "untested"] = "untested"
+    outcome: Literal[
+        "regressed", "improved", "unchanged", "inconclusive", "untested"
+    ] = "untested"
     pairs: int | None = None
     alone: bool = False
 
@@ -143,7 +162,9 @@ class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
     @property
     def profiled(self) -> str:
         """The name under which the pairs profiled the operator."""
-        return OUTSIDE_OPERATORS if _MEANINGS[self.kind].is_outside_operators else self.op
+        return (
+            OUTSIDE_OPERATORS if _MEANINGS[self.kind].is_outside_operators else self.op
+        )
 
     @property
     def is_launching(self) -> bool:

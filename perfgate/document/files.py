@@ -20,7 +20,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.catalogue.names import RANKS_LOSS
-from perfgate.document.decision import DECISION_SCHEMA, DECISION_SCHEMA_VERSION, DecisionDocument
+from perfgate.document.decision import (
+    DECISION_SCHEMA,
+    DECISION_SCHEMA_VERSION,
+    DecisionDocument,
+)
 from perfgate.document.joint import JOINT_SCHEMA, JOINT_SCHEMA_VERSION, JointDecision
 from perfgate.document.records import decode_record
 from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION, RunDocument
@@ -72,7 +76,9 @@ def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
     return run
 
 
-def parse_canonical_run(data: bytes, *, name: str, most_values: int = MAX_VALUES) -> RunDocument | None:
+def parse_canonical_run(
+    data: bytes, *, name: str, most_values: int = MAX_VALUES
+) -> RunDocument | None:
     """The run document that perfgate writes as exactly these bytes; None for other bytes, of which ``parse_run`` may read some.
 
     A document of more than ``most_values`` values is not read.
@@ -99,18 +105,36 @@ def parse_canonical_run(data: bytes, *, name: str, most_values: int = MAX_VALUES
 def refuse_misfits(run: RunDocument, *, name: str) -> None:
     """Raise DocumentError for columns that do not fit each other, and for values that cannot have been measured."""
     for number, replicate in enumerate(run.pairs.replicates):
-        for lane, blocks in (("shapes", replicate.shapes), ("preprocess", replicate.preprocess)):
+        for lane, blocks in (
+            ("shapes", replicate.shapes),
+            ("preprocess", replicate.preprocess),
+        ):
             for shape, columns in blocks.items():
                 if fault := misfit(columns):
-                    refuse(name, f"$.replicates[{number}].{lane}.{ascii(shape)[1:-1][:200]}", fault, DAMAGED)
+                    refuse(
+                        name,
+                        f"$.replicates[{number}].{lane}.{ascii(shape)[1:-1][:200]}",
+                        fault,
+                        DAMAGED,
+                    )
         for shape, kernels in replicate.kernels.items():
             if fault := misfit_of_kernels(kernels):
-                refuse(name, f"$.replicates[{number}].kernels.{ascii(shape)[1:-1][:200]}", fault, DAMAGED)
+                refuse(
+                    name,
+                    f"$.replicates[{number}].kernels.{ascii(shape)[1:-1][:200]}",
+                    fault,
+                    DAMAGED,
+                )
     for number, turn in enumerate(run.jobs.turns):
         for metric, value in turn.values.items():
             if metric != RANKS_LOSS and value and not SMALLEST <= abs(value) <= LARGEST:
                 fault = f"{value:g} is outside what is measured, {SMALLEST:g} to {LARGEST:g}"
-                refuse(name, f"$.turns[{number}].values.{ascii(metric)[1:-1][:200]}", fault, DAMAGED)
+                refuse(
+                    name,
+                    f"$.turns[{number}].values.{ascii(metric)[1:-1][:200]}",
+                    fault,
+                    DAMAGED,
+                )
 
 
 def parse_decision(data: bytes, *, name: str) -> DecisionDocument:
@@ -160,11 +184,14 @@ def write_atomically(path: Path, data: bytes) -> None:
         # A rename would replace a folder, a pipe or /dev/null itself.
         if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
             raise PerfgateError(
-                "{target} cannot be written: it is not a regular file; choose another path", target=target
+                "{target} cannot be written: it is not a regular file; choose another path",
+                target=target,
             )
         temporary = target.with_name(f".perfgate-{secrets.token_hex(8)}.tmp")
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
+            )
             with open(descriptor, "wb") as file:  # noqa: PTH123
                 file.write(data)
                 file.flush()
@@ -182,7 +209,9 @@ def write_atomically(path: Path, data: bytes) -> None:
         ) from error
     except ValueError as error:  # a path with a NUL character
         raise PerfgateError(
-            "{path!a} cannot be written: {error}; choose another path", path=str(path), error=error
+            "{path!a} cannot be written: {error}; choose another path",
+            path=str(path),
+            error=error,
         ) from error
     # Make the rename durable. Some file systems refuse to sync a folder; the file itself is whole either way.
     with suppress(OSError):
@@ -193,7 +222,9 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.close(descriptor)
 
 
-def _parse(data: bytes, record: type[_Record], name: str, *, complete: bool = False) -> _Record:
+def _parse(
+    data: bytes, record: type[_Record], name: str, *, complete: bool = False
+) -> _Record:
     schema, version, file = _SCHEMAS[record]
     value = parse_json(data, name=name)
     _refuse_other_versions(value, schema, version, name)
@@ -205,15 +236,25 @@ def _parse(data: bytes, record: type[_Record], name: str, *, complete: bool = Fa
 
 def _refuse_other_versions(value: Any, schema: str, version: int, name: str) -> None:
     if not isinstance(value, dict):
-        refuse(name, "$", f"an object was expected, not {type(value).__name__}", DAMAGED)
+        refuse(
+            name, "$", f"an object was expected, not {type(value).__name__}", DAMAGED
+        )
     if value.get("schema") != schema:
         written_schema = ascii(value.get("schema"))[:80]
         refuse(
-            name, "$.schema", f"{written_schema} where {schema!r} was expected", "give the file that this command reads"
+            name,
+            "$.schema",
+            f"{written_schema} where {schema!r} was expected",
+            "give the file that this command reads",
         )
     written = value.get("schema_version")
     if not isinstance(written, int) or isinstance(written, bool) or written < 0:
-        refuse(name, "$.schema_version", f"a version number was expected, found {ascii(written)[:80]}", DAMAGED)
+        refuse(
+            name,
+            "$.schema_version",
+            f"a version number was expected, found {ascii(written)[:80]}",
+            DAMAGED,
+        )
     if written > version:
         newer = f"version {written} was written by a newer perfgate; this one reads version {version}"
         refuse(name, "$.schema_version", newer, "upgrade perfgate")
@@ -229,19 +270,34 @@ def _read(path: Path) -> bytes:
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise DocumentError("{path}: not a regular file; give the path of the document itself", path=path)
+                raise DocumentError(
+                    "{path}: not a regular file; give the path of the document itself",
+                    path=path,
+                )
             if status.st_size > MAX_BYTES:
-                refuse(str(path), "$", f"{status.st_size} bytes, where at most {MAX_BYTES} are read", DAMAGED)
+                refuse(
+                    str(path),
+                    "$",
+                    f"{status.st_size} bytes, where at most {MAX_BYTES} are read",
+                    DAMAGED,
+                )
             with open(descriptor, "rb", closefd=False) as file:
                 data = file.read(MAX_BYTES + 1)
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise DocumentError(
-            "{path}: cannot be read ({error}); give the path of a perfgate document", path=path, error=error
+            "{path}: cannot be read ({error}); give the path of a perfgate document",
+            path=path,
+            error=error,
         ) from error
     if len(data) > MAX_BYTES:
-        refuse(str(path), "$", f"more than {MAX_BYTES} bytes, and growing", "wait for its writer, then try again")
+        refuse(
+            str(path),
+            "$",
+            f"more than {MAX_BYTES} bytes, and growing",
+            "wait for its writer, then try again",
+        )
     return data
 
 
@@ -266,11 +322,17 @@ def _left_out(value: Any, whole: Any) -> str | None:
         if absent is not None:
             return f".{absent}"
         for key, part in whole.items():
-            if isinstance(part, (dict, list)) and (path := _left_out(value[key], part)) is not None:
+            if (
+                isinstance(part, (dict, list))
+                and (path := _left_out(value[key], part)) is not None
+            ):
                 return f".{key}{path}"
     else:
         for index, part in enumerate(whole):
-            if isinstance(part, (dict, list)) and (path := _left_out(value[index], part)) is not None:
+            if (
+                isinstance(part, (dict, list))
+                and (path := _left_out(value[index], part)) is not None
+            ):
                 return f"[{index}]{path}"
     return None
 
@@ -278,7 +340,12 @@ def _left_out(value: Any, whole: Any) -> str | None:
 def misfit(columns: BlockColumns) -> str | None:
     """The mismatch, None if all fit; samples are counted by the declared length, not unpacked."""
     blocks, calls = len(columns.calls), sum(columns.calls)
-    times, worker, conductor, device = columns.times, columns.worker, columns.conductor, columns.device
+    times, worker, conductor, device = (
+        columns.times,
+        columns.worker,
+        columns.conductor,
+        columns.device,
+    )
     whole = (columns.quad, columns.sequence, worker.start_ns, worker.end_ns)
     counted = (worker.involuntary_switches, worker.minor_faults)
     seen = (
@@ -292,12 +359,19 @@ def misfit(columns: BlockColumns) -> str | None:
         worker.took_ns,
         worker.took_delay_ns,
     )
-    reported: tuple[Sized, ...] = (device.throttled, device.power_capped, device.clock_share, device.foreign_processes)
+    reported: tuple[Sized, ...] = (
+        device.throttled,
+        device.power_capped,
+        device.clock_share,
+        device.foreign_processes,
+    )
     if not blocks:
         return "columns without a block"
     if any(len(column) != blocks for column in (*whole, *counted)):
         return f"columns of different lengths, where {blocks} blocks ran"
-    if any(len(column) not in (0, blocks) for column in (*seen, *worker.counts, *reported)):
+    if any(
+        len(column) not in (0, blocks) for column in (*seen, *worker.counts, *reported)
+    ):
         return f"a column of what was seen of {blocks} blocks has another length"
     if min(columns.calls) < 1:
         return "a block without a call"
@@ -315,7 +389,10 @@ def misfit(columns: BlockColumns) -> str | None:
 def misfit_of_kernels(kernels: KernelBlocks) -> str | None:
     """The mismatch of profiled blocks, None if all fit."""
     blocks = len(kernels.quad)
-    if any(len(column) != blocks for column in (kernels.calls, kernels.busy_ns, kernels.work)):
+    if any(
+        len(column) != blocks
+        for column in (kernels.calls, kernels.busy_ns, kernels.work)
+    ):
         return f"columns of different lengths, where {blocks} blocks were profiled"
     if len(kernels.cycles) not in (0, blocks):
         return f"cycles of {len(kernels.cycles)} of {blocks} profiled blocks"

@@ -137,7 +137,9 @@ def merged(trees: Sequence[FlameTree]) -> FlameTree:
     for tree in trees:
         side = union.add(tree)
         units += side.units
-        for cell, time, times in zip(zip(side.node, side.request), side.own, side.count):
+        for cell, time, times in zip(
+            zip(side.node, side.request), side.own, side.count
+        ):
             own[cell] += time
             count[cell] += times
     costs = FlameCosts(
@@ -164,18 +166,32 @@ class _Union:
         """Add the nodes of a tree and return its costs by their new numbers."""
         (costs,) = tree.sides
         number = [self.texts.setdefault(text, len(self.texts)) for text in tree.texts]
-        requests = [self.requests.setdefault(request, len(self.requests)) for request in tree.requests]
+        requests = [
+            self.requests.setdefault(request, len(self.requests))
+            for request in tree.requests
+        ]
         node: list[int] = []
         for at, parent in enumerate(tree.parent):
-            key = NONE if parent == NONE else node[parent], tree.kind[at], number[tree.name[at]]
+            key = (
+                NONE if parent == NONE else node[parent],
+                tree.kind[at],
+                number[tree.name[at]],
+            )
             node.append(self.nodes.setdefault(key, len(self.nodes)))
-            place, shape = _moved(tree.place[at], number), _moved(tree.shape[at], number)
+            place, shape = (
+                _moved(tree.place[at], number),
+                _moved(tree.shape[at], number),
+            )
             self.details[node[at]] = place, shape, tree.more_shapes[at]
         return msgspec.structs.replace(
-            costs, node=[node[at] for at in costs.node], request=[_moved(at, requests) for at in costs.request]
+            costs,
+            node=[node[at] for at in costs.node],
+            request=[_moved(at, requests) for at in costs.request],
         )
 
-    def tree(self, trees: Sequence[FlameTree], *, base: FlameCosts | None, head: FlameCosts) -> FlameTree:
+    def tree(
+        self, trees: Sequence[FlameTree], *, base: FlameCosts | None, head: FlameCosts
+    ) -> FlameTree:
         parents, kinds, names = _columns(self.nodes)
         places, shapes, more_shapes = _columns(self.details.values())
         return FlameTree(
@@ -206,7 +222,9 @@ def omitted_from(trees: Iterable[FlameTree]) -> FlameOmissions:
     return FlameOmissions(folded=folded, names=sorted(names), cut=cut)
 
 
-def _columns(rows: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[int], list[int]]:
+def _columns(
+    rows: Iterable[tuple[int, int, int]],
+) -> tuple[list[int], list[int], list[int]]:
     columns: tuple[list[int], list[int], list[int]] = ([], [], [])
     for row in rows:
         for column, value in zip(columns, row):
@@ -227,7 +245,10 @@ def node_totals(tree: FlameTree, costs: FlameCosts | None) -> list[FlameTotal]:
         if tree.parent[node] != NONE:
             total[tree.parent[node]] += total[node]
     units = max(costs.units, 1) if costs is not None else 1
-    return [FlameTotal(own[at] / units / 1e9, total[at] / units / 1e9, count[at] / units) for at in range(size)]
+    return [
+        FlameTotal(own[at] / units / 1e9, total[at] / units / 1e9, count[at] / units)
+        for at in range(size)
+    ]
 
 
 def _moved(at: int, numbers: Sequence[int]) -> int:

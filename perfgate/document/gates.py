@@ -49,7 +49,9 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
     change: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     verdict: Verdict
     judged_at: str
-    link: Annotated[str, msgspec.Meta(max_length=2000, pattern="^(https?://[^\\x00-\\x20]+)?$")] = ""
+    link: Annotated[
+        str, msgspec.Meta(max_length=2000, pattern="^(https?://[^\\x00-\\x20]+)?$")
+    ] = ""
     twins: TwinEffect | None = None
 
     @property

@@ -70,7 +70,9 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.until is not None:
-            date.fromisoformat(self.until)  # a day that the calendar lacks is refused where it comes from
+            date.fromisoformat(
+                self.until
+            )  # a day that the calendar lacks is refused where it comes from
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -142,7 +144,14 @@ class Confirmation(ShapeEntry, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[str, ...]:
         """What was measured: a newer one with the same key replaces it."""
-        return (self.before, self.after, self.workload, self.shape, self.metric, self.fingerprint)
+        return (
+            self.before,
+            self.after,
+            self.workload,
+            self.shape,
+            self.metric,
+            self.fingerprint,
+        )
 
     @property
     def stated_at(self) -> str:
@@ -168,12 +177,18 @@ def read_history(path: Path) -> History:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_HISTORY_BYTES + 1)
-        return msgspec.convert(parse_json(data, name=str(path), max_bytes=MAX_HISTORY_BYTES), History)
+        return msgspec.convert(
+            parse_json(data, name=str(path), max_bytes=MAX_HISTORY_BYTES), History
+        )
     except OSError as error:
-        raise DocumentError("{path} cannot be read: {error}", path=path, error=error.strerror) from error
+        raise DocumentError(
+            "{path} cannot be read: {error}", path=path, error=error.strerror
+        ) from error
     except msgspec.ValidationError as error:
         raise DocumentError(
-            "{path}: {error}; the file is damaged, run the check again", path=path, error=error
+            "{path}: {error}; the file is damaged, run the check again",
+            path=path,
+            error=error,
         ) from error
 
 

@@ -170,13 +170,17 @@ def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:
     own = [turn for turn in turns if turn.workload == job.name]
     typical: dict[str, float] = {}
     for number in job.numbers:
-        values = [turn.values[number.metric] for turn in own if number.metric in turn.values]
+        values = [
+            turn.values[number.metric] for turn in own if number.metric in turn.values
+        ]
         if values:
             typical[number.metric] = median(values)
     return typical
 
 
-def sample_quantiles(job: str, turns: Iterable[Turn]) -> dict[str, tuple[int, list[float]]]:
+def sample_quantiles(
+    job: str, turns: Iterable[Turn]
+) -> dict[str, tuple[int, list[float]]]:
     """Of every metric that has several samples a turn: how many from all turns of a job, and their QUANTILES in seconds."""
     samples: dict[str, list[np.ndarray]] = {}
     for turn in turns:
@@ -188,5 +192,8 @@ def sample_quantiles(job: str, turns: Iterable[Turn]) -> dict[str, tuple[int, li
     for metric, arrays in samples.items():
         pooled = np.concatenate(arrays)
         if pooled.size:
-            quantiles[metric] = int(pooled.size), (np.quantile(pooled, QUANTILES) / 1e9).tolist()
+            quantiles[metric] = (
+                int(pooled.size),
+                (np.quantile(pooled, QUANTILES) / 1e9).tolist(),
+            )
     return quantiles

@@ -21,10 +21,14 @@ KEPT_KINDS = ("trace", "flamegraph")
 # The page that is drawn of a decision; no document lists it.
 REPORT_PAGE = "report.html"
 # A path without a character that needs escaping in a URL, and without a part that leads elsewhere.
-_PLAIN_PATH = re.compile(r"(?!.*\.\.)(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,199}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_PLAIN_PATH = re.compile(
+    r"(?!.*\.\.)(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,199}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}"
+)
 
 
-class ArtifactSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ArtifactSet(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """The kept artifacts of a run of main or of a check.
 
     ``id`` is the run's id in the store, or made of both documents of the check. ``verdict`` and ``base`` (its commit) are
@@ -81,7 +85,11 @@ def set_of_run(run: RunDocument, run_id: str, kept_at: str) -> ArtifactSet:
 
 
 def set_of_check(
-    base: RunDocument, head: RunDocument, decision: DecisionDocument, project: str, kept_at: str
+    base: RunDocument,
+    head: RunDocument,
+    decision: DecisionDocument,
+    project: str,
+    kept_at: str,
 ) -> ArtifactSet:
     """The artifacts that both documents of a check list, under the folders of their sides."""
     ids = content_sha256(base) + content_sha256(head)
@@ -105,7 +113,9 @@ def is_plain_path(path: str) -> bool:
 def parse_set(data: bytes, *, name: str) -> ArtifactSet:
     """The record of kept artifacts in ``data``. Raises DocumentError for anything else."""
     try:
-        artifacts = convert_record(parse_json(data, name=name, max_bytes=MAX_SET_BYTES), ArtifactSet)
+        artifacts = convert_record(
+            parse_json(data, name=name, max_bytes=MAX_SET_BYTES), ArtifactSet
+        )
     except msgspec.ValidationError as error:
         refuse(name, "$", str(error), DAMAGED)
     for file in artifacts.files:
@@ -115,7 +125,9 @@ def parse_set(data: bytes, *, name: str) -> ArtifactSet:
 
 
 def _below(folder: str, files: Iterable[Artifact]) -> list[Artifact]:
-    return [msgspec.structs.replace(file, path=f"{folder}/{file.path}") for file in files]
+    return [
+        msgspec.structs.replace(file, path=f"{folder}/{file.path}") for file in files
+    ]
 
 
 def _kept(run: RunDocument) -> list[Artifact]:

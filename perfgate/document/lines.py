@@ -8,7 +8,11 @@ _MOST_DIGITS = 9
 
 def number_in(text: str) -> int | None:
     """The number that a text is; None for any other text, which a damaged document may hold."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+    return (
+        int(text)
+        if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+        else None
+    )
 
 
 def split_line(line: str | None) -> tuple[str, int]:

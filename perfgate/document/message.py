@@ -13,7 +13,9 @@ from perfgate.locale import Language, current_language, filled, translate
 # Carries a text from outside (an exception, a tool's answer) as ``text``; it is never translated.
 QUOTE = "quote"
 
-MessageValue = Union[str, int, float, "Message", Sequence[Union[str, int, float, "Message"]]]
+MessageValue = Union[
+    str, int, float, "Message", Sequence[Union[str, int, float, "Message"]]
+]
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -31,7 +33,9 @@ def message_from(code: str, evidence: Mapping[str, MessageValue]) -> Message:
     """A message with the part of the evidence that its sentence names. Raises KeyError if any of that is missing."""
     from string import Formatter
 
-    from perfgate.catalogue.lookup import MESSAGES  # as long to load as numpy, and most programs need no words
+    from perfgate.catalogue.lookup import (
+        MESSAGES,
+    )  # as long to load as numpy, and most programs need no words
 
     places = [name for _, name, _, _ in Formatter().parse(MESSAGES[code].other) if name]
     return Message(code, {name: evidence[name] for name in places})

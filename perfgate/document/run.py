@@ -23,7 +23,9 @@ RUN_SCHEMA_VERSION = 1
 # The session's command of a document that was made from a profiler's recording, without measuring.
 FROM_PROFILE = "from-profile"
 
-StepStatus = Literal["ok", "attention", "not_applicable", "unavailable", "invalid", "error"]
+StepStatus = Literal[
+    "ok", "attention", "not_applicable", "unavailable", "invalid", "error"
+]
 Severity = Literal["info", "warning", "severe"]
 Side = Literal["base", "head"]
 ErrorKind = Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
@@ -114,7 +116,10 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lacks_time_for_pairs(self) -> bool:
         """Whether there was no failure: the workload was counted and not timed, because its pairs exceed the available time."""
-        return isinstance(self.message, Message) and self.message.code in (CALLS_TOO_SLOW, LOADS_TOO_SLOWLY)
+        return isinstance(self.message, Message) and self.message.code in (
+            CALLS_TOO_SLOW,
+            LOADS_TOO_SLOWLY,
+        )
 
 
 class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +172,9 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 def is_left_to_turns(step: StepResult) -> bool:
     """Whether the first turn of a step left experiments to further turns."""
     reasons = [step.reason, *(value.reason for value in step.values)]
-    return any(reason is not None and reason.code == LEFT_TO_TURNS for reason in reasons)
+    return any(
+        reason is not None and reason.code == LEFT_TO_TURNS for reason in reasons
+    )
 
 
 class CorrectnessResult(ShapeEntry, frozen=True, kw_only=True):

@@ -41,7 +41,11 @@ def pack(values: npt.NDArray[np.integer] | list[int]) -> PackedArray:
     array = np.asarray(values, dtype=np.uint64)
     width: Literal[4, 8] = 8 if array.size and int(array.max()) > 0xFFFFFFFF else 4
     raw = array.astype(f"<u{width}").view(np.uint8).reshape(-1, width).T.tobytes()
-    return PackedArray(count=int(array.size), width=width, data=base64.b64encode(zlib.compress(raw, 6)).decode())
+    return PackedArray(
+        count=int(array.size),
+        width=width,
+        data=base64.b64encode(zlib.compress(raw, 6)).decode(),
+    )
 
 
 def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:
@@ -52,15 +56,20 @@ def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:
     """
     if not 0 <= packed.count <= MAX_SAMPLES:
         raise DocumentError(
-            "packed samples announce {count} values; at most {most} are accepted", count=packed.count, most=MAX_SAMPLES
+            "packed samples announce {count} values; at most {most} are accepted",
+            count=packed.count,
+            most=MAX_SAMPLES,
         )
     size = packed.count * packed.width
     try:
         decompressor = zlib.decompressobj()
-        raw = decompressor.decompress(base64.b64decode(packed.data, validate=True), size + 1)
+        raw = decompressor.decompress(
+            base64.b64decode(packed.data, validate=True), size + 1
+        )
     except (ValueError, zlib.error) as error:
         raise DocumentError(
-            "packed samples cannot be unpacked ({error}); the document is damaged", error=error
+            "packed samples cannot be unpacked ({error}); the document is damaged",
+            error=error,
         ) from error
     if len(raw) != size:
         raise DocumentError(
@@ -71,7 +80,9 @@ def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:
     planes = np.frombuffer(raw, dtype=np.uint8).reshape(packed.width, packed.count)
     values = np.ascontiguousarray(planes.T).view(f"<u{packed.width}").reshape(-1)
     if packed.width == 8 and values.size and int(values.max()) > np.iinfo(np.int64).max:
-        raise DocumentError("packed samples hold a value above 2^63 - 1; the document is damaged")
+        raise DocumentError(
+            "packed samples hold a value above 2^63 - 1; the document is damaged"
+        )
     return values.astype(np.int64)
 
 

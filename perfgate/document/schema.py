@@ -54,12 +54,16 @@ def schema_of(record: type[msgspec.Struct], name: str) -> dict[str, Any]:
 
     ``schema`` and ``schema_version`` must stand in every file, although the records give them defaults.
     """
-    (reference,), components = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
+    (reference,), components = msgspec.json.schema_components(
+        [record], ref_template="#/$defs/{name}"
+    )
     classes = {struct.__name__: struct for struct in _subclasses(msgspec.Struct)}
     for title, component in components.items():
         comments = field_comments(classes[title])
         paragraphs = inspect.cleandoc(component.get("description", "")).split("\n\n")
-        component["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        component["description"] = "\n\n".join(
+            " ".join(paragraph.split()) for paragraph in paragraphs
+        )
         component["additionalProperties"] = False
         for field, schema in component["properties"].items():
             _bound(schema, LENGTHS.get((title, field), MAX_TEXT))
@@ -106,7 +110,12 @@ def _subclasses(record: type) -> Iterator[type]:
 
 
 def schema_text(record: type[msgspec.Struct], name: str) -> str:
-    return json.dumps(schema_of(record, name), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return (
+        json.dumps(
+            schema_of(record, name), indent=2, ensure_ascii=False, allow_nan=False
+        )
+        + "\n"
+    )
 
 
 def schema_path(name: str) -> Path:
@@ -116,7 +125,9 @@ def schema_path(name: str) -> Path:
         if path.is_file():
             return path
     raise PerfgateError(
-        "schema {name!r} is missing from {folder}; install perfgate again", name=name, folder=_PLACES[0]
+        "schema {name!r} is missing from {folder}; install perfgate again",
+        name=name,
+        folder=_PLACES[0],
     )
 
 
@@ -172,7 +183,9 @@ def _pin(component: dict[str, Any]) -> None:
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
-def convert_checked(value: Any, record: type[_Record], schema: str, *, name: str, remedy: str) -> _Record:
+def convert_checked(
+    value: Any, record: type[_Record], schema: str, *, name: str, remedy: str
+) -> _Record:
     """A value as a record if ``schema`` allows it. Raises DocumentError with the offending place otherwise."""
     check_schema(value, schema, name=name, remedy=remedy)
     try:
@@ -190,9 +203,14 @@ def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
     message = innermost.message
     if len(message) > 300:  # it quotes the whole value, which may be the whole file
         message = f"{message[:150]} … {message[-150:]}"
-    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
+    shown = "".join(
+        letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message
+    )
     # A JSONPath (RFC 9535) in ASCII, as much of it as fits into a line.
-    names = (f".{step}" if _NAME.fullmatch(str(step)) else f"[{step!a}]" for step in innermost.absolute_path)
+    names = (
+        f".{step}" if _NAME.fullmatch(str(step)) else f"[{step!a}]"
+        for step in innermost.absolute_path
+    )
     refuse(name, f"${''.join(names)}"[:200], shown, remedy)
 
 
@@ -201,19 +219,27 @@ def keeps_bounds(data: bytes) -> bool:
 
     This takes a few passes over the bytes, and is False for some texts that keep the bounds, too.
     """
-    unescaped = data.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in data else data
+    unescaped = (
+        data.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in data else data
+    )
     zeros = unescaped.translate(_AS_ZEROS)
     return (
         (unescaped.count(b":") <= MAX_KEYS or unescaped.count(b'":') <= MAX_KEYS)
         and unescaped.count(b",") < MAX_ITEMS
         and not any(long in zeros for long in _LONG_INTEGERS)
-        and (not _may_have_long_text(unescaped) or not (_LONG_KEY.search(unescaped) or _LONG_TEXT.search(unescaped)))
+        and (
+            not _may_have_long_text(unescaped)
+            or not (_LONG_KEY.search(unescaped) or _LONG_TEXT.search(unescaped))
+        )
     )
 
 
 def _may_have_long_text(data: bytes) -> bool:
     """Whether some piece of a JSON text has no quotation mark. To look for long texts themselves takes 50 times as long."""
-    return any(data.find(b'"', start, start + _PIECE) < 0 for start in range(0, len(data), _PIECE))
+    return any(
+        data.find(b'"', start, start + _PIECE) < 0
+        for start in range(0, len(data), _PIECE)
+    )
 
 
 def _innermost(error: ValidationError) -> ValidationError:
@@ -223,12 +249,20 @@ def _innermost(error: ValidationError) -> ValidationError:
     """
     tagged = _tagged_alternative(error)
     if tagged is not None:
-        return _innermost(next(inner for inner in error.context or () if inner.schema_path[0] == tagged))
+        return _innermost(
+            next(
+                inner for inner in error.context or () if inner.schema_path[0] == tagged
+            )
+        )
     firsts: dict[Any, ValidationError] = {}
     for inner in error.context or ():
         firsts.setdefault(inner.schema_path[0], inner)
     causes = map(_innermost, firsts.values())
-    return max(causes, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"), default=error)
+    return max(
+        causes,
+        key=lambda inner: (len(inner.absolute_path), inner.validator != "type"),
+        default=error,
+    )
 
 
 def _tagged_alternative(error: ValidationError) -> int | None:

@@ -12,7 +12,9 @@ from perfgate.document.trend import TrendDocument, TrendSeries
 
 # The place of a value in the interval for one more version, or whether an exact count equals the earlier run's; no_spread:
 # all versions have one value of a noisy number, so that its spread is not known yet.
-Position = Literal["inside", "above", "below", "same", "differs", "no_spread", "unknown"]
+Position = Literal[
+    "inside", "above", "below", "same", "differs", "no_spread", "unknown"
+]
 
 
 class SiteContent(msgspec.Struct, frozen=True, kw_only=True):

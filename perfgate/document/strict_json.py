@@ -24,8 +24,12 @@ MAX_MARKS = 8_000_000
 MAX_NUMBER_LENGTH = 64
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 
-DAMAGED = Activity("the file is damaged or not from perfgate; make it again, or fetch it again from its source")
-TRUNCATED = Activity("the file is truncated; its writer was cut off, or the copy is incomplete: make or fetch it again")
+DAMAGED = Activity(
+    "the file is damaged or not from perfgate; make it again, or fetch it again from its source"
+)
+TRUNCATED = Activity(
+    "the file is truncated; its writer was cut off, or the copy is incomplete: make or fetch it again"
+)
 
 
 def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
@@ -34,7 +38,10 @@ def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
         refuse(
             name,
             "$",
-            Activity("more than {most} bytes; no perfgate document is that large", most=max_bytes),
+            Activity(
+                "more than {most} bytes; no perfgate document is that large",
+                most=max_bytes,
+            ),
             DAMAGED,
         )
     _scan(data, name)
@@ -52,24 +59,44 @@ def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
 def check_values(value: Any, name: str, *, remedy: str = DAMAGED) -> None:
     """Refuse, with its place, a number or text that does not survive JSON, e.g. NaN or half a surrogate pair."""
     if any(map(_fault, _items(value))):
-        place, fault = next((place, fault) for place, item in _walk(value) if (fault := _fault(item)))
+        place, fault = next(
+            (place, fault) for place, item in _walk(value) if (fault := _fault(item))
+        )
         refuse(name, place, fault, remedy)
 
 
 def _fault(item: Any) -> str | None:
     """Why a value that is not a list or table is refused."""
     if isinstance(item, str):
-        return None if item.isascii() or not _SURROGATE.search(item) else Activity("text with a lone surrogate")
+        return (
+            None
+            if item.isascii() or not _SURROGATE.search(item)
+            else Activity("text with a lone surrogate")
+        )
     if isinstance(item, float):
-        return None if math.isfinite(item) else Activity("{number} is not a finite number", number=item)
+        return (
+            None
+            if math.isfinite(item)
+            else Activity("{number} is not a finite number", number=item)
+        )
     if isinstance(item, int):
-        return None if MIN_INTEGER <= item <= MAX_INTEGER else Activity("an integer beyond 64 bits")
+        return (
+            None
+            if MIN_INTEGER <= item <= MAX_INTEGER
+            else Activity("an integer beyond 64 bits")
+        )
     return item.what if isinstance(item, _Refused) else None
 
 
 def refuse(name: str, place: str, what: str, remedy: str) -> NoReturn:
     """Raise the DocumentError for one place of one file."""
-    raise DocumentError("{name}: at {place}: {what}; {remedy}", name=name, place=place, what=what, remedy=remedy)
+    raise DocumentError(
+        "{name}: at {place}: {what}; {remedy}",
+        name=name,
+        place=place,
+        what=what,
+        remedy=remedy,
+    )
 
 
 class _Refused:
@@ -99,10 +126,20 @@ def _scan(data: bytes, name: str) -> None:
         _refuse_depth(data[: 64 * MAX_DEPTH], name)
         refuse(name, "$", Activity("more than {most} values", most=MAX_VALUES), DAMAGED)
     if data.count(b'"') > MAX_MARKS or data.count(b"\\") > MAX_MARKS:
-        refuse(name, "$", Activity("more than {most} quotation marks or backslashes", most=MAX_MARKS), DAMAGED)
+        refuse(
+            name,
+            "$",
+            Activity("more than {most} quotation marks or backslashes", most=MAX_MARKS),
+            DAMAGED,
+        )
     # A backslash escapes the next character: once pairs are removed from the left, one before a quote escapes the quote.
     if _refuse_depth(data.replace(b"\\\\", b"").replace(b'\\"', b""), name):
-        refuse(name, Activity("the end"), Activity("the text ends in the middle"), TRUNCATED)
+        refuse(
+            name,
+            Activity("the end"),
+            Activity("the text ends in the middle"),
+            TRUNCATED,
+        )
 
 
 def _refuse_depth(data: bytes, name: str) -> bool:
@@ -119,7 +156,12 @@ def _refuse_depth(data: bytes, name: str) -> bool:
         elif first in b"[{":
             depth += 1
             if depth > MAX_DEPTH:
-                refuse(name, f"byte {start}", Activity("nested deeper than {most}", most=MAX_DEPTH), DAMAGED)
+                refuse(
+                    name,
+                    f"byte {start}",
+                    Activity("nested deeper than {most}", most=MAX_DEPTH),
+                    DAMAGED,
+                )
         else:
             depth -= 1
     return depth > 0
@@ -154,7 +196,11 @@ def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
 
     def number(digits: str) -> Any:
         value = float(digits) if len(digits) <= MAX_NUMBER_LENGTH else math.inf
-        return value if math.isfinite(value) else stand_in(f"{digits[:20]} is not a finite number")
+        return (
+            value
+            if math.isfinite(value)
+            else stand_in(f"{digits[:20]} is not a finite number")
+        )
 
     def table(pairs: list[tuple[str, Any]]) -> Any:
         value = dict(pairs)
@@ -168,9 +214,20 @@ def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
         return stand_in(f"{word} is not a finite number")
 
     try:
-        return json.loads(text, parse_int=integer, parse_float=number, object_pairs_hook=table, parse_constant=constant)
+        return json.loads(
+            text,
+            parse_int=integer,
+            parse_float=number,
+            object_pairs_hook=table,
+            parse_constant=constant,
+        )
     except json.JSONDecodeError as error:
-        refuse(name, f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}", DAMAGED)
+        refuse(
+            name,
+            f"line {error.lineno}, column {error.colno}",
+            f"not JSON: {error.msg}",
+            DAMAGED,
+        )
 
 
 def _items(value: Any) -> Iterator[Any]:
@@ -198,4 +255,6 @@ def _walk(value: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{place} (a key)", key
                 waiting.append((f"{place}.{ascii(str(key)[:80])[1:-1]}", member))
         elif isinstance(item, (list, tuple)):
-            waiting.extend((f"{place}[{index}]", member) for index, member in enumerate(item))
+            waiting.extend(
+                (f"{place}[{index}]", member) for index, member in enumerate(item)
+            )

@@ -54,7 +54,11 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.utilization is None else self.utilization > AT_WORK
 
     def clock_share(self) -> float | None:
-        return None if self.clock is None or not self.rated_clock else self.clock / self.rated_clock
+        return (
+            None
+            if self.clock is None or not self.rated_clock
+            else self.clock / self.rated_clock
+        )
 
 
 class TelemetryReading(msgspec.Struct, frozen=True, kw_only=True):

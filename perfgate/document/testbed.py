@@ -47,4 +47,6 @@ class Testbed(msgspec.Struct, frozen=True, kw_only=True):
 
 def fingerprint(comparable: Mapping[str, str]) -> str:
     """The hash of the fields that must be equal: 16 hex digits of SHA-256 over sorted JSON."""
-    return hashlib.sha256(json.dumps(dict(comparable), sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        json.dumps(dict(comparable), sort_keys=True).encode()
+    ).hexdigest()[:16]

@@ -284,7 +284,16 @@ class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # The work of a device, or the cause of its idle time.
-WindowPartName = Literal["computing", "fused", "communication", "copies", "host", "synchronization", "queue", "unknown"]
+WindowPartName = Literal[
+    "computing",
+    "fused",
+    "communication",
+    "copies",
+    "host",
+    "synchronization",
+    "queue",
+    "unknown",
+]
 
 
 class WindowPart(msgspec.Struct, frozen=True, kw_only=True):

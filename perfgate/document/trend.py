@@ -182,7 +182,13 @@ class TrendSeries(ShapeEntry, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """A short unique identifier of the series; it stands in the hidden line of an issue."""
-        place = [self.workload, self.shape, self.metric, sorted(self.labels.items()), self.fingerprint]
+        place = [
+            self.workload,
+            self.shape,
+            self.metric,
+            sorted(self.labels.items()),
+            self.fingerprint,
+        ]
         return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:12]
 
 
@@ -386,7 +392,9 @@ class TrendState(msgspec.Struct, frozen=True, kw_only=True):
     known: list[KnownChange] = []
 
 
-class ConfirmationsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConfirmationsFile(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """Results of a measuring job without write access to the store, for the job that has it: confirmations.json."""
 
     schema: Literal["perfgate/confirmations"] = "perfgate/confirmations"
@@ -398,4 +406,6 @@ class ConfirmationsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 def place_of(workload: str, shape: str, labels: Mapping[str, str]) -> str:
     """The place of a series in words for people: ``encoder/long, batch 8``."""
     place = f"{workload}/{shape}" if shape else workload
-    return ", ".join([place, *(f"{name} {value}" for name, value in sorted(labels.items()))])
+    return ", ".join(
+        [place, *(f"{name} {value}" for name, value in sorted(labels.items()))]
+    )

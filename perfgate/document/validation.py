@@ -24,10 +24,21 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 _ANNOTATIONS = frozenset({"title", "description", "default", "discriminator"})
-_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"})
+_BOUNDS = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"}
+)
 _OF_PLAIN = _BOUNDS | {"type", "enum", "const"}
 _OF_ARRAYS = frozenset({"type", "items", "prefixItems", "minItems", "maxItems"})
-_OF_OBJECTS = frozenset({"type", "properties", "required", "additionalProperties", "propertyNames", "maxProperties"})
+_OF_OBJECTS = frozenset(
+    {
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "propertyNames",
+        "maxProperties",
+    }
+)
 _REFERENCE = "#/$defs/"
 
 Errors = Iterator[ValidationError]
@@ -70,7 +81,9 @@ class PlainSchema(QuickSchema):
         if kind is int or kind is float:
             is_above = self._above is None or value > self._above
             is_below = self._below is None or value < self._below
-            return bool(self._lowest <= value <= self._highest and is_above and is_below)
+            return bool(
+                self._lowest <= value <= self._highest and is_above and is_below
+            )
         return True
 
 
@@ -103,9 +116,13 @@ class ObjectSchema(QuickSchema):
     def __init__(self, schema: Mapping[str, Any]) -> None:
         super().__init__(schema)
         self._required: list[str] = schema.get("required", [])
-        self._properties = {name: _quick(inner) for name, inner in schema.get("properties", {}).items()}
+        self._properties = {
+            name: _quick(inner) for name, inner in schema.get("properties", {}).items()
+        }
         self._others = _quick(schema.get("additionalProperties"))
-        self._names = _quick(schema["propertyNames"]) if "propertyNames" in schema else None
+        self._names = (
+            _quick(schema["propertyNames"]) if "propertyNames" in schema else None
+        )
         self._most: float = schema.get("maxProperties", math.inf)
 
     def allows(self, value: Any) -> bool:
@@ -116,7 +133,10 @@ class ObjectSchema(QuickSchema):
         if self._names is not None and not all(map(self._names.allows, value)):
             return False
         properties, others = self._properties, self._others
-        return all(properties.get(name, others).allows(member) for name, member in value.items())
+        return all(
+            properties.get(name, others).allows(member)
+            for name, member in value.items()
+        )
 
 
 class AlternativesSchema(QuickSchema):
@@ -152,7 +172,9 @@ def validator_of(schema: Mapping[str, Any]) -> Validator:
     return validator
 
 
-def _prepared(schema: Any, made: dict[str, dict[str, Any]], definitions: Mapping[str, Any]) -> Any:
+def _prepared(
+    schema: Any, made: dict[str, dict[str, Any]], definitions: Mapping[str, Any]
+) -> Any:
     """Return a schema with its definitions in place of the references to them, and quick schemas where there are some."""
     if isinstance(schema, list):
         return [_prepared(inner, made, definitions) for inner in schema]
@@ -167,13 +189,25 @@ def _prepared(schema: Any, made: dict[str, dict[str, Any]], definitions: Mapping
             made[name] = _prepared(definitions[name], made, definitions)
             itself.update(made[name])
         return made[name]
-    prepared = {key: inner for key, inner in schema.items() if key not in ("$defs", "properties")}
-    for key in ("anyOf", "items", "prefixItems", "additionalProperties", "propertyNames"):
+    prepared = {
+        key: inner
+        for key, inner in schema.items()
+        if key not in ("$defs", "properties")
+    }
+    for key in (
+        "anyOf",
+        "items",
+        "prefixItems",
+        "additionalProperties",
+        "propertyNames",
+    ):
         if key in schema:
             prepared[key] = _prepared(schema[key], made, definitions)
     if "properties" in schema:
         members = schema["properties"].items()
-        prepared["properties"] = {member: _prepared(inner, made, definitions) for member, inner in members}
+        prepared["properties"] = {
+            member: _prepared(inner, made, definitions) for member, inner in members
+        }
     quick = _quick_schema(prepared)
     if quick is None:
         return prepared
@@ -194,15 +228,27 @@ def _quick_schema(schema: Mapping[str, Any]) -> QuickSchema | None:
     return None
 
 
-def _properties(validator: Draft202012Validator, properties: Mapping[str, Any], instance: Any, _: Any) -> Errors:
+def _properties(
+    validator: Draft202012Validator,
+    properties: Mapping[str, Any],
+    instance: Any,
+    _: Any,
+) -> Errors:
     if not isinstance(instance, dict):
         return
     for name, schema in properties.items():
         if name in instance and not _quick(schema).allows(instance[name]):
-            yield from validator.descend(instance[name], schema, path=name, schema_path=name)
+            yield from validator.descend(
+                instance[name], schema, path=name, schema_path=name
+            )
 
 
-def _items(validator: Draft202012Validator, items: Any, instance: Any, schema: Mapping[str, Any]) -> Errors:
+def _items(
+    validator: Draft202012Validator,
+    items: Any,
+    instance: Any,
+    schema: Mapping[str, Any],
+) -> Errors:
     if not isinstance(items, dict):
         yield from _DRAFT["items"](validator, items, instance, schema)
     elif isinstance(instance, list):

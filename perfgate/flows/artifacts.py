@@ -52,15 +52,24 @@ class PrunedArtifacts(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-def upload(root: Path, folder: Path, doors: Doors, sending: Sending) -> tuple[ArtifactStore, KeptArtifacts]:
+def upload(
+    root: Path, folder: Path, doors: Doors, sending: Sending
+) -> tuple[ArtifactStore, KeptArtifacts]:
     """Keep the artifacts of a run or check folder of this project. Raises UsageError in the CI job of a change request."""
     refuse_change_request(doors.environ)
     config = load_config(root, environ=doors.environ, needs_workload=False)
     store, now = _store(config, doors), _now(doors).isoformat()
     page: str | None = None
-    if (folder / "decision.json").is_file() and (folder / "base" / "run.json").is_file():
-        documents, decision = read_check(folder), read_decision(folder / "decision.json")
-        artifacts = set_of_check(documents.base, documents.head, decision, documents.head.project, now)
+    if (folder / "decision.json").is_file() and (
+        folder / "base" / "run.json"
+    ).is_file():
+        documents, decision = (
+            read_check(folder),
+            read_decision(folder / "decision.json"),
+        )
+        artifacts = set_of_check(
+            documents.base, documents.head, decision, documents.head.project, now
+        )
         page = _page(folder / "report.html")
     else:
         run = read_run(folder / "run.json")
@@ -107,7 +116,9 @@ def prune(
     runs = open_project_store(config, doors.environ)
     runs_that_stay: frozenset[str] = frozenset()
     if sets:
-        runs_that_stay = retained_runs(config, runs, progress, seconds_since_1970=doors.clock())
+        runs_that_stay = retained_runs(
+            config, runs, progress, seconds_since_1970=doors.clock()
+        )
     expired, retained, larger_by = expired_sets(
         sets, runs_that_stay, now, older_than=older_than, larger_than=larger_than
     )
@@ -116,10 +127,16 @@ def prune(
     if not dry_run:
         gone = [entry.id for entry in expired] + list(unfinished)
         for number, set_id in enumerate(gone, 1):
-            progress.status(sentence("removing {number} of {sets}", number=number, sets=len(gone)))
+            progress.status(
+                sentence("removing {number} of {sets}", number=number, sets=len(gone))
+            )
             store.remove(config.project, set_id)
         if gone and (ledger := runs.ledger()) is not None:
-            ledger.record("artifacts pruned", config.project, f"{len(gone)} sets, {removed_bytes} bytes")
+            ledger.record(
+                "artifacts pruned",
+                config.project,
+                f"{len(gone)} sets, {removed_bytes} bytes",
+            )
     stay = [entry for entry in sets if entry not in expired]
     return PrunedArtifacts(
         project=config.project,
@@ -154,10 +171,14 @@ def _page(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError("{path} cannot be read: {error}", path=path, error=error) from error
+        raise DocumentError(
+            "{path} cannot be read: {error}", path=path, error=error
+        ) from error
 
 
-def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_since_1970: float) -> frozenset[str]:
+def retained_runs(
+    config: Config, store: Store, progress: Progress, *, seconds_since_1970: float
+) -> frozenset[str]:
     """The ids of the runs on both sides of each regression of main, found or in triage, and of the newest on main's level.
 
     Raises StoreError if main's runs cannot be read, because then every artifact may be needed.
@@ -165,8 +186,12 @@ def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_s
     log = read_log(store, config.project)
     if not log.index.runs and not log.damaged:
         return frozenset()
-    stored = read_histories(log, Wanted(), progress, seconds_since_1970=seconds_since_1970)
-    open_commits = {entry.commit for entry in log.triages if entry.state in _OPEN_STATES}
+    stored = read_histories(
+        log, Wanted(), progress, seconds_since_1970=seconds_since_1970
+    )
+    open_commits = {
+        entry.commit for entry in log.triages if entry.state in _OPEN_STATES
+    }
     retained = set(_first_and_before(stored.runs, open_commits))
     for series in stored.series:
         if series.informing:
@@ -175,13 +200,20 @@ def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_s
         entry = series if series.current else with_changes(series)
         for change in entry.changes:
             if change.direction == "worse":
-                retained.update(point.run_id for point in entry.points[change.at - 1 : change.at + 1])
+                retained.update(
+                    point.run_id
+                    for point in entry.points[change.at - 1 : change.at + 1]
+                )
         level_begins = max((change.at for change in entry.changes), default=0)
-        retained.update(point.run_id for point in entry.points[level_begins:][-LEVEL_RUNS:])
+        retained.update(
+            point.run_id for point in entry.points[level_begins:][-LEVEL_RUNS:]
+        )
     return frozenset(retained)
 
 
-def _first_and_before(newest_first: Iterable[StoredRun], commits: Collection[str]) -> Iterator[str]:
+def _first_and_before(
+    newest_first: Iterable[StoredRun], commits: Collection[str]
+) -> Iterator[str]:
     """The runs of some commits, and on each testbed the run before them."""
     before: dict[str, StoredRun] = {}
     for run in reversed(list(newest_first)):

@@ -36,9 +36,23 @@ from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.store import open_project_store, read_history
 from perfgate.flows.shared.triage import give_state
-from perfgate.flows.shared.unsent import NONE_WAITED, PushedRuns, UnsentRuns, unsent_runs
-from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
-from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
+from perfgate.flows.shared.unsent import (
+    NONE_WAITED,
+    PushedRuns,
+    UnsentRuns,
+    unsent_runs,
+)
+from perfgate.flows.trust.acceptance import (
+    UnknownCauseError,
+    metrics_of_causes,
+    store_acceptances,
+)
+from perfgate.flows.trust.main_only import (
+    refuse_change_request,
+    refuse_foreign,
+    refuse_off_main,
+    trusted_event,
+)
 from perfgate.git.repository import Repository
 from perfgate.judging.forge.forge import token_variables
 from perfgate.judging.forge.orders import cause_numbers
@@ -48,8 +62,20 @@ from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.store.artifacts import KeptArtifacts
-from perfgate.judging.store.runs import prune_runs, record_run, refuse_unfit, stored_runs
-from perfgate.judging.store.store import SERVICE_SCHEMES, Page, Store, is_shared, shown_location, store_location
+from perfgate.judging.store.runs import (
+    prune_runs,
+    record_run,
+    refuse_unfit,
+    stored_runs,
+)
+from perfgate.judging.store.store import (
+    SERVICE_SCHEMES,
+    Page,
+    Store,
+    is_shared,
+    shown_location,
+    store_location,
+)
 from perfgate.locale import Activity
 
 DECISION = "decision.json"
@@ -96,7 +122,12 @@ class RecordedRun:
     pushed: PushedRuns = NONE_WAITED
 
 
-def record(request: BaselineRequest, config: Config, doors: Doors, measure: Callable[[], RunDocument]) -> RecordedRun:
+def record(
+    request: BaselineRequest,
+    config: Config,
+    doors: Doors,
+    measure: Callable[[], RunDocument],
+) -> RecordedRun:
     """Take or ``measure`` a run of main, and store it with its artifacts.
 
     In a CI job, a shared store accepts only runs of main measured by the same pipeline. Raises UsageError in a job that may not
@@ -121,7 +152,9 @@ def record(request: BaselineRequest, config: Config, doors: Doors, measure: Call
     return keep(config, doors.environ, run, [folder], allow_dirty=request.allow_dirty)
 
 
-def _record_artifact(request: BaselineRequest, config: Config, doors: Doors) -> RecordedRun:
+def _record_artifact(
+    request: BaselineRequest, config: Config, doors: Doors
+) -> RecordedRun:
     """Store the run in an artifact of this event's pipeline: a folder or zip, or the forge's."""
     event = trusted_event(config, doors.environ)
     if event is None:
@@ -143,7 +176,9 @@ def _record_artifact(request: BaselineRequest, config: Config, doors: Doors) -> 
             artifact = fetch_artifact(forge, event, request.key)
         run = read_artifact_run(artifact)
     except DocumentError as error:
-        raise InconclusiveError("artifact: {error}; nothing is kept", error=error) from error
+        raise InconclusiveError(
+            "artifact: {error}; nothing is kept", error=error
+        ) from error
     refuse_foreign(run, event)
     _refuse_failed(run, "the log of the measuring job")
     sources = with_traces(artifact, forge, event, request.key)
@@ -199,7 +234,10 @@ def _keep_now(
     allow_dirty: bool,
 ) -> RecordedRun:
     """Keep a run and its artifacts, after the runs that wait for the service."""
-    store, location = open_project_store(config, environ), store_location(config, environ)
+    store, location = (
+        open_project_store(config, environ),
+        store_location(config, environ),
+    )
     pushed = NONE_WAITED
     if unsent is not None:
         pushed = unsent.push(store)
@@ -212,15 +250,23 @@ def _keep_now(
         store=shown_location(location),
         run=run,
         suspected=suspected,
-        removed=0 if location.startswith(SERVICE_SCHEMES) else _remove_oldest(store, config, run),
+        removed=0
+        if location.startswith(SERVICE_SCHEMES)
+        else _remove_oldest(store, config, run),
         clocks=(*clock_notes(run, there.isoformat()), *clock_difference_note(ahead)),
         pushed=pushed,
     )
-    artifacts, artifact_store = set_of_run(run, run_id, now()), open_artifacts(config, environ)
+    artifacts, artifact_store = (
+        set_of_run(run, run_id, now()),
+        open_artifacts(config, environ),
+    )
     if artifact_store is None or not artifacts.files:
         return recorded
     try:
-        return replace(recorded, kept=keep_artifacts(artifact_store, artifacts, sources, lambda *_: None))
+        return replace(
+            recorded,
+            kept=keep_artifacts(artifact_store, artifacts, sources, lambda *_: None),
+        )
     except (StoreError, DocumentError, ForgeError) as error:  # the run stays stored
         return replace(recorded, not_kept=error)
 
@@ -261,23 +307,31 @@ def _refuse_changes(config: Config) -> None:
         )
 
 
-def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
+def _suspected(
+    config: Config, environ: Mapping[str, str], run: RunDocument
+) -> tuple[str, ...]:
     """The numbers of a run that are worse than main's level; none if the store cannot be read.
 
     Raises StoreUnreachableError, because recording the run would wait as long for the same server.
     """
     try:
-        history = read_history(config, run, environ, warn=lambda _: None)  # `baseline list` names unreadable runs
+        history = read_history(
+            config, run, environ, warn=lambda _: None
+        )  # `baseline list` names unreadable runs
     except StoreUnreachableError:
         raise
     except StoreError:
         return ()
     places: list[str] = []
     for compared in compare_stored(numbers_of_head(run), history):
-        is_worse = compared.outside is not None and compared.outside == _WORSE.get(metric(compared.metric).better)
+        is_worse = compared.outside is not None and compared.outside == _WORSE.get(
+            metric(compared.metric).better
+        )
         if compared.typical and is_worse:
             difference = percent(compared.head / compared.typical - 1)
-            places.append(f"{compared.metric} of {compared.workload}/{compared.shape} ({difference})")
+            places.append(
+                f"{compared.metric} of {compared.workload}/{compared.shape} ({difference})"
+            )
     return tuple(places)
 
 
@@ -286,7 +340,9 @@ def list_baseline(
 ) -> tuple[list[StoredRun], list[str]]:
     """The runs of the project, newest first, and a line for each unreadable one."""
     store = open_project_store(config, environ)
-    return stored_runs(store, config.project, Page(limit=limit)), store.damaged(config.project)
+    return stored_runs(store, config.project, Page(limit=limit)), store.damaged(
+        config.project
+    )
 
 
 def accept_regressions(
@@ -328,12 +384,16 @@ def accept_regressions(
     )
 
 
-def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, config: Config) -> tuple[str, ...]:
+def _metrics_of(
+    numbers: tuple[int, ...], commit: str, folder: Path | None, config: Config
+) -> tuple[str, ...]:
     """The metrics of the numbered causes of a check of this commit."""
     file = newest_result([DECISION], config.root)
     if folder:
         file = folder / DECISION
-    instead = Activity("name the folder of its check with --from, or the metrics instead of numbers")
+    instead = Activity(
+        "name the folder of its check with --from, or the metrics instead of numbers"
+    )
     if file is None:
         raise UsageError(
             "{usual_folders} hold no decision that numbers causes; {instead}",
@@ -342,7 +402,9 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
         )
     decision = read_decision(file)
     if commit not in (decision.sides.head.reviewed, decision.sides.head.commit):
-        change = (decision.sides.head.reviewed or decision.sides.head.commit or "no commit")[:12]
+        change = (
+            decision.sides.head.reviewed or decision.sides.head.commit or "no commit"
+        )[:12]
         raise UsageError(
             "{file} is about {other}, not about {commit}; measure that, {instead}",
             file=file,
@@ -361,7 +423,13 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
 
 
 def triage_regression(
-    config: Config, environ: Mapping[str, str], *, revision: str, state: TriageState, reason: str, author: str | None
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    revision: str,
+    state: TriageState,
+    reason: str,
+    author: str | None,
 ) -> Triage:
     """Give the regressions of main that began with a commit a state.
 
@@ -373,11 +441,17 @@ def triage_regression(
     store = open_project_store(config, environ)
     commit = _commit_of_main(revision, stored_runs(store, config.project), config.root)
     author = author or Repository(config.root).user()
-    return give_state(store, config.project, commit=commit, state=state, reason=reason, author=author)
+    return give_state(
+        store, config.project, commit=commit, state=state, reason=reason, author=author
+    )
 
 
 def _commit_of_main(revision: str, runs: Iterable[StoredRun], root: Path) -> str:
-    matches = {run.commit for run in runs if run.commit and run.commit.startswith(revision.lower())}
+    matches = {
+        run.commit
+        for run in runs
+        if run.commit and run.commit.startswith(revision.lower())
+    }
     if len(matches) == 1 and len(revision) >= _FEWEST_DIGITS:
         return matches.pop()
     try:

@@ -59,12 +59,18 @@ def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
     config = load_config(root, environ=environ, needs_workload=False)
     report_language(None, root, environ=environ)
     text = (root / CONFIG_NAME).read_text(encoding="utf-8")
-    written = _settings(msgspec.to_builtins(msgspec.convert(tomllib.loads(text), ConfigFile)))
+    written = _settings(
+        msgspec.to_builtins(msgspec.convert(tomllib.loads(text), ConfigFile))
+    )
     # The defaults that depend on the folders of the project and of the user's data.
     places: dict[Keys, Any] = {("project",): config.root.resolve().name}
-    without_place = structs.replace(config, store=structs.replace(config.store, path=""))
+    without_place = structs.replace(
+        config, store=structs.replace(config.store, path="")
+    )
     with suppress(StoreError):
-        places["store", "path"] = store_location(without_place, {**environ, STORE_VARIABLE: ""})
+        places["store", "path"] = store_location(
+            without_place, {**environ, STORE_VARIABLE: ""}
+        )
     defaults = {**_settings(msgspec.to_builtins(ConfigFile())), **places}
     lines = statement_lines(text)
     settings: list[Setting] = []
@@ -118,7 +124,11 @@ def _settings(file: Mapping[str, Any]) -> dict[Keys, Any]:
 
 
 def _entries(
-    keys: Keys, value: Any, default: Any, lines: Mapping[Keys, int], environ: Mapping[str, str]
+    keys: Keys,
+    value: Any,
+    default: Any,
+    lines: Mapping[Keys, int],
+    environ: Mapping[str, str],
 ) -> Iterator[Setting]:
     """A setting, or each entry of a table with names chosen by the project."""
     if default == {} and value:
@@ -141,7 +151,14 @@ def _entries(
         value, origin, line = environ[variable], variable, None
     if keys in _LOCATIONS:
         value = shown_location(value)
-    yield Setting(table=".".join(keys[:-1]), name=keys[-1], value=value, default=default, origin=origin, line=line)
+    yield Setting(
+        table=".".join(keys[:-1]),
+        name=keys[-1],
+        value=value,
+        default=default,
+        origin=origin,
+        line=line,
+    )
 
 
 def _without_unset(entry: Any) -> Any:
@@ -154,7 +171,11 @@ def _usual(keys: Keys, name: str) -> Any:
     """The default of a limit in the checklist, or of a metric's tolerance."""
     if keys == ("limits",) and name in LIMITS:
         return LIMITS[name].default
-    if keys == ("gate", "tolerance") and name in METRICS and METRICS[name].gate.tolerance is not None:
+    if (
+        keys == ("gate", "tolerance")
+        and name in METRICS
+        and METRICS[name].gate.tolerance is not None
+    ):
         return METRICS[name].gate.tolerance
     return msgspec.UNSET
 

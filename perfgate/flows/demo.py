@@ -17,7 +17,13 @@ from typing import NamedTuple
 from rich.console import Console
 
 from perfgate.document.files import read_decision
-from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, UsageError
+from perfgate.errors import (
+    EXIT_FAIL,
+    EXIT_MEASURING,
+    EXIT_PASS,
+    MeasuringError,
+    UsageError,
+)
 from perfgate.flows.shared.scratch import ScratchRepository
 from perfgate.judging.report.render.terminal import preview_comment
 from perfgate.locale import sentence
@@ -36,12 +42,22 @@ class DemoChange:
 
 
 CHANGES = (
-    DemoChange("mistake", "Keep the attention weights of each head for the explanation page", EXIT_FAIL),
-    DemoChange("refactor", "Give attention a file of its own and clearer names", EXIT_PASS),
+    DemoChange(
+        "mistake",
+        "Keep the attention weights of each head for the explanation page",
+        EXIT_FAIL,
+    ),
+    DemoChange(
+        "refactor", "Give attention a file of its own and clearer names", EXIT_PASS
+    ),
 )
 
 # The files worth opening first, with their labels.
-PAGES = {"report.html": "the report", "head/flame.html": "flame graph", "comment.md": "the comment"}
+PAGES = {
+    "report.html": "the report",
+    "head/flame.html": "flame graph",
+    "comment.md": "the comment",
+}
 LINE = "=" * 78
 # Latency, utilization, transfer, and top operators with the counters: all that a verdict rests on. The other steps inform, and
 # would triple the time.
@@ -76,13 +92,24 @@ class Shell:
         if quiet:
             stdout = subprocess.DEVNULL
         began = time.monotonic()
-        code = subprocess.run(command, cwd=self.folder, env=self.environment, stdout=stdout, check=False).returncode
-        self.echo(sentence("(exit code {code}, after {seconds:.0f} s)", code=code, seconds=time.monotonic() - began))
+        code = subprocess.run(
+            command, cwd=self.folder, env=self.environment, stdout=stdout, check=False
+        ).returncode
+        self.echo(
+            sentence(
+                "(exit code {code}, after {seconds:.0f} s)",
+                code=code,
+                seconds=time.monotonic() - began,
+            )
+        )
         return code
 
     def end_phase(self, name: str) -> None:
         before = self.total()
-        own, below = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        own, below = (
+            resource.getrusage(resource.RUSAGE_SELF),
+            resource.getrusage(resource.RUSAGE_CHILDREN),
+        )
         cpu = own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime
         seconds = time.monotonic() - self.began - before.seconds
         self.phases.append(Phase(name, seconds, cpu - before.cpu_seconds))
@@ -100,7 +127,11 @@ def run_demo(folder: Path | None, echo: Echo) -> int:
     """Play the demo in ``folder`` (default: a new temporary one) and return the exit code: 0 when both verdicts are right."""
     place = _place(folder)
     project, results = place / "project", place / "results"
-    environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
+    environment = {
+        **os.environ,
+        "PERFGATE_STORE": str(place / "store.db"),
+        "COLUMNS": "110",
+    }
     shell = Shell(project, environment, echo)
     echo(sentence("The demo plays in {place}", place=place) + "\n")
     repository = _commit_main(project, echo)
@@ -108,7 +139,9 @@ def run_demo(folder: Path | None, echo: Echo) -> int:
     codes = [_judge(repository, mistake, 2, results, shell)]
     shell.end_phase(sentence("verdict on the mistake"))
     repository.git("checkout", "--quiet", "main")
-    third = sentence("3. A run of main goes into the store; later comments show it next to their own times")
+    third = sentence(
+        "3. A run of main goes into the store; later comments show it next to their own times"
+    )
     echo(f"\n{LINE}\n{third}\n")
     _record_main(place / "main", shell)
     shell.end_phase(sentence("run of main"))
@@ -121,17 +154,26 @@ def _place(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
     if folder.exists() and any(folder.iterdir()):
-        raise UsageError("{folder} is not empty; give the demo an empty folder", folder=folder)
+        raise UsageError(
+            "{folder} is not empty; give the demo an empty folder", folder=folder
+        )
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
 
 def _commit_main(project: Path, echo: Echo) -> ScratchRepository:
-    shutil.copytree(PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__")
+    )
     repository = ScratchRepository(project, "demo")
     (project / ".gitignore").write_text("__pycache__/\n.perfgate/\nperfgate-out/\n")
     repository.start("A ranker for shopping sessions")
-    echo(sentence("1. A small model project, committed as main. Its workload is this file:") + "\n")
+    echo(
+        sentence(
+            "1. A small model project, committed as main. Its workload is this file:"
+        )
+        + "\n"
+    )
     echo((project / "perf" / "workload.py").read_text())
     return repository
 
@@ -145,16 +187,37 @@ def _judge(
 ) -> tuple[DemoChange, int]:
     project, out, echo = repository.root, results / change.name, shell.echo
     repository.branch(change.name)
-    shutil.copytree(PROJECT / change.name, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        PROJECT / change.name,
+        project,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     repository.commit(change.title)
-    echo("\n".join([LINE, sentence("{number}. A change request: {title}", number=number, title=change.title), ""]))
+    echo(
+        "\n".join(
+            [
+                LINE,
+                sentence(
+                    "{number}. A change request: {title}",
+                    number=number,
+                    title=change.title,
+                ),
+                "",
+            ]
+        )
+    )
     echo(repository.git("diff", "--stat", "main"))
     # Quiet, because the check ends by printing the comment in its terminal form; it follows below.
     short = ("--steps", STEPS, "--checklist-budget", "0")
-    code = shell.perfgate("check", "--base", "main", *short, "--out", str(out), quiet=True)
+    code = shell.perfgate(
+        "check", "--base", "main", *short, "--out", str(out), quiet=True
+    )
     if code == EXIT_MEASURING or not (out / "comment.md").exists():
         raise MeasuringError(
-            "the demo could not be measured (perfgate check ended with {code}); see {out}", code=code, out=out
+            "the demo could not be measured (perfgate check ended with {code}); see {out}",
+            code=code,
+            out=out,
         )
     echo("\n" + sentence("The comment the change request would get:") + "\n")
     preview_comment((out / "comment.md").read_text(encoding="utf-8"), Console())
@@ -162,10 +225,15 @@ def _judge(
 
 
 def _record_main(out: Path, shell: Shell) -> None:
-    run = shell.perfgate("run", "--quick", "--steps", STEPS, "--out", str(out), quiet=True)
+    run = shell.perfgate(
+        "run", "--quick", "--steps", STEPS, "--out", str(out), quiet=True
+    )
     code = run or shell.perfgate("baseline", "record", "--run", str(out / "run.json"))
     if code != EXIT_PASS:
-        raise MeasuringError("main could not be recorded (exit code {code}); see the message above", code=code)
+        raise MeasuringError(
+            "main could not be recorded (exit code {code}); see the message above",
+            code=code,
+        )
 
 
 def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) -> int:
@@ -200,5 +268,9 @@ def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) 
 
 def _echo_times(shell: Shell) -> None:
     for phase in (*shell.phases, shell.total()):
-        seconds = sentence("{wall:5.0f} s, {cpu:5.0f} s of CPU time", wall=phase.seconds, cpu=phase.cpu_seconds)
+        seconds = sentence(
+            "{wall:5.0f} s, {cpu:5.0f} s of CPU time",
+            wall=phase.seconds,
+            cpu=phase.cpu_seconds,
+        )
         shell.echo(f"  {phase.name:28}{seconds}")

@@ -26,13 +26,21 @@ def judge_again(
     decision = judge_folder_with_advice(folder, policy=policy)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        base, head = read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json")
+        base, head = (
+            read_run(folder / "base" / "run.json"),
+            read_run(folder / "head" / "run.json"),
+        )
         write_decision_folder(out, decision, base, head, language)
     return decision
 
 
 def judge_documents(
-    base: Path, head: Path, *, policy: Policy, out: Path | None, language: Language = "en"
+    base: Path,
+    head: Path,
+    *,
+    policy: Policy,
+    out: Path | None,
+    language: Language = "en",
 ) -> DecisionDocument:
     """Judge two run documents that were made apart; metrics without pairs are compared by their counts alone.
 
@@ -63,7 +71,9 @@ def judge_documents(
     return decision
 
 
-def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: Language = "en") -> DecisionDocument:
+def judge_alone(
+    head: Path, *, config: Path | None, out: Path | None, language: Language = "en"
+) -> DecisionDocument:
     """Check a run document, or the document in a folder, against the rules of a perfgate.toml, by default the nearest.
 
     The decision and a copy of the document go to ``out``, if given. Raises UsageError if the file has no such rule.
@@ -71,7 +81,8 @@ def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: 
     file = config or nearest_config(Path())
     if file is None:
         raise UsageError(
-            "there is no {file} here or above; name one with --config, or give --base as well", file=CONFIG_NAME
+            "there is no {file} here or above; name one with --config, or give --base as well",
+            file=CONFIG_NAME,
         )
     policy = read_config(file).policy()
     if not policy.judges_alone:
@@ -108,5 +119,7 @@ def read_config(path: Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("{path} cannot be read: {error}", path=path, error=error) from error
+        raise ConfigError(
+            "{path} cannot be read: {error}", path=path, error=error
+        ) from error
     return parse_config(text, path, needs_workload=False)

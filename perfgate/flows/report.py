@@ -8,7 +8,13 @@ from pathlib import Path
 
 from perfgate.config import CONFIG_NAME, report_language
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.files import content_sha256, read_decision, read_run, write_atomically, write_text_atomically
+from perfgate.document.files import (
+    content_sha256,
+    read_decision,
+    read_run,
+    write_atomically,
+    write_text_atomically,
+)
 from perfgate.document.run import RunDocument
 from perfgate.errors import ConfigError, DocumentError, UsageError
 from perfgate.flows.shared.decision import comment_context
@@ -38,7 +44,11 @@ from perfgate.judging.report.render.ci import (
     verdict_annotation,
 )
 from perfgate.judging.report.render.comment import render_comment
-from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
+from perfgate.judging.report.render.junit import (
+    junit,
+    junit_of_run,
+    junit_without_verdict,
+)
 from perfgate.judging.report.render.number_formats import (
     BENCHMARK_FILES,
     bencher_metrics,
@@ -47,7 +57,11 @@ from perfgate.judging.report.render.number_formats import (
     parquet_table,
 )
 from perfgate.judging.report.render.openmetrics import END, openmetrics
-from perfgate.judging.report.view.number_rows import NumberRow, rows_of_check, rows_of_run
+from perfgate.judging.report.view.number_rows import (
+    NumberRow,
+    rows_of_check,
+    rows_of_run,
+)
 from perfgate.locale import Activity, Language
 
 _FILES = {"decision": "decision.json", "comment": "comment.md", "report": "report.html"}
@@ -78,7 +92,13 @@ class ReportRequest:
 
     @property
     def asks_for_nothing(self) -> bool:
-        hosts = self.outputs or self.summary or self.annotations or self.junit or self.openmetrics
+        hosts = (
+            self.outputs
+            or self.summary
+            or self.annotations
+            or self.junit
+            or self.openmetrics
+        )
         return not (hosts or self.asks_for_numbers)
 
     @property
@@ -98,7 +118,9 @@ class _Results:
     why: str = ""
 
 
-def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+def report(
+    request: ReportRequest, environ: Mapping[str, str], say: Callable[[str], None]
+) -> None:
     """Write every requested form; without any, print the comment.
 
     Raises UsageError if the host gives no file to write to, DocumentError if there is no result to print.
@@ -106,7 +128,9 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
     content = _find(request, environ)
     if request.asks_for_nothing:
         if content.why:
-            raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)
+            raise DocumentError(
+                "{folder}: {why}", folder=request.folder, why=content.why
+            )
         say(log_lines(_markdown(content, request), environ))
     if request.outputs:
         text = output_lines(_outputs(content, request))
@@ -132,7 +156,9 @@ def _outputs(content: _Results, request: ReportRequest) -> dict[str, str]:
     return outputs
 
 
-def _write_files(content: _Results, request: ReportRequest, say: Callable[[str], None]) -> None:
+def _write_files(
+    content: _Results, request: ReportRequest, say: Callable[[str], None]
+) -> None:
     if request.junit:
         write_text_atomically(request.junit, _junit(content, request))
     if request.openmetrics:
@@ -144,7 +170,9 @@ def _write_files(content: _Results, request: ReportRequest, say: Callable[[str],
         _write_numbers(_rows(content, request), request, say)
 
 
-def _write_numbers(rows: Sequence[NumberRow], request: ReportRequest, say: Callable[[str], None]) -> None:
+def _write_numbers(
+    rows: Sequence[NumberRow], request: ReportRequest, say: Callable[[str], None]
+) -> None:
     if request.csv == "-":
         say(csv_table(rows).rstrip("\n"))
     elif request.csv:
@@ -186,7 +214,10 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Results:
             _refuse_other_code(exit_code(decision), request.measured)
             if decision.verdict == "SKIPPED":
                 # A skipped change has no run; a check clears old results before it writes such a decision.
-                if event is not None and decision.sides.head.commit not in (event.head_sha, event.built_sha):
+                if event is not None and decision.sides.head.commit not in (
+                    event.head_sha,
+                    event.built_sha,
+                ):
                     raise DocumentError("decision.json is about another commit")
                 return _Results(decision)
             # `perfgate run` writes its run.json next to the decision.
@@ -223,7 +254,9 @@ def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
         raise DocumentError("the documents were measured by another CI job")
 
 
-def _summarise(content: _Results, request: ReportRequest, environ: Mapping[str, str]) -> None:
+def _summarise(
+    content: _Results, request: ReportRequest, environ: Mapping[str, str]
+) -> None:
     path = summary_path(environ)
     size = 0
     if path is not None and path.exists():
@@ -239,17 +272,23 @@ def _summarise(content: _Results, request: ReportRequest, environ: Mapping[str, 
     _append(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE, "--summary")
 
 
-def _markdown(content: _Results, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
+def _markdown(
+    content: _Results, request: ReportRequest, room: int = MAX_SUMMARY_BYTES
+) -> str:
     """The comment without its marker line, in at most ``room`` bytes if possible."""
     if content.decision is None:
         if content.run is not None:
             return run_markdown(content.run, request.language)
-        return no_verdict(content.why, request.measured, request.language, medium="markdown")
+        return no_verdict(
+            content.why, request.measured, request.language, medium="markdown"
+        )
     context = comment_context(content.decision, request.language)
     text = ""
     # A character has one to four bytes.
     for share in (1, 2, 3, 4):
-        text = render_comment(content.decision, context, budget=max(room // share, _SMALLEST_COMMENT))
+        text = render_comment(
+            content.decision, context, budget=max(room // share, _SMALLEST_COMMENT)
+        )
         if len(text.encode()) <= room:
             break
     return text.partition("\n")[2].lstrip("\n")
@@ -257,7 +296,13 @@ def _markdown(content: _Results, request: ReportRequest, room: int = MAX_SUMMARY
 
 def _annotation_lines(content: _Results, request: ReportRequest) -> list[str]:
     if content.why:
-        return [annotation_command("error", "perfgate", no_verdict(content.why, request.measured, request.language))]
+        return [
+            annotation_command(
+                "error",
+                "perfgate",
+                no_verdict(content.why, request.measured, request.language),
+            )
+        ]
     if content.decision is None:
         return []
     # The path from the repository's root to the project's folder.
@@ -269,7 +314,9 @@ def _annotation_lines(content: _Results, request: ReportRequest) -> list[str]:
     for annotation in annotate(content.decision, request.language):
         location = annotation.location
         if location and _has_line(request.directory / location.path, location.line):
-            lines.append(_command(annotation, f"{prefix}{location.path}", location.line))
+            lines.append(
+                _command(annotation, f"{prefix}{location.path}", location.line)
+            )
     whole = verdict_annotation(content.decision, request.language)
     if not lines and whole is not None:
         lines = [_command(whole, f"{prefix}{CONFIG_NAME}", 1)]
@@ -277,12 +324,16 @@ def _annotation_lines(content: _Results, request: ReportRequest) -> list[str]:
 
 
 def _command(annotation: Annotation, path: str, line: int) -> str:
-    return annotation_command(annotation.level, annotation.title, annotation.message, (path, line))
+    return annotation_command(
+        annotation.level, annotation.title, annotation.message, (path, line)
+    )
 
 
 def _has_line(path: Path, line: int) -> bool:
     """Whether a file of the checkout has this line; hosts show annotations only on existing lines."""
-    if not path.is_file():  # user code may have left a pipe there, and opening it would block
+    if (
+        not path.is_file()
+    ):  # user code may have left a pipe there, and opening it would block
         return False
     try:
         with path.open("rb") as file:
@@ -296,7 +347,9 @@ def _junit(content: _Results, request: ReportRequest) -> str:
         return junit(content.decision, request.language)
     if content.run is not None:
         return junit_of_run(content.run, request.language)
-    return junit_without_verdict(no_verdict(content.why, request.measured, request.language))
+    return junit_without_verdict(
+        no_verdict(content.why, request.measured, request.language)
+    )
 
 
 def _rows(content: _Results, request: ReportRequest) -> list[NumberRow]:
@@ -304,7 +357,9 @@ def _rows(content: _Results, request: ReportRequest) -> list[NumberRow]:
     if content.why:
         raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)
     decision = content.decision
-    if content.run is not None and (decision is None or decision.sides.comparing == "rules"):
+    if content.run is not None and (
+        decision is None or decision.sides.comparing == "rules"
+    ):
         return list(rows_of_run(content.run))
     assert decision is not None, "there is a decision, or why not"
     path = request.folder / "base" / "run.json"
@@ -312,7 +367,9 @@ def _rows(content: _Results, request: ReportRequest) -> list[NumberRow]:
     if path.exists():
         base = read_run(path)
     if base is not None and decision.sides.base.sha256 != content_sha256(base):
-        raise DocumentError("{folder}: decision.json is not about base/run.json", folder=request.folder)
+        raise DocumentError(
+            "{folder}: decision.json is not about base/run.json", folder=request.folder
+        )
     return list(rows_of_check(decision, base, content.run))
 
 

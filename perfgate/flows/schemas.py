@@ -36,5 +36,7 @@ def write_schemas(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for path in write_schemas(Path(__file__).resolve().parent.parent.parent / "schemas"):
+    for path in write_schemas(
+        Path(__file__).resolve().parent.parent.parent / "schemas"
+    ):
         sys.stdout.write(f"{path.name}\n")

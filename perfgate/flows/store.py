@@ -14,8 +14,20 @@ from perfgate.judging.store import runs
 from perfgate.judging.store.archive import refuse_existing, write_export
 from perfgate.judging.store.backends.service import TOKEN_VARIABLES
 from perfgate.judging.store.ledger import Ledger
-from perfgate.judging.store.store import STORE_VARIABLE, Store, is_shared, shown_location, store_location
-from perfgate.judging.store.transfer import Advance, Copied, Exported, copy_store, exported_files
+from perfgate.judging.store.store import (
+    STORE_VARIABLE,
+    Store,
+    is_shared,
+    shown_location,
+    store_location,
+)
+from perfgate.judging.store.transfer import (
+    Advance,
+    Copied,
+    Exported,
+    copy_store,
+    exported_files,
+)
 
 
 def ledger_of(store: Store, location: str) -> Ledger:
@@ -46,7 +58,12 @@ def export(
 
 
 def copy(
-    root: Path, location: str, projects: Sequence[str], target: str, environ: Mapping[str, str], advance: Advance
+    root: Path,
+    location: str,
+    projects: Sequence[str],
+    target: str,
+    environ: Mapping[str, str],
+    advance: Advance,
 ) -> Copied:
     """Copy projects of one store into another, all of them if none is named, with its tokens and audit history.
 
@@ -62,7 +79,14 @@ def copy(
     return copy_store(source, into, projects or there, advance, is_whole=not projects)
 
 
-def prune_runs(store: Store, location: str, project: str | None, environ: Mapping[str, str], *, keep: int) -> int:
+def prune_runs(
+    store: Store,
+    location: str,
+    project: str | None,
+    environ: Mapping[str, str],
+    *,
+    keep: int,
+) -> int:
     """Remove all but the newest ``keep`` runs of each testbed of a project, of all projects if it is None; return how many.
 
     Raises UsageError in the CI job of a change request.
@@ -75,7 +99,9 @@ def prune_runs(store: Store, location: str, project: str | None, environ: Mappin
     return removed
 
 
-def remove_run(store: Store, location: str, project: str, digits: str, environ: Mapping[str, str]) -> str:
+def remove_run(
+    store: Store, location: str, project: str, digits: str, environ: Mapping[str, str]
+) -> str:
     """Remove the run of a project whose id begins with ``digits``, damaged or not; return its id.
 
     Raises UsageError in the CI job of a change request, and UnknownRunError unless one run has such an id.
@@ -103,7 +129,10 @@ def push_unsent(root: Path, environ: Mapping[str, str]) -> PushedRuns:
 
 
 def open_projects(
-    root: Path, location: str | None, projects: Sequence[str], environ: Mapping[str, str]
+    root: Path,
+    location: str | None,
+    projects: Sequence[str],
+    environ: Mapping[str, str],
 ) -> tuple[Store, Sequence[str]]:
     """A store and the named projects in it, all if none is named; without a location the store of the project in ``root``.
 
@@ -111,7 +140,9 @@ def open_projects(
     """
     location = location or environ.get(STORE_VARIABLE)
     if not location:
-        location = store_location(load_config(root, environ=environ, needs_workload=False), environ)
+        location = store_location(
+            load_config(root, environ=environ, needs_workload=False), environ
+        )
     store = open_store_at(location, root, environ)
     there = store.projects()
     _refuse_unknown(projects, there, location)
@@ -132,9 +163,14 @@ def _has_tokens(source: Store) -> bool:
     return ledger is not None and bool(ledger.tokens())
 
 
-def _refuse_unknown(projects: Sequence[str], there: Sequence[str], location: str) -> None:
+def _refuse_unknown(
+    projects: Sequence[str], there: Sequence[str], location: str
+) -> None:
     if not there:
-        raise UsageError("{store} holds no run; is this its location?", store=shown_location(location))
+        raise UsageError(
+            "{store} holds no run; is this its location?",
+            store=shown_location(location),
+        )
     if missing := [project for project in projects if project not in there]:
         raise UsageError(
             "{store} holds no run of project {project!a}, only of {there}; correct the name",

@@ -26,7 +26,13 @@ TICK_SECONDS = 0.2
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # All files that two commits do not share, a renamed one under both names. A .gitmodules can ask that changes of a submodule
 # are shown nowhere.
-NAMES_OF_CHANGED = ("diff", "--name-only", "-z", "--no-renames", "--ignore-submodules=none")
+NAMES_OF_CHANGED = (
+    "diff",
+    "--name-only",
+    "-z",
+    "--no-renames",
+    "--ignore-submodules=none",
+)
 # Hooks must never run: they may be the change's own code, in our environment.
 _OPTIONS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
 # Optional locks: `git status` would write a refreshed index, and the index is the user's.
@@ -128,7 +134,9 @@ def _feed(pipe: IO[bytes], feed: bytes) -> None:
 
 
 def _communicate(
-    process: subprocess.Popen[bytes], stop_when_interrupted: bool, limit_seconds: float | None
+    process: subprocess.Popen[bytes],
+    stop_when_interrupted: bool,
+    limit_seconds: float | None,
 ) -> tuple[bytes, bytes]:
     started = time.monotonic()
     while True:
@@ -139,7 +147,8 @@ def _communicate(
         except subprocess.TimeoutExpired:
             if limit_seconds is not None and time.monotonic() - started > limit_seconds:
                 raise RepositoryError(
-                    "git gave no answer in {limit_seconds:.0f} s", limit_seconds=limit_seconds
+                    "git gave no answer in {limit_seconds:.0f} s",
+                    limit_seconds=limit_seconds,
                 ) from None
 
 

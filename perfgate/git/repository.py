@@ -28,7 +28,13 @@ WORKTREE_FOLDER = "perfgate-worktrees"
 MAIN_NAMES = ("main", "master", "trunk")
 # Author and committer of commits outside every branch.
 AS_PERFGATE = dict.fromkeys(
-    ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"), "perfgate"
+    (
+        "GIT_AUTHOR_NAME",
+        "GIT_AUTHOR_EMAIL",
+        "GIT_COMMITTER_NAME",
+        "GIT_COMMITTER_EMAIL",
+    ),
+    "perfgate",
 )
 # A remote that has not answered by then is taken for one that does not.
 ASK_SECONDS = 60.0
@@ -64,20 +70,33 @@ class Repository:
         except RepositoryError as error:
             raise _not_a_clone(start.absolute(), str(error)) from error
         if not top:
-            raise RepositoryError("{start} lies inside a .git folder; go to the work tree", start=start.absolute())
+            raise RepositoryError(
+                "{start} lies inside a .git folder; go to the work tree",
+                start=start.absolute(),
+            )
         self.root = Path(top)
 
     def head(self) -> str:
-        return self.resolve("HEAD", Activity("; the repository has no commit yet; commit something first"))
+        return self.resolve(
+            "HEAD",
+            Activity("; the repository has no commit yet; commit something first"),
+        )
 
     def resolve(self, revision: str, remedy: str = "") -> str:
         commit = _commit(self.root, revision)
         if commit is not None:
             return commit
         if not remedy:
-            remedy = _FETCH_MORE if self.is_shallow() else Activity("; check `git log --all`")
+            remedy = (
+                _FETCH_MORE
+                if self.is_shallow()
+                else Activity("; check `git log --all`")
+            )
         raise RepositoryError(
-            "git knows no commit {revision!r} in {root}{remedy}", revision=revision, root=self.root, remedy=remedy
+            "git knows no commit {revision!r} in {root}{remedy}",
+            revision=revision,
+            root=self.root,
+            remedy=remedy,
         )
 
     def main_branch(self, configured: str = "", *, fetch: bool = False) -> str:
@@ -89,7 +108,10 @@ class Repository:
         if not configured:
             default = self._default_of("origin")
         # A remote may have the very branch checked out that is worked on.
-        if default and (default.removeprefix("origin/") in MAIN_NAMES or not self.is_current(default)):
+        if default and (
+            default.removeprefix("origin/") in MAIN_NAMES
+            or not self.is_current(default)
+        ):
             return default
         names = _main_names(configured)
         for place in ("", "origin/"):
@@ -102,8 +124,12 @@ class Repository:
         return main or configured or self._ask_for_main()
 
     def _ask_for_main(self) -> str:
-        branches = self._run("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
-        candidates = [name for name in branches if name != self._current_branch()] or branches
+        branches = self._run(
+            "for-each-ref", "--format=%(refname:short)", "refs/heads"
+        ).split()
+        candidates = [
+            name for name in branches if name != self._current_branch()
+        ] or branches
         there, remedy = "…", ""
         if not self._fetches_all("origin"):
             remedy = "; this clone has a single branch: `git fetch origin MAIN:refs/remotes/origin/MAIN` first"
@@ -143,13 +169,21 @@ class Repository:
 
     def _ask_remote_for_main(self, remote: str, own: str) -> str | None:
         names = _main_names(own)
-        ask = ["ls-remote", "--symref", remote, "HEAD", *(f"refs/heads/{name}" for name in names)]
+        ask = [
+            "ls-remote",
+            "--symref",
+            remote,
+            "HEAD",
+            *(f"refs/heads/{name}" for name in names),
+        ]
         listing = run_git(self.root, ask, limit_seconds=ASK_SECONDS).output
         heads = re.findall(r"\trefs/heads/(.*)$", listing, flags=re.MULTILINE)
         for name in names:
             if name in heads:
                 return name
-        default = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listing, flags=re.MULTILINE)
+        default = re.search(
+            r"^ref: refs/heads/(\S+)\tHEAD$", listing, flags=re.MULTILINE
+        )
         if default and not own:
             return default[1]
         return None
@@ -160,13 +194,23 @@ class Repository:
         A clone of a single branch has that one as default, so only a usual name is believed there.
         """
         with suppress(RepositoryError):
-            head = self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
-            if head.removeprefix(f"{remote}/") in MAIN_NAMES or self._fetches_all(remote):
+            head = self._run(
+                "rev-parse",
+                "--abbrev-ref",
+                "--verify",
+                "--quiet",
+                f"refs/remotes/{remote}/HEAD",
+            )
+            if head.removeprefix(f"{remote}/") in MAIN_NAMES or self._fetches_all(
+                remote
+            ):
                 return head
         return None
 
     def _fetches_all(self, remote: str) -> bool:
-        refspecs = run_git(self.root, ["config", "--get-all", f"remote.{remote}.fetch"]).output
+        refspecs = run_git(
+            self.root, ["config", "--get-all", f"remote.{remote}.fetch"]
+        ).output
         return not refspecs or "*" in refspecs
 
     def _current_branch(self) -> str:
@@ -178,7 +222,10 @@ class Repository:
 
     def holds(self, revision: str, commit: str) -> bool:
         """Whether a revision has a commit in its history, or is it."""
-        return run_git(self.root, ["merge-base", "--is-ancestor", commit, revision]).code == 0
+        return (
+            run_git(self.root, ["merge-base", "--is-ancestor", commit, revision]).code
+            == 0
+        )
 
     def choose_base(self, revision: str, head: str) -> BaseChoice:
         """The merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
@@ -187,17 +234,29 @@ class Repository:
         """
         commit = self.resolve(revision)
         if commit == head:
-            return BaseChoice(commit, Message("gate.base-as-given-same", {"revision": revision}))
+            return BaseChoice(
+                commit, Message("gate.base-as-given-same", {"revision": revision})
+            )
         merge_base = self._merge_base(commit, head, revision)
         if merge_base == commit:
-            return BaseChoice(commit, Message("gate.base-ancestor", {"revision": revision}))
+            return BaseChoice(
+                commit, Message("gate.base-ancestor", {"revision": revision})
+            )
         if merge_base == head:
-            return BaseChoice(commit, Message("gate.base-as-given-ahead", {"revision": revision}))
-        return BaseChoice(merge_base, Message("gate.base-merge-base", {"revision": revision}))
+            return BaseChoice(
+                commit, Message("gate.base-as-given-ahead", {"revision": revision})
+            )
+        return BaseChoice(
+            merge_base, Message("gate.base-merge-base", {"revision": revision})
+        )
 
     def dirty_files(self) -> list[str]:
-        status = self._run("status", "--porcelain", "-z", "--untracked-files=no", "--no-renames")
-        return [entry[3:] for entry in entries_of(status)]  # git status, "Short Format": XY, a blank, the path
+        status = self._run(
+            "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames"
+        )
+        return [
+            entry[3:] for entry in entries_of(status)
+        ]  # git status, "Short Format": XY, a blank, the path
 
     def snapshot(self) -> tuple[str, bool]:
         """A commit that holds the work tree as it is now, and whether it differs from HEAD.
@@ -209,7 +268,9 @@ class Repository:
         with tempfile.TemporaryDirectory(prefix="perfgate-index-") as folder:
             copied = Path(folder) / "index"
             index = {"GIT_INDEX_FILE": str(copied)}
-            original = Path(self._run("rev-parse", "--path-format=absolute", "--git-path", "index"))
+            original = Path(
+                self._run("rev-parse", "--path-format=absolute", "--git-path", "index")
+            )
             if original.exists():
                 # A copy, not a new one from HEAD: it records unchanged files, and those that a sparse checkout leaves out. With
                 # its time: git compares the content only of files that may have changed since then (git, racy-git.txt).
@@ -221,9 +282,13 @@ class Repository:
         if tree == self._run("rev-parse", f"{head}^{{tree}}"):
             return head, False
         message = "work tree with uncommitted changes"
-        return self._run("commit-tree", tree, "-p", head, "-m", message, env=AS_PERFGATE), True
+        return self._run(
+            "commit-tree", tree, "-p", head, "-m", message, env=AS_PERFGATE
+        ), True
 
-    def source(self, commit: str, *, dirty: bool = False, branch: str | None = None) -> Source:
+    def source(
+        self, commit: str, *, dirty: bool = False, branch: str | None = None
+    ) -> Source:
         if branch is None:
             branch = self._current_branch() or None
         shown = self._run("show", "--no-patch", "--format=%cI%n%an%n%s", commit)
@@ -239,7 +304,13 @@ class Repository:
         )
 
     def changed_files(
-        self, base: str, head: str, *, prefix: str = "", suffix: str = ".py", added: bool = False
+        self,
+        base: str,
+        head: str,
+        *,
+        prefix: str = "",
+        suffix: str = ".py",
+        added: bool = False,
     ) -> list[str]:
         """The files below a folder of the repository that both commits have and that differ, relative to it.
 
@@ -259,7 +330,15 @@ class Repository:
     def commits_between(self, first: str, last: str) -> list[tuple[str, str, str]]:
         """The commits after ``first`` up to ``last``, oldest first, each with author and subject; of a merge only itself."""
         fields = "--format=%H%x00%an%x00%s"
-        lines = self._run("log", "--first-parent", "--reverse", "--no-show-signature", fields, f"{first}..{last}", "--")
+        lines = self._run(
+            "log",
+            "--first-parent",
+            "--reverse",
+            "--no-show-signature",
+            fields,
+            f"{first}..{last}",
+            "--",
+        )
         commits: list[tuple[str, str, str]] = []
         for line in lines.split("\n"):
             if line:
@@ -274,14 +353,20 @@ class Repository:
         except RepositoryError:
             return None
 
-    def lines_with(self, commit: str, texts: Collection[str], pathspecs: Sequence[str]) -> list[str]:
+    def lines_with(
+        self, commit: str, texts: Collection[str], pathspecs: Sequence[str]
+    ) -> list[str]:
         """The lines of a commit that contain one of the texts, in the files of its pathspecs."""
         arguments = ["grep", "-h", "-I", "--no-color", "--fixed-strings"]
         for text in sorted(texts):
             arguments += ["-e", text]
-        result = run_git(self.root, [*arguments, commit, "--", *pathspecs], limit_seconds=ASK_SECONDS)
+        result = run_git(
+            self.root, [*arguments, commit, "--", *pathspecs], limit_seconds=ASK_SECONDS
+        )
         if result.code > 1:  # 1: there is none
-            raise RepositoryError("git grep failed in {root}: {why}", root=self.root, why=result.errors)
+            raise RepositoryError(
+                "git grep failed in {root}: {why}", root=self.root, why=result.errors
+            )
         return result.output.splitlines()
 
     def user(self) -> str:
@@ -289,7 +374,9 @@ class Repository:
         try:
             return self._run("config", "user.name").strip()
         except RepositoryError as error:
-            raise RepositoryError("git knows no user.name; name the person who accepts it with --by NAME") from error
+            raise RepositoryError(
+                "git knows no user.name; name the person who accepts it with --by NAME"
+            ) from error
 
     def prefix(self, folder: Path) -> str:
         """The path of a folder inside the repository, e.g. ``models/encoder``, empty for its root."""
@@ -300,7 +387,10 @@ class Repository:
 
     @contextmanager
     def worktrees(
-        self, commits: Mapping[str, str], *, link: Sequence[str] | Mapping[str, Sequence[str]]
+        self,
+        commits: Mapping[str, str],
+        *,
+        link: Sequence[str] | Mapping[str, Sequence[str]],
     ) -> Iterator[dict[str, Path]]:
         """Check out each commit in a separate folder and remove the folders at the end in any case.
 
@@ -322,7 +412,11 @@ class Repository:
                 trees = {}
                 for name, commit in commits.items():
                     trees[name] = session / secrets.token_hex(8) / name
-                    entries = [entry for entry in links.get(name, ()) if not _holds_any(entry, tracked)]
+                    entries = [
+                        entry
+                        for entry in links.get(name, ())
+                        if not _holds_any(entry, tracked)
+                    ]
                     self._add_worktree(trees[name], commit, entries)
                 yield trees
             finally:
@@ -331,17 +425,23 @@ class Repository:
 
     def files(self, commit: str) -> list[str]:
         """Every file of a commit, relative to the repository."""
-        return entries_of(self._run("ls-tree", "-r", "--name-only", "-z", "--full-tree", commit))
+        return entries_of(
+            self._run("ls-tree", "-r", "--name-only", "-z", "--full-tree", commit)
+        )
 
     def common_folder(self) -> Path:
         """The .git folder that all worktrees of the clone share."""
-        return Path(self._run("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        return Path(
+            self._run("rev-parse", "--path-format=absolute", "--git-common-dir")
+        )
 
     def is_shallow(self) -> bool:
         return self._run("rev-parse", "--is-shallow-repository") == "true"
 
     def _add_worktree(self, path: Path, commit: str, link: Sequence[str]) -> None:
-        self._run("worktree", "add", "--quiet", "--detach", str(path), commit, env=WITHOUT_LFS)
+        self._run(
+            "worktree", "add", "--quiet", "--detach", str(path), commit, env=WITHOUT_LFS
+        )
         fill_worktree(self.root, path, commit)
         for entry in link:
             origin, target = self.root / entry, path / entry
@@ -395,7 +495,9 @@ class Repository:
         try:
             return self._run("merge-base", commit, head)
         except RepositoryError:
-            remedy = "they share no history; give --base a commit that head descends from"
+            remedy = (
+                "they share no history; give --base a commit that head descends from"
+            )
             if self.is_shallow():
                 remedy = (
                     "this is a shallow clone, so the common ancestor is cut off; fetch more history "
@@ -411,9 +513,16 @@ class Repository:
     def _exists(self, revision: str) -> bool:
         return _commit(self.root, revision) is not None
 
-    def _run(self, *arguments: str, env: dict[str, str] | None = None, stop_when_interrupted: bool = True) -> str:
+    def _run(
+        self,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        stop_when_interrupted: bool = True,
+    ) -> str:
         """Run git in the clone and return its output."""
-        result = run_git(self.root, arguments, env, stop_when_interrupted=stop_when_interrupted)
+        result = run_git(
+            self.root, arguments, env, stop_when_interrupted=stop_when_interrupted
+        )
         if result.code and "invalid value for 'submodule." in result.errors:
             raise HostileRepositoryError(
                 "git does not read this commit, because its .gitmodules names a command to run ({why}); perfgate "
@@ -447,10 +556,13 @@ def _holds_any(entry: str, files: Collection[str]) -> bool:
 def _not_a_clone(start: Path, words: str) -> RepositoryError:
     if "not a git repository" in words:
         return RepositoryError(
-            "{start} is not in a git repository; run `git init` and commit, or go to a clone", start=start
+            "{start} is not in a git repository; run `git init` and commit, or go to a clone",
+            start=start,
         )
     if "must be run in a work tree" in words:
-        return RepositoryError("{start} is a bare repository; perfgate needs a work tree", start=start)
+        return RepositoryError(
+            "{start} is a bare repository; perfgate needs a work tree", start=start
+        )
     return RepositoryError(words)  # e.g. `safe.directory`, with git's own remedy
 
 
@@ -470,8 +582,12 @@ def _prefix_of(folder: Path) -> str:
 
 def has_commits(root: Path, *commits: str) -> bool:
     """Whether the clone around a folder has all of some commits, without asking any server."""
-    names = "".join(f"{commit}^{{commit}}\n" for commit in commits).encode(errors="surrogateescape")
-    result = run_git(root, ["cat-file", "--batch-check=%(objecttype)"], _ALL_HERE, feed=names)
+    names = "".join(f"{commit}^{{commit}}\n" for commit in commits).encode(
+        errors="surrogateescape"
+    )
+    result = run_git(
+        root, ["cat-file", "--batch-check=%(objecttype)"], _ALL_HERE, feed=names
+    )
     return result.code == 0 and result.output.split("\n") == ["commit"] * len(commits)
 
 
@@ -502,7 +618,9 @@ def is_behind(root: Path, commit: str, tip: str = "HEAD") -> bool:
     """Whether a commit is the tip, by default the clone's checked-out commit, or an ancestor of it, as far as the clone
     knows.
     """
-    return run_git(root, ["merge-base", "--is-ancestor", commit, tip], _ALL_HERE).code == 0
+    return (
+        run_git(root, ["merge-base", "--is-ancestor", commit, tip], _ALL_HERE).code == 0
+    )
 
 
 def fetched_tip(root: Path, branch: str) -> str | None:
@@ -526,4 +644,13 @@ def commit_named(root: Path, commit: str) -> str | None:
 
 
 def _commit(root: Path, revision: str) -> str | None:
-    return run_git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]).answer
+    return run_git(
+        root,
+        [
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            f"{revision}^{{commit}}",
+        ],
+    ).answer

@@ -40,15 +40,25 @@ def alone_in(home: Path) -> dict[str, str]:
 
     ``home`` is an empty folder of ours.
     """
-    return {**NO_FILES, "GIT_CONFIG_PARAMETERS": "", "HOME": str(home), "XDG_CONFIG_HOME": str(home)}
+    return {
+        **NO_FILES,
+        "GIT_CONFIG_PARAMETERS": "",
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home),
+    }
 
 
-def as_environment(settings: Iterable[tuple[str, str]], *, first: int = 0) -> dict[str, str]:
+def as_environment(
+    settings: Iterable[tuple[str, str]], *, first: int = 0
+) -> dict[str, str]:
     """Settings as git reads them from its environment, numbered from ``first`` (git-config, GIT_CONFIG_COUNT)."""
     environ = {}
     count = first
     for name, value in settings:
-        environ[f"GIT_CONFIG_KEY_{count}"], environ[f"GIT_CONFIG_VALUE_{count}"] = name, value
+        environ[f"GIT_CONFIG_KEY_{count}"], environ[f"GIT_CONFIG_VALUE_{count}"] = (
+            name,
+            value,
+        )
         count += 1
     return {**environ, "GIT_CONFIG_COUNT": str(count)}
 

@@ -42,12 +42,22 @@ def environment_language(environ: Mapping[str, str]) -> Language:
     The locale is the first of LC_ALL, LC_MESSAGES and LANG that is set. LANGUAGE, a list in order of preference, comes before
     it, unless the locale is C (gettext manual, "The LANGUAGE variable").
     """
-    locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "C")
+    locale = next(
+        (
+            value
+            for name in ("LC_ALL", "LC_MESSAGES", "LANG")
+            if (value := environ.get(name))
+        ),
+        "C",
+    )
     if locale in ("C", "POSIX"):
         return "en"
     for entry in [*environ.get("LANGUAGE", "").split(":"), locale]:
         for language in LANGUAGES:
-            if entry.lower().startswith(language) and not entry[len(language) : len(language) + 1].isalpha():
+            if (
+                entry.lower().startswith(language)
+                and not entry[len(language) : len(language) + 1].isalpha()
+            ):
                 return language
     return "en"
 
@@ -58,7 +68,9 @@ def translate(english: str, language: Language | None = None) -> str:
     Give it only sentences of ours: text from outside could by chance match one. ``make locale`` finds every sentence, and
     a test holds that each has its Chinese; one that is not in ``zh.po`` stays English.
     """
-    if (language or _CURRENT.get()) == "en" or not english:  # the empty text is the header of the catalogue
+    if (
+        language or _CURRENT.get()
+    ) == "en" or not english:  # the empty text is the header of the catalogue
         return english
     return _chinese().get(english, english)
 
@@ -79,7 +91,9 @@ class Activity(str):
     _values: Mapping[str, object]
 
     def __new__(cls, english: str, **values: object) -> Activity:
-        activity = super().__new__(cls, english.format_map(values) if values else english)
+        activity = super().__new__(
+            cls, english.format_map(values) if values else english
+        )
         activity._english, activity._values = english, values
         return activity
 
@@ -98,7 +112,9 @@ class Activity(str):
         words = translate(self._english)
         if not self._values:
             return words
-        return filled(words, {name: shown(value) for name, value in self._values.items()})
+        return filled(
+            words, {name: shown(value) for name, value in self._values.items()}
+        )
 
 
 def shown(activity: Shown) -> Shown | str:
@@ -119,7 +135,9 @@ def filled(words: str, values: Mapping[str, object]) -> str:
     for literal, name, spec, conversion in formatter.parse(words):
         text += gap_between(text, literal) + literal
         if name is not None:
-            value = format(formatter.convert_field(values[name], conversion), spec or "")
+            value = format(
+                formatter.convert_field(values[name], conversion), spec or ""
+            )
             text += gap_between(text, value) + value
     return text
 
@@ -127,7 +145,9 @@ def filled(words: str, values: Mapping[str, object]) -> str:
 def gap_between(before: str, after: str) -> str:
     """The space between Chinese characters and Latin letters, digits or code, in texts that are joined."""
     last, first = before[-1:], after[:1]
-    is_border = (_is_chinese(last) and _is_latin(first)) or (_is_latin(last) and _is_chinese(first))
+    is_border = (_is_chinese(last) and _is_latin(first)) or (
+        _is_latin(last) and _is_chinese(first)
+    )
     if is_border:
         return " "
     return ""
@@ -145,7 +165,9 @@ def _is_latin(letter: str) -> bool:
 @cache
 def _chinese() -> dict[str, str]:
     """The Chinese of every sentence. Reading the catalogue as text takes milliseconds, so there is no compiled catalogue."""
-    entries = (Path(__file__).parent / "zh.po").read_text(encoding="utf-8").split("\n\n")
+    entries = (
+        (Path(__file__).parent / "zh.po").read_text(encoding="utf-8").split("\n\n")
+    )
     sentences = {}
     for entry in entries:
         english, _, chinese = entry.partition("\nmsgstr ")

@@ -19,7 +19,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfgate.system.profiling import OPERATORS, OPERATORS_SWITCH, PROFILE_SIGNAL, PROFILE_VARIABLE, RECORDING
+from perfgate.system.profiling import (
+    OPERATORS,
+    OPERATORS_SWITCH,
+    PROFILE_SIGNAL,
+    PROFILE_VARIABLE,
+    RECORDING,
+)
 
 # A recording grows by tens of megabytes a second of work. A turn that takes longer is recorded in part; some of the time the
 # other processes take to begin.
@@ -58,7 +64,9 @@ class OperatorRecorder:
         self._profiler: Any = None
         self._ends = 0.0
         # The profiler must be stopped by the thread that started it, the main thread, which gets the signal.
-        self._timer = threading.Timer(_MOST_SECONDS, os.kill, (self.pid, PROFILE_SIGNAL))
+        self._timer = threading.Timer(
+            _MOST_SECONDS, os.kill, (self.pid, PROFILE_SIGNAL)
+        )
         self._timer.daemon = True
 
     @property
@@ -84,13 +92,18 @@ class OperatorRecorder:
         with suppress(OSError, RuntimeError):
             self._profiler.__exit__(None, None, None)
             self._profiler.export_chrome_trace(str(plain))
-            with plain.open("rb") as trace, gzip.open(packed, "wb", compresslevel=_COMPRESSION) as into:
+            with (
+                plain.open("rb") as trace,
+                gzip.open(packed, "wb", compresslevel=_COMPRESSION) as into,
+            ):
                 shutil.copyfileobj(trace, into, _CHUNK)
             plain.unlink()
             packed.replace(self._folder / f"{self.pid}{OPERATORS}")
 
 
-def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, all_threads: bool = False) -> Any:
+def started_profiler(
+    *, with_stack: bool = False, record_shapes: bool = False, all_threads: bool = False
+) -> Any:
     """A profiler of torch in its context; None where there is no torch, or the program profiles itself.
 
     It records the host, and the kernels of a CUDA device or of an NPU that this process uses.
@@ -98,7 +111,10 @@ def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, a
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "cuda"):  # it is being imported
         return None
-    settings: dict[str, Any] = {"with_stack": with_stack, "record_shapes": record_shapes}
+    settings: dict[str, Any] = {
+        "with_stack": with_stack,
+        "record_shapes": record_shapes,
+    }
     if all_threads and (config := _all_threads()) is not None:
         settings["experimental_config"] = config
     try:
@@ -110,7 +126,9 @@ def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, a
             # The profiler inside torch.profiler.profile, which itself imports hundreds of modules: a second of CPU time.
             if _records_npu(torch):
                 settings |= {"use_device": "npu", "use_kineto": True}
-            profiler = importlib.import_module("torch.autograd.profiler").profile(use_cpu=True, **settings)
+            profiler = importlib.import_module("torch.autograd.profiler").profile(
+                use_cpu=True, **settings
+            )
         profiler.__enter__()
     except RuntimeError:
         return None
@@ -124,7 +142,11 @@ def _records_npu(torch: Any) -> bool:
     torch_npu 2.13.0 raises at the end of a recording if that library is missing. One that does not know it records the host.
     """
     npu = getattr(torch, "npu", None)
-    if npu is None or not npu.is_initialized() or not hasattr(torch.autograd, "_supported_activities"):
+    if (
+        npu is None
+        or not npu.is_initialized()
+        or not hasattr(torch.autograd, "_supported_activities")
+    ):
         return False
     activities = {kind.name for kind in torch.autograd._supported_activities()}
     if activities.isdisjoint(_NPU_ACTIVITIES):
@@ -139,7 +161,11 @@ def _records_npu(torch: Any) -> bool:
 def _note_rank(torch: Any) -> None:
     """Write the rank and its process group into the recording, as torch.profiler.profile does."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+    if (
+        distributed is None
+        or not distributed.is_available()
+        or not distributed.is_initialized()
+    ):
         return
     about = {
         "backend": distributed.get_backend(),

@@ -66,7 +66,9 @@ class _Rank:
     def step(self, loss: SupportsFloat | None, samples: int | None) -> None:
         if loss is not None:
             # A copy: the script may go on writing into this tensor.
-            self._losses.append(loss.detach().clone() if hasattr(loss, "detach") else loss)
+            self._losses.append(
+                loss.detach().clone() if hasattr(loss, "detach") else loss
+            )
         self._samples += samples or 0
         if len(self._ends) + 1 < self._granted:
             self._ends.append(time.perf_counter())
@@ -85,7 +87,10 @@ class _Rank:
         self._send(
             {
                 "rank": self._number,
-                "steps": [end - begin for begin, end in zip([self._began, *self._ends], self._ends)],
+                "steps": [
+                    end - begin
+                    for begin, end in zip([self._began, *self._ends], self._ends)
+                ],
                 "cpu": cpu,
                 "memory": memory,
                 "on_device": device is not None,

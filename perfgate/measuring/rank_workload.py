@@ -27,7 +27,9 @@ DEVICE_VARIABLE = "PERFGATE_DEVICE"
 def main(reference: str) -> None:
     """Call the workload until the gate ends the process. Raises PerfgateError for a workload that cannot be loaded."""
     kind = os.environ.get(DEVICE_VARIABLE, "cpu").partition(":")[0]
-    device = open_device(kind if kind == "cpu" else f"{kind}:{os.environ['LOCAL_RANK']}")
+    device = open_device(
+        kind if kind == "cpu" else f"{kind}:{os.environ['LOCAL_RANK']}"
+    )
     if kind == "cpu":
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     dist.init_process_group(TORCH_BACKENDS[kind].collectives)
@@ -40,8 +42,15 @@ def main(reference: str) -> None:
     while True:
         outputs = [call() for call in calls]
         # The mean of all float tensors must be equal on base and head.
-        means = [tensor.detach().float().mean() for tensor in _tensors(outputs) if tensor.is_floating_point()]
-        turn(loss=torch.stack(means).mean() if means else None, samples=bound.batch * len(calls))
+        means = [
+            tensor.detach().float().mean()
+            for tensor in _tensors(outputs)
+            if tensor.is_floating_point()
+        ]
+        turn(
+            loss=torch.stack(means).mean() if means else None,
+            samples=bound.batch * len(calls),
+        )
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -38,7 +38,9 @@ def _load(reference: str) -> Callable[[str, Any], Any]:
     """The function FILE:NAME. Exits with the correct form if there is none."""
     file, _, name = reference.rpartition(":")
     if not Path(file).is_file():
-        sys.exit(f'{file or reference} does not exist; write client = "FILE:NAME", from the folder of perfgate.toml')
+        sys.exit(
+            f'{file or reference} does not exist; write client = "FILE:NAME", from the folder of perfgate.toml'
+        )
     sys.path.insert(0, str(Path(file).resolve().parent))
     spec = importlib.util.spec_from_file_location("perfgate_client", file)
     if spec is None or spec.loader is None:
@@ -58,12 +60,17 @@ def _serve(function: Callable[[str, Any], Any], connection: socket.socket) -> No
     with connection, connection.makefile("rb") as lines:
         for line in lines:
             threading.Thread(
-                target=_answer, args=(function, json.loads(line), connection, writing), daemon=True
+                target=_answer,
+                args=(function, json.loads(line), connection, writing),
+                daemon=True,
             ).start()
 
 
 def _answer(
-    function: Callable[[str, Any], Any], request: dict[str, Any], connection: socket.socket, writing: threading.Lock
+    function: Callable[[str, Any], Any],
+    request: dict[str, Any],
+    connection: socket.socket,
+    writing: threading.Lock,
 ) -> None:
     answer = {"id": request["id"], "text": "", "error": ""}
     try:

@@ -90,7 +90,15 @@ class _Sample:
     count: int = 1
 
     def as_row(self) -> tuple[str, int, int, int, int, bool, int]:
-        return self.thread, self.stack, self.begin, self.end, self.cpu, self.waited, self.count
+        return (
+            self.thread,
+            self.stack,
+            self.begin,
+            self.end,
+            self.cpu,
+            self.waited,
+            self.count,
+        )
 
 
 class StackSampler:
@@ -104,7 +112,9 @@ class StackSampler:
         self._folder = folder
         self._next_write = first_write
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="perfgate-profile", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="perfgate-profile", daemon=True
+        )
         self._frames: dict[tuple[CodeType, int], int] = {}
         self._listed: list[tuple[str, str, int, int, int]] = []
         self._stacks: dict[tuple[int, ...], int] = {}
@@ -131,7 +141,10 @@ class StackSampler:
         self._write(STARTED, b"")
         try:
             number, last = 0, time.perf_counter_ns()
-            while not self._ended.wait(_PERIOD_SECONDS) and len(self._samples) < _MOST_SAMPLES:
+            while (
+                not self._ended.wait(_PERIOD_SECONDS)
+                and len(self._samples) < _MOST_SAMPLES
+            ):
                 number += 1
                 last = self._sample(last, tasks=number % _TASKS_EVERY == 0)
                 seconds = (last - began) / 1e9
@@ -147,9 +160,15 @@ class StackSampler:
     def _sample(self, last: int, *, tasks: bool) -> int:
         """Take a sample of every thread; return when."""
         now = time.perf_counter_ns()
-        natives = {thread.ident: (thread.native_id, thread.name) for thread in threading.enumerate()}
+        natives = {
+            thread.ident: (thread.native_id, thread.name)
+            for thread in threading.enumerate()
+        }
         main = threading.main_thread()
-        natives[main.ident] = self.pid, main.name  # a forked process still has its parent's number there
+        natives[main.ident] = (
+            self.pid,
+            main.name,
+        )  # a forked process still has its parent's number there
         loops = []
         for ident, frame in sys._current_frames().items():
             if ident == self._thread.ident or ident not in natives:
@@ -174,7 +193,9 @@ class StackSampler:
     def _add_tasks(self, loop: Any, now: int) -> None:
         """Add the tasks that wait for a timer, with the time until tasks are sampled again."""
         begin = now - int(_TASKS_EVERY * _PERIOD_SECONDS * 1e9)
-        with suppress(RuntimeError, TypeError, AttributeError):  # no loop of asyncio, or it changed meanwhile
+        with suppress(
+            RuntimeError, TypeError, AttributeError
+        ):  # no loop of asyncio, or it changed meanwhile
             for task in asyncio.all_tasks(loop):
                 frames = _awaited(task.get_coro())
                 if frames and _waits_for_timer(frames[-1]):
@@ -193,9 +214,16 @@ class StackSampler:
         joined: bool = True,
     ) -> None:
         """Add a sample, or merge it with the last one of its thread if equal."""
-        stack = self._stacks.setdefault(tuple(map(self._number_of, calls)), len(self._stacks))
+        stack = self._stacks.setdefault(
+            tuple(map(self._number_of, calls)), len(self._stacks)
+        )
         before = self._open.get(thread)
-        if joined and before is not None and before.stack == stack and before.waited == waited:
+        if (
+            joined
+            and before is not None
+            and before.stack == stack
+            and before.waited == waited
+        ):
             before.end = end
             before.cpu += cpu
             before.count += 1
@@ -208,10 +236,15 @@ class StackSampler:
         code, line = call
         if call not in self._frames:
             self._frames[call] = len(self._listed)
-            last = max((number for _, _, number in code.co_lines() if number), default=code.co_firstlineno)
+            last = max(
+                (number for _, _, number in code.co_lines() if number),
+                default=code.co_firstlineno,
+            )
             # Python 3.10 knows no qualified names.
             name = getattr(code, "co_qualname", code.co_name)
-            self._listed.append((code.co_filename, name, code.co_firstlineno, last, line))
+            self._listed.append(
+                (code.co_filename, name, code.co_firstlineno, last, line)
+            )
         return self._frames[call]
 
     def _document(self, began: int, ended: int) -> bytes:
@@ -302,7 +335,10 @@ def _stack_of(frame: FrameType | None) -> list[FrameType]:
 
 
 def _waits_for_timer(frame: FrameType) -> bool:
-    is_sleep = frame.f_code.co_name == "sleep" and frame.f_code.co_filename == asyncio.tasks.__file__
+    is_sleep = (
+        frame.f_code.co_name == "sleep"
+        and frame.f_code.co_filename == asyncio.tasks.__file__
+    )
     return is_sleep and frame.f_locals.get("delay", 0) > 0
 
 
@@ -310,11 +346,15 @@ def _awaited(coroutine: Any) -> list[FrameType]:
     """The frames of coroutines that await one another, the outermost first."""
     frames: list[FrameType] = []
     while len(frames) < _DEEPEST:
-        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
+        frame = getattr(coroutine, "cr_frame", None) or getattr(
+            coroutine, "ag_frame", None
+        )
         if frame is None:
             break
         frames.append(frame)
-        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "ag_await", None)
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(
+            coroutine, "ag_await", None
+        )
         # Iterating asynchronously lies between two coroutines and has no frame.
         if type(coroutine).__name__ in ("async_generator_asend", "coroutine_wrapper"):
             break

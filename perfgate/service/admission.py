@@ -33,15 +33,23 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 # A name or address, and a port (RFC 3986, 3.2.2 and 3.2.3).
-_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._~-]*))(?::(?P<port>[0-9]{0,5}))?")
+_HOST = re.compile(
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._~-]*))(?::(?P<port>[0-9]{0,5}))?"
+)
 _LARGEST_PORT = 65535
 
 
 class Admission:
     """Wraps an application: refuses, or passes on with the caller, and gives every response the same security headers."""
 
-    def __init__(self, application: ASGIApp, authenticator: Authenticator, troubles: TroubleLog) -> None:
-        self._application, self._authenticator, self._troubles = application, authenticator, troubles
+    def __init__(
+        self, application: ASGIApp, authenticator: Authenticator, troubles: TroubleLog
+    ) -> None:
+        self._application, self._authenticator, self._troubles = (
+            application,
+            authenticator,
+            troubles,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -60,7 +68,10 @@ class Admission:
         except StoreError as error:
             # Clients repeat a request that was answered with 503.
             self._troubles.note(str(error))
-            refusal = refused("the store with the tokens cannot be read now; repeat it", HTTPStatus.SERVICE_UNAVAILABLE)
+            refusal = refused(
+                "the store with the tokens cannot be read now; repeat it",
+                HTTPStatus.SERVICE_UNAVAILABLE,
+            )
         await (refusal or self._application)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
@@ -70,13 +81,19 @@ class Admission:
         except ValueError:
             return refused("the Host header is not a host name", HTTPStatus.BAD_REQUEST)
         if self._authenticator.is_open and host not in _LOCAL_NAMES:
-            return refused("this server only accepts requests addressed to its own machine", HTTPStatus.FORBIDDEN)
+            return refused(
+                "this server only accepts requests addressed to its own machine",
+                HTTPStatus.FORBIDDEN,
+            )
         token = request.query_params.get("token", "")
         if not self._authenticator.is_open and self._authenticator.caller(token):
             return _without_token(request, token)
         caller = self._caller(request)
         if caller is None:
-            return refused("a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN", HTTPStatus.UNAUTHORIZED)
+            return refused(
+                "a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN",
+                HTTPStatus.UNAUTHORIZED,
+            )
         request.state.caller = caller
         return None
 
@@ -97,13 +114,17 @@ class Admission:
 
 def _without_token(request: Request, token: str) -> Response:
     """Keep the token out of the browser's history: the browser stores it in a cookie and repeats the request."""
-    query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    query = parse_qsl(
+        request.scope["query_string"].decode("latin-1"), keep_blank_values=True
+    )
     rest = [(name, value) for name, value in query if name != "token"]
     # Two leading slashes would redirect to another machine, and browsers take a backslash for a slash.
     location = "/" + quote(request.scope["path"].lstrip("/"))
     if rest:
         location += f"?{urlencode(rest)}"
-    response = Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": location})
+    response = Response(
+        status_code=HTTPStatus.SEE_OTHER, headers={"Location": location}
+    )
     response.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
     return response
 

@@ -41,7 +41,9 @@ def as_json(value: object, status: int = HTTPStatus.OK) -> Response:
 
 def as_document(run: RunDocument) -> Response:
     """The bytes as they were recorded; their SHA-256 is the id."""
-    return Response(msgspec.json.encode(run, order="deterministic"), media_type="application/json")
+    return Response(
+        msgspec.json.encode(run, order="deterministic"), media_type="application/json"
+    )
 
 
 def as_page(text: str) -> Response:
@@ -63,16 +65,24 @@ def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Answers:
 @cache
 def _schema_of(kinds: tuple[Any, ...]) -> dict[str, Any]:
     schemas, _ = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
-    schema: dict[str, Any] = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+    schema: dict[str, Any] = (
+        schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+    )
     return schema
 
 
 def described(
-    schema: dict[str, Any], *, media_type: str = "application/json", status: HTTPStatus = HTTPStatus.OK
+    schema: dict[str, Any],
+    *,
+    media_type: str = "application/json",
+    status: HTTPStatus = HTTPStatus.OK,
 ) -> Answers:
     """The responses of an operation with this schema of success."""
     return {
-        int(status): {"description": status.phrase, "content": {media_type: {"schema": schema}}},
+        int(status): {
+            "description": status.phrase,
+            "content": {media_type: {"schema": schema}},
+        },
         **_refusals(_REFUSALS),
     }
 
@@ -93,16 +103,27 @@ def written(*answers: Answers) -> Answers:
 class DescribedApp(FastAPI):
     """A FastAPI application; its responses are records of ours, with schemas made by msgspec as for all our documents."""
 
-    def __init__(self, *, records: Iterable[type], description: str, **options: Any) -> None:
+    def __init__(
+        self, *, records: Iterable[type], description: str, **options: Any
+    ) -> None:
         # The usual pages of documentation load their scripts from another server.
-        super().__init__(docs_url=None, redoc_url=None, default_response_class=Response, **options)
+        super().__init__(
+            docs_url=None, redoc_url=None, default_response_class=Response, **options
+        )
         self._records = [*records, ServedError]
         self._about = description
 
     def openapi(self) -> dict[str, Any]:
         """Every path with its parameters, and the schema of each response."""
-        document = get_openapi(title="perfgate serve", version=__version__, description=self._about, routes=self.routes)
-        _, schemas = msgspec.json.schema_components(self._records, ref_template=_REFERENCE)
+        document = get_openapi(
+            title="perfgate serve",
+            version=__version__,
+            description=self._about,
+            routes=self.routes,
+        )
+        _, schemas = msgspec.json.schema_components(
+            self._records, ref_template=_REFERENCE
+        )
         document["components"] = {
             "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -112,5 +133,12 @@ class DescribedApp(FastAPI):
 
 
 def _refusals(statuses: Mapping[HTTPStatus, str]) -> Answers:
-    content = {"application/json": {"schema": {"$ref": _REFERENCE.format(name=ServedError.__name__)}}}
-    return {int(status): {"description": words, "content": content} for status, words in statuses.items()}
+    content = {
+        "application/json": {
+            "schema": {"$ref": _REFERENCE.format(name=ServedError.__name__)}
+        }
+    }
+    return {
+        int(status): {"description": words, "content": content}
+        for status, words in statuses.items()
+    }

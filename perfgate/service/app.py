@@ -59,7 +59,10 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
         except PerfgateError as error:
             # Without a token neither the place of the store nor its error is shown.
             troubles.note(str(error))
-            return refused("the served data cannot be read; the log of perfgate serve has the reason", _NOT_NOW)
+            return refused(
+                "the served data cannot be read; the log of perfgate serve has the reason",
+                _NOT_NOW,
+            )
         return as_json({"status": "ok"})
 
     def public(text: str) -> str:
@@ -68,10 +71,16 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
         return text
 
     records = list(chain.from_iterable(part.records for part in parts))
-    app = DescribedApp(records=records, description=_ABOUT, lifespan=closing, redirect_slashes=False)
+    app = DescribedApp(
+        records=records, description=_ABOUT, lifespan=closing, redirect_slashes=False
+    )
     for part in parts:
         app.include_router(part.router())
-    app.get(HEALTH, responses=described({"type": "object"}), summary="Whether all of this can be read.")(health)
+    app.get(
+        HEALTH,
+        responses=described({"type": "object"}),
+        summary="Whether all of this can be read.",
+    )(health)
 
     async def failed(_: Request, error: Exception) -> Response:
         kinds = [kind for kind in type(error).__mro__ if kind in _STATUSES]
@@ -84,7 +93,10 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
 
 
 async def _wrong_parameter(_: Request, error: Exception) -> Response:
-    problems = [f"{problem['loc'][-1]}: {problem['msg']}" for problem in cast("RequestValidationError", error).errors()]
+    problems = [
+        f"{problem['loc'][-1]}: {problem['msg']}"
+        for problem in cast("RequestValidationError", error).errors()
+    ]
     return refused("; ".join(problems), HTTPStatus.BAD_REQUEST)
 
 

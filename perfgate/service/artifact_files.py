@@ -22,9 +22,19 @@ from perfgate.service.answers import Answers, as_json, described, json_answer
 from perfgate.service.callers import caller_of
 from perfgate.service.part import ServicePart
 
-ProjectKey = Annotated[str, Path(pattern=r"^[a-z0-9-]{1,60}$", description="The project, as its folder is named.")]
-SetId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The id of the run, or of the check.")]
-FilePath = Annotated[str, Path(description="The path of a file, as the record of the set lists it.")]
+ProjectKey = Annotated[
+    str,
+    Path(
+        pattern=r"^[a-z0-9-]{1,60}$", description="The project, as its folder is named."
+    ),
+]
+SetId = Annotated[
+    str,
+    Path(pattern=r"^[0-9a-f]{64}$", description="The id of the run, or of the check."),
+]
+FilePath = Annotated[
+    str, Path(description="The path of a file, as the record of the set lists it.")
+]
 
 # A page comes from a runner, and its reader's cookie opens everything that the reader may see. A report needs no script; the
 # script of a flame graph runs in an opaque origin, which may not send data.
@@ -51,9 +61,15 @@ class ArtifactFiles(ServicePart):
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/artifacts/{key}")
         router.get(
-            "/sets/{set_id}.json", responses=json_answer(ArtifactSet), summary="What is kept of a run or check."
+            "/sets/{set_id}.json",
+            responses=json_answer(ArtifactSet),
+            summary="What is kept of a run or check.",
         )(self.listed)
-        part = described(_BINARY, media_type="application/octet-stream", status=HTTPStatus.PARTIAL_CONTENT)
+        part = described(
+            _BINARY,
+            media_type="application/octet-stream",
+            status=HTTPStatus.PARTIAL_CONTENT,
+        )
         whole = described(_BINARY, media_type="application/octet-stream")
         outside: Answers = {416: {"description": "The range lies behind the end."}}
         router.get(
@@ -69,7 +85,9 @@ class ArtifactFiles(ServicePart):
     def listed(self, request: Request, key: ProjectKey, set_id: SetId) -> Response:
         return as_json(self._set(request, key, set_id))
 
-    def file(self, request: Request, key: ProjectKey, set_id: SetId, path: FilePath) -> Response:
+    def file(
+        self, request: Request, key: ProjectKey, set_id: SetId, path: FilePath
+    ) -> Response:
         artifact_set = self._set(request, key, set_id)
         file = artifact_set.file(path)
         if file is None:
@@ -88,7 +106,10 @@ class ArtifactFiles(ServicePart):
     def _set(self, request: Request, key: str, set_id: str) -> ArtifactSet:
         """The set, if there is one and the caller may read its project; the answer does not reveal which of the two failed."""
         artifact_set = self._store.at(key, set_id)
-        if artifact_set is None or caller_of(request).project not in (None, artifact_set.project):
+        if artifact_set is None or caller_of(request).project not in (
+            None,
+            artifact_set.project,
+        ):
             raise _not_kept()
         return artifact_set
 
@@ -120,7 +141,10 @@ def _byte_range(header: str, size: int) -> tuple[int, int, HTTPStatus]:
 def _content_headers(file: Artifact) -> dict[str, str]:
     """The headers by which a browser shows a page and saves everything else."""
     if policy := _POLICIES.get(file.kind):
-        return {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
+        return {
+            "Content-Type": "text/html; charset=utf-8",
+            "Content-Security-Policy": policy,
+        }
     kind, encoding = guess_type(file.path)
     if encoding == "gzip":
         kind = "application/gzip"
@@ -132,4 +156,7 @@ def _content_headers(file: Artifact) -> dict[str, str]:
 
 
 def _not_kept() -> HTTPException:
-    return HTTPException(HTTPStatus.NOT_FOUND, "no such artifact is kept, or no longer, or not for this token")
+    return HTTPException(
+        HTTPStatus.NOT_FOUND,
+        "no such artifact is kept, or no longer, or not for this token",
+    )

@@ -36,15 +36,22 @@ class AskApi(ServicePart):
             router.get(
                 f"/{question.name}",
                 responses=json_answer(question.answer),
-                openapi_extra={"parameters": msgspec.to_builtins(list(_parameters(question)))},
+                openapi_extra={
+                    "parameters": msgspec.to_builtins(list(_parameters(question)))
+                },
                 summary=question.about,
             )(self._route(question))
         return router
 
     def _route(self, question: Question[Any, Any]) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
-            sources, arguments = self._sources.of(caller_of(request)), dict(request.query_params)
-            return as_json(within(partial(question.ask, arguments, sources, as_text=True)))
+            sources, arguments = (
+                self._sources.of(caller_of(request)),
+                dict(request.query_params),
+            )
+            return as_json(
+                within(partial(question.ask, arguments, sources, as_text=True))
+            )
 
         return answer
 

@@ -16,14 +16,25 @@ class ServedSources:
     """The sources of one service; its store with its sites, or its recordings, may be None."""
 
     def __init__(
-        self, root: Path, served: ServedStore | None, library: Library | None, sites: ProjectSites | None
+        self,
+        root: Path,
+        served: ServedStore | None,
+        library: Library | None,
+        sites: ProjectSites | None,
     ) -> None:
-        self._root, self._served, self._library, self._sites = root, served, library, sites
+        self._root, self._served, self._library, self._sites = (
+            root,
+            served,
+            library,
+            sites,
+        )
 
     def of(self, caller: Caller) -> Sources:
         sources = Sources(root=self._root, only=caller.project, public=self.public)
         if self._served is not None:
-            sources = replace(sources, store=self._served.store, newest=self._served.newest_runs)
+            sources = replace(
+                sources, store=self._served.store, newest=self._served.newest_runs
+            )
         if self._sites is not None:
             sources = replace(sources, main=self._sites.content)
         if self._library is not None:

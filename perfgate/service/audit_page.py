@@ -28,17 +28,26 @@ class AuditPage(ServicePart):
 
     def router(self) -> APIRouter:
         router = APIRouter()
-        router.get(AUDIT, responses=page_answer(), summary="Who changed what, newest first.")(self.page)
+        router.get(
+            AUDIT, responses=page_answer(), summary="Who changed what, newest first."
+        )(self.page)
         return router
 
     def page(self, request: Request, before: Before | None = None) -> Response:
         ledger = self._served.store().ledger()
         if ledger is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does")
-        entries = ledger.entries(project=caller_of(request).project, limit=_ON_A_PAGE + 1, before=before)
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does"
+            )
+        entries = ledger.entries(
+            project=caller_of(request).project, limit=_ON_A_PAGE + 1, before=before
+        )
         older = ""
         if len(entries) > _ON_A_PAGE:
             entries.pop()
             older = f"{AUDIT}?before={entries[-1].number}"
-        rows = [AuditRow(entry.at, entry.actor, entry.project, entry.action, entry.subject) for entry in entries]
+        rows = [
+            AuditRow(entry.at, entry.actor, entry.project, entry.action, entry.subject)
+            for entry in entries
+        ]
         return as_page(render_audit(rows, self._language, older=older))

@@ -45,7 +45,10 @@ class Uploads:
                         _add(body, chunk, MOST_UPLOAD_BYTES)
             except TimeoutError:
                 # Clients repeat a request that was answered with 503.
-                raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "the upload took too long; send it again") from None
+                raise HTTPException(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    "the upload took too long; send it again",
+                ) from None
             yield body.getvalue()
 
 
@@ -71,4 +74,7 @@ def _add(body: BytesIO, chunk: bytes, most: int) -> None:
 
 
 def _too_large(most: int) -> HTTPException:
-    return HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {most} bytes are not accepted here")
+    return HTTPException(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f"more than {most} bytes are not accepted here",
+    )

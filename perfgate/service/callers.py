@@ -54,7 +54,11 @@ class Authenticator:
             return Caller("the token of the server")
         if self._ledger is None or (token := self._ledger.find(secret)) is None:
             return None
-        return Caller(f"token {token.id} {token.name}", token.project, may_write=token.scope == "write")
+        return Caller(
+            f"token {token.id} {token.name}",
+            token.project,
+            may_write=token.scope == "write",
+        )
 
 
 def form_key(secret: str) -> str:
@@ -78,7 +82,9 @@ def readable_projects(request: Request, store: Store) -> list[str]:
 
 
 # FastAPI hands a dependency that is not a coroutine to a thread, which takes longer than to compare two names.
-async def reader(request: Request, project: Annotated[str, Path(min_length=1, pattern=NO_NUL)]) -> str:
+async def reader(
+    request: Request, project: Annotated[str, Path(min_length=1, pattern=NO_NUL)]
+) -> str:
     """The project of the address, which the caller may read."""
     if caller_of(request).project not in (None, project):
         raise HTTPException(HTTPStatus.FORBIDDEN, "this token is for another project")
@@ -97,7 +103,9 @@ async def writer(request: Request, project: Annotated[str, Depends(reader)]) -> 
 
 async def reader_of_all(request: Request) -> None:
     if caller_of(request).project is not None:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "the token of a project reads its runs alone")
+        raise HTTPException(
+            HTTPStatus.FORBIDDEN, "the token of a project reads its runs alone"
+        )
 
 
 ReadProject = Annotated[str, Depends(reader)]

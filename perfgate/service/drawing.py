@@ -46,7 +46,8 @@ class Drawers:
             if self._pool is pool:
                 self._pool = None
             raise PerfgateError(
-                "{name}: the process that drew it was killed; it may need more memory", name=name
+                "{name}: the process that drew it was killed; it may need more memory",
+                name=name,
             ) from error
 
     def close(self) -> None:
@@ -65,9 +66,14 @@ def _pool() -> ProcessPoolExecutor:
 def flame_page(path: Path, name: str, language: Language, head: Path | None) -> str:
     """The flame graph of the recording at ``path``, shown as ``name``; or of two, if it is compared with ``head``."""
     if head is not None:
-        return render_flame(trace_flame(path, head, Choice(), note=lambda _: None), language)
+        return render_flame(
+            trace_flame(path, head, Choice(), note=lambda _: None), language
+        )
     chosen = choose(path, Choice())
-    trees = [tree_of(pick.timeline, label_of(name, pick.timeline, several=True)) for pick in chosen]
+    trees = [
+        tree_of(pick.timeline, label_of(name, pick.timeline, several=True))
+        for pick in chosen
+    ]
     trees = [tree for tree in trees if tree.parent]
     if not trees:
         raise _without_events(name)
@@ -79,7 +85,11 @@ def timeline_page(path: Path, name: str, language: Language) -> str:
     for recording, timeline in choose(path, Choice()):
         if len(timeline.events):
             label = label_of(name, timeline, several=True)
-            timelines.append(drawn_timeline(timeline.events, label, recording.notes, timeline.readings))
+            timelines.append(
+                drawn_timeline(
+                    timeline.events, label, recording.notes, timeline.readings
+                )
+            )
     if not timelines:
         raise _without_events(name)
     return render_timeline(timelines, language)
@@ -92,4 +102,7 @@ def ranks_page(folder: Path, language: Language) -> str:
 
 
 def _without_events(name: str) -> UsageError:
-    return UsageError("{name} has no timeline with events; tables of steps or totals alone have none", name=name)
+    return UsageError(
+        "{name} has no timeline with events; tables of steps or totals alone have none",
+        name=name,
+    )

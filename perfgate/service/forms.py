@@ -26,19 +26,39 @@ RIGHTS: dict[str, Any] = {
 
 def form_body(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
     """The description of a form in /openapi.json."""
-    schema = {"type": "object", "required": required, "properties": {**fields, **RIGHTS}}
-    return {"requestBody": {"required": True, "content": {"application/x-www-form-urlencoded": {"schema": schema}}}}
+    schema = {
+        "type": "object",
+        "required": required,
+        "properties": {**fields, **RIGHTS},
+    }
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {"application/x-www-form-urlencoded": {"schema": schema}},
+        }
+    }
 
 
 def form_fields(body: bytes) -> dict[str, str]:
     try:
-        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="replace"))
+        return dict(
+            parse_qsl(
+                body.decode("ascii"),
+                keep_blank_values=True,
+                max_num_fields=20,
+                errors="replace",
+            )
+        )
     except ValueError:  # UnicodeDecodeError is one too
         return {}
 
 
 def form_sender(
-    authenticator: Authenticator, caller: Caller, fields: Mapping[str, str], *, project: str | None
+    authenticator: Authenticator,
+    caller: Caller,
+    fields: Mapping[str, str],
+    *,
+    project: str | None,
 ) -> Caller | None:
     """The sender of a form, if it may write to the project, or to all for None: by a token, the form's key, or its header."""
     if typed := fields.get("token", "").strip():

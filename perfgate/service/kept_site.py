@@ -46,21 +46,28 @@ class KeptSite:
         # A renewal under way may have begun before this revision; the next renewal has not.
         for _ in range(2):
             present, renewal = self._renewed(revision)
-            if present is not None and (renewal is None or (len(present.content.runs) > FEW_RUNS and not must_be_new)):
+            if present is not None and (
+                renewal is None
+                or (len(present.content.runs) > FEW_RUNS and not must_be_new)
+            ):
                 break
             if renewal is not None:
                 present = renewal.result()
         assert present is not None
         return present
 
-    def _renewed(self, revision: str) -> tuple[KeptPages | None, Future[KeptPages] | None]:
+    def _renewed(
+        self, revision: str
+    ) -> tuple[KeptPages | None, Future[KeptPages] | None]:
         """The present pages, and their renewal if they are of another revision."""
         with self._lock:
             if self._present is not None and self._present.revision == revision:
                 return self._present, None
             if self._renewal is None:
                 self._renewal = Future()
-                threading.Thread(target=self._renew, args=(self._renewal, revision), daemon=True).start()
+                threading.Thread(
+                    target=self._renew, args=(self._renewal, revision), daemon=True
+                ).start()
             return self._present, self._renewal
 
     def _renew(self, renewal: Future[KeptPages], revision: str) -> None:

@@ -44,12 +44,17 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         # Each with the state of the recording that it was read from.
-        self._timelines: OrderedDict[str, tuple[ServedRecording, list[ChosenTimeline]]] = OrderedDict()
+        self._timelines: OrderedDict[
+            str, tuple[ServedRecording, list[ChosenTimeline]]
+        ] = OrderedDict()
         self._requests: dict[str, tuple[ServedRecording, set[str]]] = {}
 
     def recordings(self) -> list[ServedRecording]:
         """All recordings, the latest first."""
-        return sorted(self._by_name().values(), key=lambda recording: (-recording.modified, recording.name))
+        return sorted(
+            self._by_name().values(),
+            key=lambda recording: (-recording.modified, recording.name),
+        )
 
     def runs(self) -> list[ServedRecording]:
         """The folders of runs among them."""
@@ -61,8 +66,13 @@ class Library:
 
     def job(self, name: str) -> Path:
         """The folder of a job; an empty name means the whole library. Raises UsageError if it holds no recording."""
-        if not [recording for recording in self._by_name() if is_below(recording, name)]:
-            raise UsageError("no folder with recordings is named {name!r}; GET /api/recordings lists them", name=name)
+        if not [
+            recording for recording in self._by_name() if is_below(recording, name)
+        ]:
+            raise UsageError(
+                "no folder with recordings is named {name!r}; GET /api/recordings lists them",
+                name=name,
+            )
         return self._folder / name
 
     def timelines(self, name: str) -> list[ChosenTimeline]:
@@ -76,12 +86,16 @@ class Library:
             self._timelines.popitem(last=False)
         return timelines
 
-    def requests(self, name: str, *, request: str | None, limit: int | None) -> RequestDocument:
+    def requests(
+        self, name: str, *, request: str | None, limit: int | None
+    ) -> RequestDocument:
         """The requests of a recording, or one of them with the work done for it. Raises UsageError if it is not in it."""
         document = requests_of(self.timelines(name), Choice(limit=limit), request)
         timelines = list(document.timelines)
         for number, timeline in enumerate(timelines):
-            timelines[number] = msgspec.structs.replace(timeline, path=self.without_folder(timeline.path))
+            timelines[number] = msgspec.structs.replace(
+                timeline, path=self.without_folder(timeline.path)
+            )
         return msgspec.structs.replace(document, timelines=timelines)
 
     def without_folder(self, text: str) -> str:
@@ -95,13 +109,19 @@ class Library:
         def add(name: str) -> None:
             profiles[name] = self.requests(name, request=request, limit=limit)
 
-        return ProfileList(request_id=request, unread=self._serving(request, add), profiles=profiles)
+        return ProfileList(
+            request_id=request, unread=self._serving(request, add), profiles=profiles
+        )
 
     def trace_events(self, request: str | None) -> ServedTrace:
         """The events that served a request, or any, in all recordings. Raises UsageError if they are too many."""
         sheet = EventSheet(request)
-        unread = self._serving(request, lambda name: sheet.add(name, self.timelines(name)))
-        return ServedTrace(trace_events=[*sheet.names, *sheet.events], other_data={"unread": unread})
+        unread = self._serving(
+            request, lambda name: sheet.add(name, self.timelines(name))
+        )
+        return ServedTrace(
+            trace_events=[*sheet.names, *sheet.events], other_data={"unread": unread}
+        )
 
     def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
         """Use each recording with events that served the request, or any; return the names of damaged recordings."""
@@ -120,7 +140,9 @@ class Library:
             requests = Activity("a request")
             if request is not None:
                 requests = Activity("request {name!r}", name=request)
-            raise UsageError("no recording has an event that serves {requests}", requests=requests)
+            raise UsageError(
+                "no recording has an event that serves {requests}", requests=requests
+            )
         return unread
 
     def _ids(self, recording: ServedRecording) -> set[str]:
@@ -135,11 +157,17 @@ class Library:
     def _named(self, name: str) -> ServedRecording:
         recording = self._by_name().get(name)
         if recording is None:
-            raise UsageError("no recording is named {name!r}; GET /api/recordings lists them", name=name)
+            raise UsageError(
+                "no recording is named {name!r}; GET /api/recordings lists them",
+                name=name,
+            )
         return recording
 
     def _by_name(self) -> dict[str, ServedRecording]:
-        return {recording.name: recording for recording in itertools.islice(self._walk(self._folder), MOST_RECORDINGS)}
+        return {
+            recording.name: recording
+            for recording in itertools.islice(self._walk(self._folder), MOST_RECORDINGS)
+        }
 
     def _walk(self, folder: Path) -> Iterator[ServedRecording]:
         for path in _members(folder):
@@ -153,7 +181,9 @@ class Library:
             else:
                 yield from self._walk(path)
 
-    def _described(self, path: Path, kind: ServedKind, files: Sequence[Path]) -> ServedRecording:
+    def _described(
+        self, path: Path, kind: ServedKind, files: Sequence[Path]
+    ) -> ServedRecording:
         """A recording with its size and its last change, of all its files."""
         size, times = 0, []
         for file in files:
@@ -161,7 +191,12 @@ class Library:
             size += status.st_size
             times.append(status.st_mtime)
         modified = max(times, default=path.stat().st_mtime)
-        return ServedRecording(name=path.relative_to(self._folder).as_posix(), kind=kind, size=size, modified=modified)
+        return ServedRecording(
+            name=path.relative_to(self._folder).as_posix(),
+            kind=kind,
+            size=size,
+            modified=modified,
+        )
 
 
 def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
@@ -174,7 +209,14 @@ def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
         if len(members) > 1:
             sizes = [recording.size for recording in members]
             times = [recording.modified for recording in members]
-            jobs.append(ServedJob(name=folder, recordings=len(members), size=sum(sizes), modified=max(times)))
+            jobs.append(
+                ServedJob(
+                    name=folder,
+                    recordings=len(members),
+                    size=sum(sizes),
+                    modified=max(times),
+                )
+            )
     return sorted(jobs, key=lambda job: (-job.modified, job.name))
 
 
@@ -190,7 +232,11 @@ def is_below(name: str, folder: str) -> bool:
 def _members(folder: Path) -> list[Path]:
     """The members of a folder by name, without links, and without names that no address or JSON can hold: not UTF-8."""
     with os.scandir(folder) as entries:
-        return sorted(Path(entry.path) for entry in entries if not entry.is_symlink() and _is_utf8(entry.name))
+        return sorted(
+            Path(entry.path)
+            for entry in entries
+            if not entry.is_symlink() and _is_utf8(entry.name)
+        )
 
 
 def _is_utf8(name: str) -> bool:
@@ -228,5 +274,7 @@ def within(action: Callable[[], _Item]) -> _Item:
         return action()
     except OSError as error:
         raise UsageError(
-            "{file} cannot be read: {error}", file=error.filename or Activity("a recording"), error=error.strerror
+            "{file} cannot be read: {error}",
+            file=error.filename or Activity("a recording"),
+            error=error.strerror,
         ) from error

@@ -15,7 +15,11 @@ from perfgate.document.gates import GateRecord
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError
-from perfgate.judging.report.render.openmetrics import LabelledRun, ServiceFamily, openmetrics_of_runs
+from perfgate.judging.report.render.openmetrics import (
+    LabelledRun,
+    ServiceFamily,
+    openmetrics_of_runs,
+)
 from perfgate.judging.store.runs import stored_run
 from perfgate.service.answers import described
 from perfgate.service.callers import readable_projects
@@ -42,7 +46,11 @@ class Metrics(ServicePart):
     def router(self) -> APIRouter:
         router = APIRouter()
         text = described({"type": "string"}, media_type=MEDIA_TYPE.partition(";")[0])
-        router.get("/metrics", responses=text, summary="The latest values of main, for Prometheus.")(self.metrics)
+        router.get(
+            "/metrics",
+            responses=text,
+            summary="The latest values of main, for Prometheus.",
+        )(self.metrics)
         return router
 
     def recorded(self, run: RunDocument, run_id: str) -> None:  # noqa: ARG002 - as all listeners
@@ -63,13 +71,20 @@ class Metrics(ServicePart):
                 newest.setdefault(run.fingerprint, run)
                 starts.setdefault((project,), moment(run.started_at).timestamp())
             latest += newest.values()
-            verdicts = Counter(gate.verdict for gate in self._served.store().entries(project, GateRecord))
+            verdicts = Counter(
+                gate.verdict
+                for gate in self._served.store().entries(project, GateRecord)
+            )
             if verdicts:
                 for verdict in _JUDGED:
                     gates[project, verdict] = float(verdicts[verdict])
         families = [
             ServiceFamily(
-                "perfgate_uploads", "counter", "Runs uploaded since the service started", ("project",), uploads
+                "perfgate_uploads",
+                "counter",
+                "Runs uploaded since the service started",
+                ("project",),
+                uploads,
             ),
             ServiceFamily(
                 "perfgate_last_run_timestamp_seconds",
@@ -86,7 +101,10 @@ class Metrics(ServicePart):
                 gates,
             ),
         ]
-        return Response(openmetrics_of_runs(self._documents_of(latest), families), media_type=MEDIA_TYPE)
+        return Response(
+            openmetrics_of_runs(self._documents_of(latest), families),
+            media_type=MEDIA_TYPE,
+        )
 
     def _documents_of(self, latest: list[StoredRun]) -> Iterator[LabelledRun]:
         documents: dict[str, RunDocument] = {}

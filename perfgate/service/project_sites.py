@@ -27,7 +27,11 @@ from perfgate.errors import PerfgateError, StoreError, StoreRefusedError
 from perfgate.flows.shared.artifacts import kept_reader
 from perfgate.flows.shared.site.pages import SitePages
 from perfgate.judging.report.render.served import ProjectRow, render_projects
-from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
+from perfgate.judging.report.render.site.addresses import (
+    OVERVIEW,
+    SiteLinks,
+    is_address,
+)
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.judging.store.runs import stored_run, stored_runs
 from perfgate.judging.store.store import Page
@@ -42,7 +46,9 @@ from perfgate.service.served_store import ServedStore
 from perfgate.service.site_reader import MOST_PROJECTS, ReadContent, SiteReader
 
 _SECONDS_PER_DAY = 86_400
-RunDigits = Annotated[str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")]
+RunDigits = Annotated[
+    str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")
+]
 
 
 class ProjectState(NamedTuple):
@@ -68,7 +74,11 @@ class ProjectSites(ServicePart):
     ) -> None:
         self._served, self._language = served, language
         self._artifacts, self._clock = artifacts, clock
-        self._recordings, self._run_recordings, self._webhooks = recordings, run_recordings, webhooks
+        self._recordings, self._run_recordings, self._webhooks = (
+            recordings,
+            run_recordings,
+            webhooks,
+        )
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
         # Of every project whose pages were made, and the projects that the list of projects waits for.
@@ -81,14 +91,33 @@ class ProjectSites(ServicePart):
 
     def router(self) -> APIRouter:
         router, page, project = APIRouter(), page_answer(), "/projects/{project:path}"
-        home = {**page, int(HTTPStatus.SEE_OTHER): {"description": "To the overview of the only project."}}
+        home = {
+            **page,
+            int(HTTPStatus.SEE_OTHER): {
+                "description": "To the overview of the only project."
+            },
+        }
         router.get("/", responses=home, summary="The projects.")(self.projects)
-        router.get(f"{project}/series/{{name}}", responses=page, summary="A series, or all of them.")(self.series)
-        router.get(f"{project}/runs/{{name}}", responses=page, summary="A run, or a page of the list.")(self.run)
-        router.get(f"{project}/compare/{{name}}", responses=page, summary="Two runs beside main's level.")(self.compare)
-        router.get(f"{project}/{{name}}", responses=page, summary="Overview, open regressions, machines.")(
-            self.overview
-        )
+        router.get(
+            f"{project}/series/{{name}}",
+            responses=page,
+            summary="A series, or all of them.",
+        )(self.series)
+        router.get(
+            f"{project}/runs/{{name}}",
+            responses=page,
+            summary="A run, or a page of the list.",
+        )(self.run)
+        router.get(
+            f"{project}/compare/{{name}}",
+            responses=page,
+            summary="Two runs beside main's level.",
+        )(self.compare)
+        router.get(
+            f"{project}/{{name}}",
+            responses=page,
+            summary="Overview, open regressions, machines.",
+        )(self.overview)
         return router
 
     def close(self) -> None:
@@ -124,10 +153,16 @@ class ProjectSites(ServicePart):
         for name in names:
             for newest in stored_runs(store, name, Page(limit=1)):
                 commit, subject = (newest.commit or "")[:12], newest.subject or ""
-                row = ProjectRow(name, _overview(name), newest.started_at, commit, subject)
+                row = ProjectRow(
+                    name, _overview(name), newest.started_at, commit, subject
+                )
                 state = self._states.get(name)
                 if state is not None:
-                    row = replace(row, open_regressions=state.open_regressions, failed=state.failed)
+                    row = replace(
+                        row,
+                        open_regressions=state.open_regressions,
+                        failed=state.failed,
+                    )
                 elif name not in self._awaited:
                     self._awaited.add(name)
                     self._renew_later(name)
@@ -137,7 +172,15 @@ class ProjectSites(ServicePart):
             recordings, webhooks = self._recordings, self._webhooks
         if store.ledger() is not None:
             audit = AUDIT
-        return as_page(render_projects(rows, self._language, recordings=recordings, audit=audit, webhooks=webhooks))
+        return as_page(
+            render_projects(
+                rows,
+                self._language,
+                recordings=recordings,
+                audit=audit,
+                webhooks=webhooks,
+            )
+        )
 
     def overview(self, request: Request, project: ReadProject, name: str) -> Response:
         return self.page(project, name, form_key=caller_of(request).form_key)
@@ -152,8 +195,16 @@ class ProjectSites(ServicePart):
             recording_of = self._run_recordings.name_of
         return self.page(project, f"runs/{name}", recording_of=recording_of)
 
-    def compare(self, project: ReadProject, name: str, earlier: RunDigits = "", later: RunDigits = "") -> Response:
-        return self.page(project, f"compare/{name}", {"earlier": earlier, "later": later})
+    def compare(
+        self,
+        project: ReadProject,
+        name: str,
+        earlier: RunDigits = "",
+        later: RunDigits = "",
+    ) -> Response:
+        return self.page(
+            project, f"compare/{name}", {"earlier": earlier, "later": later}
+        )
 
     def page(
         self,
@@ -168,13 +219,17 @@ class ProjectSites(ServicePart):
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page")
         pages = self._present(project).pages
         try:
-            page = pages.page(address, query, form_key=form_key, recording_of=recording_of)
+            page = pages.page(
+                address, query, form_key=form_key, recording_of=recording_of
+            )
         except StoreRefusedError:
             raise
         except StoreError as error:
             page = pages.unreadable(address, self._served.public(str(error)))
         if page is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page, or no longer")
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND, "there is no such page, or no longer"
+            )
         return as_page(page)
 
     def content(self, project: str) -> SiteContent:
@@ -209,7 +264,9 @@ class ProjectSites(ServicePart):
         def kept(run_id: str) -> KeptOfRun:
             artifacts = read_kept(run_id)
             if artifacts.why:
-                return msgspec.structs.replace(artifacts, why="the artifact store cannot be read now")
+                return msgspec.structs.replace(
+                    artifacts, why="the artifact store cannot be read now"
+                )
             return artifacts
 
         links = SiteLinks(forms=True)
@@ -217,7 +274,11 @@ class ProjectSites(ServicePart):
         if self._served.store().ledger() is not None:
             links = SiteLinks(forms=True, triage=True, audit=AUDIT)
         pages = SitePages(
-            read.content, lambda run_id: stored_run(self._served.store(), project, run_id), self._language, links, kept
+            read.content,
+            lambda run_id: stored_run(self._served.store(), project, run_id),
+            self._language,
+            links,
+            kept,
         )
         self._states[project] = _state_of(read.content.trend)
         return KeptPages(read.revision, read.content, pages)

@@ -15,7 +15,12 @@ from typing import Annotated, Literal, TypeVar
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from perfgate.document.served import ProfileList, RecordingList, ServedRecording, ServedTrace
+from perfgate.document.served import (
+    ProfileList,
+    RecordingList,
+    ServedRecording,
+    ServedTrace,
+)
 from perfgate.document.trace import RequestDocument
 from perfgate.judging.report.render.served import render_index
 from perfgate.locale import Language
@@ -28,12 +33,32 @@ from perfgate.service.part import ServicePart
 _MOST_ROWS = 1_000
 _Item = TypeVar("_Item")
 
-Recording = Annotated[str, Query(min_length=1, description="The name of a recording, as /api/recordings lists it.")]
-Head = Annotated[str, Query(description="Another recording: the graph then shows its differences from the first.")]
-Folder = Annotated[str, Query(description="The name of a folder with recordings; by default all of them.")]
-Contains = Annotated[str, Query(description="Only recordings whose names contain this text.")]
-RowLimit = Annotated[int, Query(ge=1, le=_MOST_ROWS, description="The most rows of each timeline.")]
-RequestId = Annotated[str, Query(description="The id of a request; without one, all requests.")]
+Recording = Annotated[
+    str,
+    Query(
+        min_length=1,
+        description="The name of a recording, as /api/recordings lists it.",
+    ),
+]
+Head = Annotated[
+    str,
+    Query(
+        description="Another recording: the graph then shows its differences from the first."
+    ),
+]
+Folder = Annotated[
+    str,
+    Query(description="The name of a folder with recordings; by default all of them."),
+]
+Contains = Annotated[
+    str, Query(description="Only recordings whose names contain this text.")
+]
+RowLimit = Annotated[
+    int, Query(ge=1, le=_MOST_ROWS, description="The most rows of each timeline.")
+]
+RequestId = Annotated[
+    str, Query(description="The id of a request; without one, all requests.")
+]
 ProfileFormat = Annotated[
     Literal["rows", "chrome"],
     Query(
@@ -51,7 +76,9 @@ class RecordingPages(ServicePart):
 
     records = (RecordingList, ProfileList, RequestDocument, ServedTrace)
 
-    def __init__(self, library: Library, language: Language, *, home: str = "/") -> None:
+    def __init__(
+        self, library: Library, language: Language, *, home: str = "/"
+    ) -> None:
         self._library, self._language, self._home = library, language, home
         self._readers, self._drawers = ThreadPoolExecutor(1), Drawers()
 
@@ -59,17 +86,35 @@ class RecordingPages(ServicePart):
         """The routes, the index at ``home``."""
         router = APIRouter(dependencies=[Depends(reader_of_all)])
         page, recordings = page_answer(), json_answer(RecordingList)
-        router.get(self._home, responses=page, summary="A page that links all of this.")(self.index)
-        router.get("/flame", responses=page, summary="The flame graph of a recording, or of two.")(self.flame)
-        router.get("/timeline", responses=page, summary="The timeline of a recording.")(self.timeline)
-        router.get("/ranks", responses=page, summary="The ranks of a job beside each other.")(self.ranks)
-        router.get("/api/recordings", responses=recordings, summary="All recordings, the latest first.")(
-            self.recordings
+        router.get(
+            self._home, responses=page, summary="A page that links all of this."
+        )(self.index)
+        router.get(
+            "/flame",
+            responses=page,
+            summary="The flame graph of a recording, or of two.",
+        )(self.flame)
+        router.get("/timeline", responses=page, summary="The timeline of a recording.")(
+            self.timeline
         )
-        router.get("/api/runs", responses=recordings, summary="The recordings that perfgate measured.")(self.runs)
-        router.get("/api/requests", responses=json_answer(RequestDocument), summary="The requests of a recording.")(
-            self.requests
-        )
+        router.get(
+            "/ranks", responses=page, summary="The ranks of a job beside each other."
+        )(self.ranks)
+        router.get(
+            "/api/recordings",
+            responses=recordings,
+            summary="All recordings, the latest first.",
+        )(self.recordings)
+        router.get(
+            "/api/runs",
+            responses=recordings,
+            summary="The recordings that perfgate measured.",
+        )(self.runs)
+        router.get(
+            "/api/requests",
+            responses=json_answer(RequestDocument),
+            summary="The requests of a recording.",
+        )(self.requests)
         router.get(
             "/api/profile",
             responses=json_answer(ProfileList, ServedTrace),
@@ -89,13 +134,25 @@ class RecordingPages(ServicePart):
             await self._read(partial(self._library.job, folder))
         listed: list[ServedRecording] = []
         for recording in await self._read(self._library.recordings):
-            if is_below(recording.name, folder) and contains.lower() in recording.name.lower():
+            if (
+                is_below(recording.name, folder)
+                and contains.lower() in recording.name.lower()
+            ):
                 listed.append(recording)
         jobs = {job.name: job for job in jobs_of(listed)}
         jobs.pop(folder, None)
-        single = [recording for recording in listed if folder_of(recording.name) not in jobs]
+        single = [
+            recording for recording in listed if folder_of(recording.name) not in jobs
+        ]
         return as_page(
-            render_index(single, list(jobs.values()), self._language, folder=folder, contains=contains, home=self._home)
+            render_index(
+                single,
+                list(jobs.values()),
+                self._language,
+                folder=folder,
+                contains=contains,
+                home=self._home,
+            )
         )
 
     async def recordings(self) -> Response:
@@ -104,8 +161,14 @@ class RecordingPages(ServicePart):
     async def runs(self) -> Response:
         return await self._listed(self._library.runs)
 
-    async def requests(self, recording: Recording, limit: RowLimit = _MOST_ROWS) -> Response:
-        return as_json(await self._read(partial(self._library.requests, recording, request=None, limit=limit)))
+    async def requests(
+        self, recording: Recording, limit: RowLimit = _MOST_ROWS
+    ) -> Response:
+        return as_json(
+            await self._read(
+                partial(self._library.requests, recording, request=None, limit=limit)
+            )
+        )
 
     async def profile(
         self,
@@ -115,18 +178,26 @@ class RecordingPages(ServicePart):
     ) -> Response:
         request = request_id or None
         if form == "chrome":
-            return as_json(await self._read(partial(self._library.trace_events, request)))
-        return as_json(await self._read(partial(self._library.profiles, request, limit=limit)))
+            return as_json(
+                await self._read(partial(self._library.trace_events, request))
+            )
+        return as_json(
+            await self._read(partial(self._library.profiles, request, limit=limit))
+        )
 
     async def flame(self, recording: Recording, head: Head = "") -> Response:
         path, head_path = await self._path(recording), None
         if head:
             head_path = await self._path(head)
-        return await self._drawn(recording, partial(flame_page, path, recording, self._language, head_path))
+        return await self._drawn(
+            recording, partial(flame_page, path, recording, self._language, head_path)
+        )
 
     async def timeline(self, recording: Recording) -> Response:
         path = await self._path(recording)
-        return await self._drawn(recording, partial(timeline_page, path, recording, self._language))
+        return await self._drawn(
+            recording, partial(timeline_page, path, recording, self._language)
+        )
 
     async def ranks(self, folder: Folder = "") -> Response:
         path = await self._read(partial(self._library.job, folder))
@@ -143,4 +214,6 @@ class RecordingPages(ServicePart):
         return as_page(await self._drawers.draw(name, page))
 
     async def _read(self, action: Callable[[], _Item]) -> _Item:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, within, action)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._readers, within, action
+        )

@@ -9,7 +9,13 @@ from perfgate.document.served import ServedEvent
 from perfgate.errors import UsageError
 from perfgate.flows.trace.job import ChosenTimeline
 from perfgate.trace.analysis.requests import Requests
-from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_CORRELATION, NO_TEXT, EventKind
+from perfgate.trace.model.events import (
+    DEVICE_KINDS,
+    KINDS,
+    NO_CORRELATION,
+    NO_TEXT,
+    EventKind,
+)
 
 MOST_EVENTS = 1_000_000
 # Kineto's categories, by which other tools distinguish operators and kernels.
@@ -45,7 +51,11 @@ class EventSheet:
 
     def add(self, recording: str, chosen: Sequence[ChosenTimeline]) -> None:
         """Raises UsageError if there are more events than one answer may hold."""
-        starts = [int(pick.timeline.events.start.min()) for pick in chosen if len(pick.timeline.events)]
+        starts = [
+            int(pick.timeline.events.start.min())
+            for pick in chosen
+            if len(pick.timeline.events)
+        ]
         origin = min(starts, default=0)
         # Timelines of several devices repeat the events of the same host: write each once.
         keys: set[tuple[object, ...]] = set()
@@ -57,15 +67,27 @@ class EventSheet:
                     self.events.append(event)
                 if len(self.events) > MOST_EVENTS:
                     raise TooManyEventsError(
-                        "more than {most} events serve these requests; name one by request_id", most=MOST_EVENTS
+                        "more than {most} events serve these requests; name one by request_id",
+                        most=MOST_EVENTS,
                     )
 
-    def _of_timeline(self, recording: str, pick: ChosenTimeline, origin: int) -> Iterator[ServedEvent]:
+    def _of_timeline(
+        self, recording: str, pick: ChosenTimeline, origin: int
+    ) -> Iterator[ServedEvent]:
         timeline = pick.timeline
         served = Requests(timeline.events).events(self.request)
-        columns = (served.start, served.duration, served.track, served.name, served.kind, served.correlation)
+        columns = (
+            served.start,
+            served.duration,
+            served.track,
+            served.name,
+            served.kind,
+            served.correlation,
+        )
         requests, shapes = served.request.tolist(), served.shape.tolist()
-        places = [self._place(recording, timeline.rank, *track) for track in served.tracks]
+        places = [
+            self._place(recording, timeline.rank, *track) for track in served.tracks
+        ]
         rows = zip(*[column.tolist() for column in columns])
         for row, (start, duration, track, name, kind, correlation) in enumerate(rows):
             args: dict[str, str | int] = {"request_id": served.names[requests[row]]}
@@ -87,7 +109,9 @@ class EventSheet:
                 args=args,
             )
 
-    def _place(self, recording: str, rank: int | None, process: str, thread: str) -> tuple[int, int]:
+    def _place(
+        self, recording: str, rank: int | None, process: str, thread: str
+    ) -> tuple[int, int]:
         """The ids of a track; the first use also writes its name events."""
         key = (recording, rank, process)
         if key not in self._processes:
@@ -103,4 +127,6 @@ class EventSheet:
         return pid, self._threads[pid, thread]
 
     def _name(self, kind: str, pid: int, tid: int, name: str) -> None:
-        self.names.append(ServedEvent(name=kind, ph="M", pid=pid, tid=tid, args={"name": name}))
+        self.names.append(
+            ServedEvent(name=kind, ph="M", pid=pid, tid=tid, args={"name": name})
+        )

@@ -31,7 +31,9 @@ class StoreAddress:
     environ: Mapping[str, str]
 
     def open(self, *, is_served: bool = False) -> Store:
-        return open_store_at(self.location, self.root, self.environ, is_served=is_served)
+        return open_store_at(
+            self.location, self.root, self.environ, is_served=is_served
+        )
 
 
 class NewestRuns(NamedTuple):
@@ -45,7 +47,12 @@ class ServedStore:
     """The store at a location, opened again from time to time if it is a branch."""
 
     def __init__(
-        self, location: str, root: Path, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
+        self,
+        location: str,
+        root: Path,
+        environ: Mapping[str, str],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = StoreAddress(location, root, dict(environ))
         self._clock, self._lock = clock, threading.Lock()
@@ -56,7 +63,10 @@ class ServedStore:
     def store(self) -> Store:
         with self._lock:
             if self._clock() - self._opened > self._seconds:
-                self._store, self._opened = self.address.open(is_served=True), self._clock()
+                self._store, self._opened = (
+                    self.address.open(is_served=True),
+                    self._clock(),
+                )
             return self._store
 
     def newest_runs(self, project: str) -> list[StoredRun]:
@@ -75,4 +85,8 @@ class ServedStore:
         location = self.address.location
         path = location.removeprefix("sqlite:///")
         places = (str(Path(path).expanduser()), path, shown_location(location))
-        return re.sub("|".join(rf"(?<!\w){re.escape(place)}(?!\w)" for place in places), "the store", text)
+        return re.sub(
+            "|".join(rf"(?<!\w){re.escape(place)}(?!\w)" for place in places),
+            "the store",
+            text,
+        )

@@ -75,11 +75,17 @@ class ServeRequest:
 
 
 def serve(
-    request: ServeRequest, environ: Mapping[str, str], say: Callable[[str], None], warn: Callable[[str], None]
+    request: ServeRequest,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> None:
     """Serve until interrupted; ``say`` receives the address. Raises UsageError if listening there fails."""
     if request.folder is not None and not request.folder.is_dir():
-        raise UsageError("{path} is not a folder; name the folder that contains the recordings", path=request.folder)
+        raise UsageError(
+            "{path} is not a folder; name the folder that contains the recordings",
+            path=request.folder,
+        )
     token = _token(request)
     served, authenticator = None, Authenticator(token)
     if request.store is not None:
@@ -87,14 +93,19 @@ def serve(
         ledger = served.store().ledger()
         _bring_up_to_date(ledger, warn)
         authenticator = Authenticator(token, ledger)
-    with _listener(request.host, request.port) as listener, _webhooks(request, warn) as webhooks:
+    with (
+        _listener(request.host, request.port) as listener,
+        _webhooks(request, warn) as webhooks,
+    ):
         parts = _parts(request, environ, served, webhooks, authenticator)
         troubles = TroubleLog(warn)
         application = Admission(create_app(parts, troubles), authenticator, troubles)
         sys.setswitchinterval(_SWITCH_SECONDS)
         allow_many_connections()
         address = _address(request.host, listener.getsockname()[1], token)
-        asyncio.run(_Server(application, lambda: say(address)).serve(sockets=[listener]))
+        asyncio.run(
+            _Server(application, lambda: say(address)).serve(sockets=[listener])
+        )
 
 
 def _bring_up_to_date(ledger: Ledger | None, warn: Callable[[str], None]) -> None:
@@ -148,16 +159,27 @@ def _parts(
         recorded = [metrics.recorded, sites.recorded]
         recorded += [webhook.recorded for webhook in webhooks]
         if webhooks:
-            parts.append(WebhookPages(webhooks, authenticator, served, request.language))
+            parts.append(
+                WebhookPages(webhooks, authenticator, served, request.language)
+            )
         form = TriageForm(served, authenticator, request.language, sites.wait)
         # Routes are tried in order, and nearly all requests of a busy service are uploads.
-        parts = [StoreApi(served, recorded), *parts, metrics, sites, form, AuditPage(served, request.language)]
+        parts = [
+            StoreApi(served, recorded),
+            *parts,
+            metrics,
+            sites,
+            form,
+            AuditPage(served, request.language),
+        ]
     sources = ServedSources(request.root, served, library, sites)
     return [*parts, AskApi(sources), McpPart(sources)]
 
 
 @contextmanager
-def _webhooks(request: ServeRequest, warn: Callable[[str], None]) -> Iterator[list[Webhook]]:
+def _webhooks(
+    request: ServeRequest, warn: Callable[[str], None]
+) -> Iterator[list[Webhook]]:
     webhooks = [Webhook(target, warn) for target in request.webhooks]
     try:
         yield webhooks
@@ -175,7 +197,8 @@ def _token(request: ServeRequest) -> str | None:
         )
     if request.is_open and not is_loopback_host(request.host):
         raise UsageError(
-            "--no-token gives access to everyone who can reach {host}; use it with 127.0.0.1 only", host=request.host
+            "--no-token gives access to everyone who can reach {host}; use it with 127.0.0.1 only",
+            host=request.host,
         )
     if request.is_open:
         return None
@@ -185,7 +208,9 @@ def _token(request: ServeRequest) -> str | None:
 @contextmanager
 def _listener(host: str, port: int) -> Iterator[socket.socket]:
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
         listener = socket.create_server(address, family=family)
     except OSError as error:
         raise UsageError(

@@ -44,23 +44,34 @@ class SiteReader:
         self._pool: ProcessPoolExecutor | None = None
         self._is_closed = False
 
-    def read(self, project: str, revision: str, seconds_since_1970: float) -> ReadContent:
+    def read(
+        self, project: str, revision: str, seconds_since_1970: float
+    ) -> ReadContent:
         """The content of a project with runs. Raises StoreError or UsageError if it cannot be read."""
         if self._is_closed:
             raise PerfgateError("the service ends; open this page again")
         pool = self._pool = self._pool or _pool()
         try:
-            return _decode(pool.submit(_read, self._address, project, revision, seconds_since_1970).result())
+            return _decode(
+                pool.submit(
+                    _read, self._address, project, revision, seconds_since_1970
+                ).result()
+            )
         except (BrokenProcessPool, CancelledError) as error:
             if self._pool is pool:
                 self._pool = None
-            raise PerfgateError("the process that makes the pages was killed; it may need more memory") from error
+            raise PerfgateError(
+                "the process that makes the pages was killed; it may need more memory"
+            ) from error
 
     def stored(self, project: str) -> ReadContent | None:
         """The content that was read last, perhaps before the start of this service."""
         file = _file(self._address, project)
         with suppress(OSError, msgspec.DecodeError):
-            if file is not None and (stored := _decode(file.read_bytes())).version == __version__:
+            if (
+                file is not None
+                and (stored := _decode(file.read_bytes())).version == __version__
+            ):
                 return stored
         return None
 
@@ -73,7 +84,9 @@ class SiteReader:
 def _pool() -> ProcessPoolExecutor:
     # A child forked from a process with threads may inherit a lock that is never released. A fork server listens at a socket
     # below TMPDIR, and that path may be too long for one.
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
+    return ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin
+    )
 
 
 def _begin() -> None:
@@ -82,15 +95,27 @@ def _begin() -> None:
 
 
 # The projects that this process has read, with the changes that were found in them.
-_projects: OrderedDict[tuple[str, str], tuple[FollowedLog, ChangesRemembered]] = OrderedDict()
+_projects: OrderedDict[tuple[str, str], tuple[FollowedLog, ChangesRemembered]] = (
+    OrderedDict()
+)
 
 
-def _read(address: StoreAddress, project: str, revision: str, seconds_since_1970: float) -> bytes:
+def _read(
+    address: StoreAddress, project: str, revision: str, seconds_since_1970: float
+) -> bytes:
     key = (address.location, project)
-    log, search = _projects.pop(key) if key in _projects else (FollowedLog(project), ChangesRemembered())
+    log, search = (
+        _projects.pop(key)
+        if key in _projects
+        else (FollowedLog(project), ChangesRemembered())
+    )
     search.begin()
     content = read_site(
-        log.read(address.open()), address.root, Quiet(), seconds_since_1970=seconds_since_1970, search=search
+        log.read(address.open()),
+        address.root,
+        Quiet(),
+        seconds_since_1970=seconds_since_1970,
+        search=search,
     )
     _projects[key] = (log, search)
     if len(_projects) > MOST_PROJECTS:
@@ -113,7 +138,9 @@ def _write(file: Path, data: bytes) -> None:
 def _file(address: StoreAddress, project: str) -> Path | None:
     """The file of a project's content in the cache folder of the user (XDG Base Directory Specification 0.8)."""
     home = address.environ.get("HOME")
-    cache = Path(address.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else ""))
+    cache = Path(
+        address.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    )
     if not cache.is_absolute():
         return None
     store = hashlib.sha256(address.location.encode()).hexdigest()[:16]

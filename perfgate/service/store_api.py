@@ -21,10 +21,30 @@ from perfgate.errors import DocumentError
 from perfgate.judging.store.ledger import AuditEntry
 from perfgate.judging.store.plausible import refuse_implausible, refuse_implausible_run
 from perfgate.judging.store.runs import refuse_unfit, run_entry, stored_run
-from perfgate.judging.store.store import ENTRIES, STATEMENTS, LogState, Page, RunEntry, Statement, utc_now
-from perfgate.service.answers import as_document, as_json, described, json_answer, written
+from perfgate.judging.store.store import (
+    ENTRIES,
+    STATEMENTS,
+    LogState,
+    Page,
+    RunEntry,
+    Statement,
+    utc_now,
+)
+from perfgate.service.answers import (
+    as_document,
+    as_json,
+    described,
+    json_answer,
+    written,
+)
 from perfgate.service.bodies import Uploads, bounded_body
-from perfgate.service.callers import NO_NUL, ReadProject, WrittenProject, caller_of, readable_projects
+from perfgate.service.callers import (
+    NO_NUL,
+    ReadProject,
+    WrittenProject,
+    caller_of,
+    readable_projects,
+)
 from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 
@@ -36,15 +56,44 @@ _MOST_VALUES = 1_000_000
 # Up to this size a refusal names the place of the error; finding it takes far more memory than reading a correct document.
 _MOST_EXPLAINED = 2 * 1024 * 1024
 
-Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="The most entries to return.")]
-Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the document, which is its id.")]
-RunId = Annotated[str, Path(pattern=r"^[0-9A-Fa-f]{1,64}$", description="The id of a run, or its beginning.")]
-AllowDirty = Annotated[bool, Query(description="Also store a run that was measured with uncommitted changes.")]
-Testbed = Annotated[str, Query(pattern=NO_NUL, description="Only the runs with this fingerprint of their testbed.")]
-Following = Annotated[str, Query(pattern=NO_NUL, description="Only the runs that follow the run with this id.")]
+Limit = Annotated[
+    int, Query(ge=1, le=_MOST_LISTED, description="The most entries to return.")
+]
+Sha256 = Annotated[
+    str,
+    Path(
+        pattern=r"^[0-9a-f]{64}$",
+        description="The SHA-256 of the document, which is its id.",
+    ),
+]
+RunId = Annotated[
+    str,
+    Path(
+        pattern=r"^[0-9A-Fa-f]{1,64}$", description="The id of a run, or its beginning."
+    ),
+]
+AllowDirty = Annotated[
+    bool,
+    Query(description="Also store a run that was measured with uncommitted changes."),
+]
+Testbed = Annotated[
+    str,
+    Query(
+        pattern=NO_NUL,
+        description="Only the runs with this fingerprint of their testbed.",
+    ),
+]
+Following = Annotated[
+    str,
+    Query(
+        pattern=NO_NUL, description="Only the runs that follow the run with this id."
+    ),
+]
 StatementsName = Literal["acceptances", "triages", "confirmations", "gates"]
 EntriesName = Literal["runs", StatementsName]
-Before = Annotated[int, Query(ge=1, le=2**63 - 1, description="Only entries with a lower number.")]
+Before = Annotated[
+    int, Query(ge=1, le=2**63 - 1, description="Only entries with a lower number.")
+]
 Recorded = Callable[[RunDocument, str], None]
 
 
@@ -62,11 +111,16 @@ class StoreApi(ServicePart):
         # Routes are tried in order, and nearly all requests of a busy service are uploads.
         router.put(
             f"{project}/runs/{{sha256}}",
-            responses=written(json_answer(str), json_answer(str, status=HTTPStatus.CREATED)),
+            responses=written(
+                json_answer(str), json_answer(str, status=HTTPStatus.CREATED)
+            ),
             openapi_extra=_body({"type": "object"}),
             summary="Store a run document in its canonical bytes; repeating it changes nothing.",
         )(self.upload)
-        kinds = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in STATEMENTS.values()]
+        kinds = [
+            {"$ref": f"#/components/schemas/{kind.__name__}"}
+            for kind in STATEMENTS.values()
+        ]
         router.post(
             f"{project}/{{statements}}",
             responses=written(json_answer(*STATEMENTS.values())),
@@ -74,13 +128,26 @@ class StoreApi(ServicePart):
             summary="Store a statement about a commit; it replaces an earlier one about the same.",
         )(self.append)
         document = described(
-            {"type": "object", "description": "A run document, as schemas/run.schema.json describes it."}
+            {
+                "type": "object",
+                "description": "A run document, as schemas/run.schema.json describes it.",
+            }
         )
-        get("/projects", responses=json_answer(list[str]), summary="The projects that this token may read.")(
-            self.projects
-        )
-        get("/audit", responses=json_answer(list[AuditEntry]), summary="Who changed what, newest first.")(self.audit)
-        get(f"{project}/runs/{{run_id}}", responses=document, summary="The document of a run.")(self.document)
+        get(
+            "/projects",
+            responses=json_answer(list[str]),
+            summary="The projects that this token may read.",
+        )(self.projects)
+        get(
+            "/audit",
+            responses=json_answer(list[AuditEntry]),
+            summary="Who changed what, newest first.",
+        )(self.audit)
+        get(
+            f"{project}/runs/{{run_id}}",
+            responses=document,
+            summary="The document of a run.",
+        )(self.document)
         get(
             f"{project}/state",
             responses=json_answer(LogState),
@@ -106,11 +173,19 @@ class StoreApi(ServicePart):
     def document(self, project: ReadProject, run_id: RunId) -> Response:
         return as_document(stored_run(self._served.store(), project, run_id))
 
-    def audit(self, request: Request, limit: Limit = 100, before: Before | None = None) -> Response:
+    def audit(
+        self, request: Request, limit: Limit = 100, before: Before | None = None
+    ) -> Response:
         ledger = self._served.store().ledger()
         if ledger is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does")
-        return as_json(ledger.entries(project=caller_of(request).project, limit=limit, before=before))
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does"
+            )
+        return as_json(
+            ledger.entries(
+                project=caller_of(request).project, limit=limit, before=before
+            )
+        )
 
     def entries(
         self,
@@ -125,10 +200,16 @@ class StoreApi(ServicePart):
 
     def state(self, project: ReadProject) -> Response:
         store = self._served.store()
-        return as_json(LogState(revision=store.revision(project), damaged=store.damaged(project)))
+        return as_json(
+            LogState(revision=store.revision(project), damaged=store.damaged(project))
+        )
 
     async def upload(
-        self, request: Request, project: WrittenProject, sha256: Sha256, allow_dirty: AllowDirty = False
+        self,
+        request: Request,
+        project: WrittenProject,
+        sha256: Sha256,
+        allow_dirty: AllowDirty = False,
     ) -> Response:
         def record(body: bytes) -> Response:
             arrived = hashlib.sha256(body).hexdigest()
@@ -143,7 +224,9 @@ class StoreApi(ServicePart):
             entry = run_entry(run, sha256, now.isoformat())
             refuse_implausible_run(run, entry)
             writer = caller_of(request).name
-            if not self._served.store().append(project, [entry], {sha256: body}, actor=writer):
+            if not self._served.store().append(
+                project, [entry], {sha256: body}, actor=writer
+            ):
                 return as_json(sha256)
             for listener in self._recorded:
                 listener(run, sha256)
@@ -152,13 +235,17 @@ class StoreApi(ServicePart):
         async with self._uploads.body(request) as body:
             return await run_in_threadpool(record, body)
 
-    async def append(self, request: Request, project: WrittenProject, statements: StatementsName) -> Response:
+    async def append(
+        self, request: Request, project: WrittenProject, statements: StatementsName
+    ) -> Response:
         body = await bounded_body(request, _MOST_SMALL_BYTES)
         statement = _statement(body, STATEMENTS[statements])
         refuse_implausible(statement)
 
         def append() -> None:
-            self._served.store().append(project, [statement], actor=caller_of(request).name)
+            self._served.store().append(
+                project, [statement], actor=caller_of(request).name
+            )
 
         await run_in_threadpool(append)
         return as_json(statement)
@@ -169,26 +256,37 @@ def _parsed(data: bytes, project: str) -> RunDocument:
     canonical = parse_canonical_run(data, name="the document", most_values=_MOST_VALUES)
     if canonical is None and not has_few_values(data, _MOST_VALUES):
         raise DocumentError(
-            "the document has more than {most} values; measure fewer workloads in one run", most=_MOST_VALUES
+            "the document has more than {most} values; measure fewer workloads in one run",
+            most=_MOST_VALUES,
         )
     run = canonical
     if run is None and len(data) <= _MOST_EXPLAINED:
         run = parse_run(data, name="the document")
     if run is not None and run.project != project:
         raise DocumentError(
-            "this is a run of project {project!a}; upload it to that project", project=run.project[:200]
+            "this is a run of project {project!a}; upload it to that project",
+            project=run.project[:200],
         )
     if canonical is None:
-        raise DocumentError("these are not the bytes that perfgate writes; upload run.json unmodified")
+        raise DocumentError(
+            "these are not the bytes that perfgate writes; upload run.json unmodified"
+        )
     return canonical
 
 
 def _statement(body: bytes, record: type[Statement]) -> Statement:
     try:
-        return convert_record(parse_json(body, name="the body", max_bytes=_MOST_SMALL_BYTES), record)
+        return convert_record(
+            parse_json(body, name="the body", max_bytes=_MOST_SMALL_BYTES), record
+        )
     except msgspec.ValidationError as error:
         raise DocumentError("the body: {error}", error=error) from None
 
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
+    }

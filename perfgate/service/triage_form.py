@@ -38,7 +38,11 @@ class TriageForm(ServicePart):
         language: Language,
         renew_pages: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._served, self._authenticator, self._language = served, authenticator, language
+        self._served, self._authenticator, self._language = (
+            served,
+            authenticator,
+            language,
+        )
         self._renew_pages = renew_pages
 
     def router(self) -> APIRouter:
@@ -55,13 +59,19 @@ class TriageForm(ServicePart):
     async def change(self, request: Request, project: ReadProject) -> Response:
         """Store the state and redirect to the page, so that a reload does not store it again."""
         fields = form_fields(await bounded_body(request, MOST_FORM_BYTES))
-        return await run_in_threadpool(self._change, caller_of(request), project, fields)
+        return await run_in_threadpool(
+            self._change, caller_of(request), project, fields
+        )
 
-    def _change(self, caller: Caller, project: str, fields: Mapping[str, str]) -> Response:
+    def _change(
+        self, caller: Caller, project: str, fields: Mapping[str, str]
+    ) -> Response:
         with speaking(self._language):
             writer = form_sender(self._authenticator, caller, fields, project=project)
             if writer is None:
-                reason = sentence("the state was not changed: that takes a token of this project with scope write")
+                reason = sentence(
+                    "the state was not changed: that takes a token of this project with scope write"
+                )
                 return self._refused(reason, HTTPStatus.FORBIDDEN)
             try:
                 commit = self._give(project, fields, writer.name)
@@ -74,10 +84,20 @@ class TriageForm(ServicePart):
         """Store the state in the fields and return its commit. Raises UsageError for fields that no form of ours sends."""
         state, commit = _STATES.get(fields.get("state", "")), fields.get("commit", "")
         if state is None or not COMMIT_ID.fullmatch(commit):
-            raise UsageError("the form names no commit or no state; open the page again")
+            raise UsageError(
+                "the form names no commit or no state; open the page again"
+            )
         reason, author = fields.get("reason", ""), fields.get("author", "")
         store = self._served.store()
-        give_state(store, project, commit=commit, state=state, reason=reason, author=author, actor=writer)
+        give_state(
+            store,
+            project,
+            commit=commit,
+            state=state,
+            reason=reason,
+            author=author,
+            actor=writer,
+        )
         return commit
 
     def _refused(self, error: str, status: HTTPStatus) -> Response:
@@ -92,7 +112,12 @@ def _responses() -> Answers:
         refusal = responses[int(status)]
         content = {**refusal["content"], "text/html": {"schema": {"type": "string"}}}
         responses[int(status)] = {**refusal, "content": content}
-    return {**responses, int(HTTPStatus.SEE_OTHER): {"description": "Stored; to the page of open regressions."}}
+    return {
+        **responses,
+        int(HTTPStatus.SEE_OTHER): {
+            "description": "Stored; to the page of open regressions."
+        },
+    }
 
 
 _FIELDS: dict[str, Any] = {

@@ -13,7 +13,12 @@ _SECONDS_BETWEEN = 60.0
 class TroubleLog:
     """Prints a trouble at once, and while it lasts once a minute."""
 
-    def __init__(self, warn: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        warn: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._warn, self._clock, self._lock = warn, clock, threading.Lock()
         self._last, self._printed = "", 0.0
 

@@ -79,7 +79,10 @@ class WebhookTarget:
         """Refuse an address that anyone on the way could read, and a secret that can be guessed."""
         parts = urlsplit(self.address)
         host = parts.hostname or ""
-        if not host or (parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_host(host))):
+        if not host or (
+            parts.scheme != "https"
+            and not (parts.scheme == "http" and is_loopback_host(host))
+        ):
             raise UsageError(
                 "the webhook {address!a} is not an https:// address (http:// is for this machine alone)",
                 address=self.address,
@@ -117,7 +120,9 @@ class Webhook:
         self._delivered, self._undelivered = 0, 0
         self._redelivering = threading.Lock()
         self._ending = threading.Event()
-        self._sender = threading.Thread(target=self._send_all, name="webhook", daemon=True)
+        self._sender = threading.Thread(
+            target=self._send_all, name="webhook", daemon=True
+        )
         self._sender.start()
 
     def recorded(self, run: RunDocument, run_id: str) -> None:
@@ -136,7 +141,10 @@ class Webhook:
         try:
             self._waiting.put_nowait(message)
         except queue.Full:
-            self._bury(message, sentence("{most} messages wait already", most=self._waiting.maxsize))
+            self._bury(
+                message,
+                sentence("{most} messages wait already", most=self._waiting.maxsize),
+            )
 
     def state(self) -> ServedWebhook:
         """The numbers of messages, and the newest dead letters, newest first."""
@@ -173,15 +181,25 @@ class Webhook:
         with requests.Session() as session:
             # The proxies and certificates of the environment, read once: for each message it would take longer than sending it.
             # The password of the receiver's host in ~/.netrc is not sent.
-            settings = session.merge_environment_settings(self._target.address, {}, True, None, None)
-            session.proxies, session.verify, session.cert = settings["proxies"], settings["verify"], settings["cert"]
+            settings = session.merge_environment_settings(
+                self._target.address, {}, True, None, None
+            )
+            session.proxies, session.verify, session.cert = (
+                settings["proxies"],
+                settings["verify"],
+                settings["cert"],
+            )
             session.trust_env = False
-            while (message := self._waiting.get()) is not None and not self._ending.is_set():
+            while (
+                message := self._waiting.get()
+            ) is not None and not self._ending.is_set():
                 self._deliver(session, message)
 
     def _deliver(self, session: requests.Session, message: RecordedMessage) -> None:
         body = msgspec.json.encode(message)
-        signature = hmac.new(self._target.secret.encode(), body, hashlib.sha256).hexdigest()
+        signature = hmac.new(
+            self._target.secret.encode(), body, hashlib.sha256
+        ).hexdigest()
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"perfgate/{__version__}",
@@ -199,11 +217,18 @@ class Webhook:
         else:
             self._delivered += 1
 
-    def _try(self, session: requests.Session, body: bytes, headers: Mapping[str, str]) -> str:
+    def _try(
+        self, session: requests.Session, body: bytes, headers: Mapping[str, str]
+    ) -> str:
         """Send once; the reason if it was not received, else empty."""
         try:
             response = session.post(
-                self._target.address, data=body, headers=headers, timeout=_TIMEOUT, allow_redirects=False, stream=True
+                self._target.address,
+                data=body,
+                headers=headers,
+                timeout=_TIMEOUT,
+                allow_redirects=False,
+                stream=True,
             )
             with response:
                 response.raw.read(_MOST_ANSWER)
@@ -216,7 +241,9 @@ class Webhook:
     def _bury(self, message: RecordedMessage, why: str) -> None:
         self._undelivered += 1
         at = self._clock().isoformat(timespec="seconds")
-        letter = DeadLetter(at=at, project=message.project, run_id=message.run_id, reason=why)
+        letter = DeadLetter(
+            at=at, project=message.project, run_id=message.run_id, reason=why
+        )
         self._dead.append(_Dead(letter, message))
         self._troubles.note(
             sentence(

@@ -30,14 +30,26 @@ class WebhookPages(ServicePart):
     records = (ServedWebhook,)
 
     def __init__(
-        self, webhooks: Sequence[Webhook], authenticator: Authenticator, served: ServedStore, language: Language
+        self,
+        webhooks: Sequence[Webhook],
+        authenticator: Authenticator,
+        served: ServedStore,
+        language: Language,
     ) -> None:
-        self._webhooks, self._authenticator, self._served = webhooks, authenticator, served
+        self._webhooks, self._authenticator, self._served = (
+            webhooks,
+            authenticator,
+            served,
+        )
         self._language = language
 
     def router(self) -> APIRouter:
         router = APIRouter(dependencies=[Depends(reader_of_all)])
-        router.get(WEBHOOKS, responses=page_answer(), summary="The webhooks with their dead letters.")(self.page)
+        router.get(
+            WEBHOOKS,
+            responses=page_answer(),
+            summary="The webhooks with their dead letters.",
+        )(self.page)
         router.post(
             WEBHOOKS,
             status_code=HTTPStatus.SEE_OTHER,
@@ -53,7 +65,11 @@ class WebhookPages(ServicePart):
         return router
 
     def page(self, request: Request) -> Response:
-        return as_page(render_webhooks(self._states(), self._language, form_key=caller_of(request).form_key))
+        return as_page(
+            render_webhooks(
+                self._states(), self._language, form_key=caller_of(request).form_key
+            )
+        )
 
     def states(self) -> Response:
         return as_json(self._states())
@@ -64,17 +80,26 @@ class WebhookPages(ServicePart):
         return await run_in_threadpool(self._redeliver, request, fields)
 
     def _redeliver(self, request: Request, fields: dict[str, str]) -> Response:
-        sender = form_sender(self._authenticator, caller_of(request), fields, project=None)
+        sender = form_sender(
+            self._authenticator, caller_of(request), fields, project=None
+        )
         if sender is None:
             with speaking(self._language):
-                reason = sentence("nothing was sent: that takes a token of all projects with scope write")
-                return HTMLResponse(render_refusal(reason, WEBHOOKS, self._language), HTTPStatus.FORBIDDEN)
+                reason = sentence(
+                    "nothing was sent: that takes a token of all projects with scope write"
+                )
+                return HTMLResponse(
+                    render_refusal(reason, WEBHOOKS, self._language),
+                    HTTPStatus.FORBIDDEN,
+                )
         ledger = self._served.store().ledger()
         for webhook in self._webhooks:
             queued = webhook.redeliver()
             if queued and ledger is not None:
                 subject = f"{queued} to {webhook.state().receiver}"
-                ledger.record("dead letters redelivered", "", subject, actor=sender.name)
+                ledger.record(
+                    "dead letters redelivered", "", subject, actor=sender.name
+                )
         return RedirectResponse(WEBHOOKS, HTTPStatus.SEE_OTHER)
 
     def _states(self) -> list[ServedWebhook]:

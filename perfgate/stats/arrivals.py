@@ -13,6 +13,8 @@ def draw(rate: float, *, burstiness: float, count: int, seed: int) -> Floats:
     Arrivals are in seconds after the first and rise. Defined as for vLLM's ``bench serve --burstiness``
     (vllm/benchmarks/serve.py).
     """
-    gaps = np.random.default_rng(seed).gamma(burstiness, 1 / (rate * burstiness), size=max(count - 1, 0))
+    gaps = np.random.default_rng(seed).gamma(
+        burstiness, 1 / (rate * burstiness), size=max(count - 1, 0)
+    )
     times: Floats = np.concatenate([[0.0], np.cumsum(gaps)])[:count]
     return times

@@ -32,7 +32,9 @@ class BatchingPolicy(NamedTuple):
         After the last request no more can come, so the rest may start.
         """
         full = np.minimum(np.arange(arrivals.size) + self.fill - 1, arrivals.size - 1)
-        ready: list[float] = np.minimum(arrivals[full], arrivals + self.max_wait).tolist()
+        ready: list[float] = np.minimum(
+            arrivals[full], arrivals + self.max_wait
+        ).tolist()
         return ready
 
 
@@ -99,7 +101,9 @@ class Served(NamedTuple):
 
     def goodput(self, promised: float) -> float:
         """The requests a second that were answered within this number of seconds after their arrival."""
-        return float((self.latencies <= promised).sum() / (self.ends[-1] - self.arrivals[0]))
+        return float(
+            (self.latencies <= promised).sum() / (self.ends[-1] - self.arrivals[0])
+        )
 
 
 def serve(arrivals: npt.ArrayLike, policy: BatchingPolicy, server: Server) -> Served:
@@ -122,12 +126,16 @@ def serve(arrivals: npt.ArrayLike, policy: BatchingPolicy, server: Server) -> Se
     return Served(times.copy(), np.repeat(starts, items), np.repeat(ends, items), items)
 
 
-def simulate(arrivals: npt.ArrayLike, policy: BatchingPolicy, service: Callable[[int], float]) -> Served:
+def simulate(
+    arrivals: npt.ArrayLike, policy: BatchingPolicy, service: Callable[[int], float]
+) -> Served:
     """The outcome if every batch took exactly ``service`` seconds."""
     return serve(arrivals, policy, SimulatedServer(service))
 
 
-def highest_rate(keeps: Callable[[float], bool], *, most: float, steps: int = 16, halvings: int = 10) -> float:
+def highest_rate(
+    keeps: Callable[[float], bool], *, most: float, steps: int = 16, halvings: int = 10
+) -> float:
     """The highest rate up to ``most`` that still keeps a promise; 0 if there is none.
 
     A policy that waits for full batches breaks a promise at low rates too, so the search starts from the top: the first

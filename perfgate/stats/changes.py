@@ -31,7 +31,9 @@ ENOUGH_VALUES = MIN_VALUES + MIN_LAST
 
 _MAD = 1.4826  # standard deviation over median absolute deviation, of normal values
 _UPPER = 1.0337  # the same over their quantile of two thirds
-_MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over the standard error of a mean, of normal values
+_MEDIAN = math.sqrt(
+    math.pi / 2
+)  # standard error of a median over the standard error of a mean, of normal values
 _Z95 = 1.96
 _MAX_LEVELS = 512
 _MOST_ALIKE = 0.9  # more is indistinguishable from the history
@@ -81,7 +83,12 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
     rises = series[1:] - series[:-1]
     if rises.any() and not np.median(np.abs(rises)):
         # Compared with a level of bit-equal values, every value with noise would be an outlier.
-        begins = sorted({*begins, *_segment(series, _spread(rises[rises != 0]) / math.sqrt(2), price)})
+        begins = sorted(
+            {
+                *begins,
+                *_segment(series, _spread(rises[rises != 0]) / math.sqrt(2), price),
+            }
+        )
     return _merge(series, scale, begins, min_effect)
 
 
@@ -125,7 +132,9 @@ def _segment(series: Floats, scale: float, price: float) -> list[int]:
     """The starts of the segments of least cost, 0 first (Viterbi over levels; the price is the same for every shift)."""
     levels = np.unique(series)
     if levels.size > _MAX_LEVELS:
-        levels = levels[np.linspace(0, levels.size - 1, _MAX_LEVELS).round().astype(np.intp)]
+        levels = levels[
+            np.linspace(0, levels.size - 1, _MAX_LEVELS).round().astype(np.intp)
+        ]
     cost = np.zeros(levels.size)
     changed = np.zeros((series.size, levels.size), dtype=bool)
     came_from = np.zeros(series.size, dtype=np.intp)
@@ -145,7 +154,9 @@ def _segment(series: Floats, scale: float, price: float) -> list[int]:
     return [0, *reversed(begins)]
 
 
-def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -> list[LevelShift]:
+def _merge(
+    series: Floats, scale: float, begins: list[int], min_effect: float
+) -> list[LevelShift]:
     while len(begins) > 1:
         edges = [*begins, series.size]
         factor = _error_factor(series, edges)
@@ -153,14 +164,18 @@ def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -
         strengths: list[float] = []
         for start, index, end in zip(edges, edges[1:], edges[2:]):
             candidates.append(_shift(series, scale, factor, start, index, end))
-            strengths.append(_strength(candidates[-1], start, end, series.size, min_effect))
+            strengths.append(
+                _strength(candidates[-1], start, end, series.size, min_effect)
+            )
         weakest = int(np.argmin(strengths))
         if strengths[weakest] >= 1:
             return candidates
         del begins[weakest + 1]
         for boundary in (weakest, weakest + 1):
             if 0 < boundary < len(begins):
-                begins[boundary] = _best_place(series, scale, [*begins, series.size][boundary - 1 : boundary + 2])
+                begins[boundary] = _best_place(
+                    series, scale, [*begins, series.size][boundary - 1 : boundary + 2]
+                )
     return []
 
 
@@ -179,7 +194,9 @@ def _best_place(series: Floats, scale: float, edges: list[int]) -> int:
     return start + 1 + best if is_better else index
 
 
-def _strength(shift: LevelShift, start: int, end: int, size: int, min_effect: float) -> float:
+def _strength(
+    shift: LevelShift, start: int, end: int, size: int, min_effect: float
+) -> float:
     """How far a shift between two segments exceeds the requirements: 1 is enough, below a half one segment is too short."""
     before, after = shift.at - start, end - shift.at
     # The last segment may be going on still; every other has ended, and an excursion that went away is not a shift.
@@ -201,12 +218,15 @@ def _error_factor(series: Floats, edges: list[int]) -> float:
         residuals.append(segment - np.median(segment))
     rises = series[1:] - series[:-1]
     correlation = min(
-        neighbour_correlation(np.concatenate(residuals)), 1 + 2 * neighbour_correlation(rises - np.median(rises))
+        neighbour_correlation(np.concatenate(residuals)),
+        1 + 2 * neighbour_correlation(rises - np.median(rises)),
     )
     return error_factor(min(max(correlation, 0.0), _MOST_ALIKE))
 
 
-def _shift(series: Floats, scale: float, factor: float, start: int, index: int, end: int) -> LevelShift:
+def _shift(
+    series: Floats, scale: float, factor: float, start: int, index: int, end: int
+) -> LevelShift:
     medians: list[float] = []
     errors: list[float] = []
     for side in (series[start:index], series[index:end]):
@@ -217,4 +237,12 @@ def _shift(series: Floats, scale: float, factor: float, start: int, index: int, 
     before, after = medians
     error = _MEDIAN * factor * math.hypot(*errors)
     effect = after - before
-    return LevelShift(index, before, after, effect, effect - _Z95 * error, effect + _Z95 * error, abs(effect) / error)
+    return LevelShift(
+        index,
+        before,
+        after,
+        effect,
+        effect - _Z95 * error,
+        effect + _Z95 * error,
+        abs(effect) / error,
+    )

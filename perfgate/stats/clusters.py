@@ -17,7 +17,9 @@ PRIOR_FREEDOM = 4.0
 _LEAST_ERROR = 1e-9
 
 
-def cluster_error(values: Floats, clusters: Ints, *, luck: float = START_LUCK) -> tuple[float, float] | None:
+def cluster_error(
+    values: Floats, clusters: Ints, *, luck: float = START_LUCK
+) -> tuple[float, float] | None:
     """The standard error of the mean of equally weighted clusters, and its degrees of freedom; None for fewer than two.
 
     The variance between clusters is pooled with its expectation, from the spread within and ``luck``, each

@@ -100,7 +100,9 @@ class _Edge(NamedTuple):
     is_open: bool
 
 
-def _find_edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> _Edge:
+def _find_edge(
+    count: int, always: frozenset[int], ask: _Answers, alone: Answer
+) -> _Edge:
     """Halve the first ``count`` changes, which are slow with the changes that are ``always`` applied; these ``alone`` are not.
 
     If these alone are impossible, they need some of the others, and a set without them is impossible too. An undecided set is
@@ -118,7 +120,11 @@ def _find_edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer)
         if middle is not None:
             answer = ask(applied(middle))
         else:
-            unclear = [size for size in undecided if fast < size < slow and applied(size) not in ask.again]
+            unclear = [
+                size
+                for size in undecided
+                if fast < size < slow and applied(size) not in ask.again
+            ]
             if not unclear:
                 break
             middle = min(unclear)
@@ -132,7 +138,9 @@ def _find_edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer)
             slow = middle
         else:
             fast = middle
-    is_open = len(undecided) > _MOST_UNDECIDED or any(fast < size < slow for size in undecided)
+    is_open = len(undecided) > _MOST_UNDECIDED or any(
+        fast < size < slow for size in undecided
+    )
     return _Edge(fast, slow, is_open)
 
 

@@ -34,16 +34,25 @@ _MOST_STEPS = 60
 _STAKES = (0.1, 0.2, 0.4, 0.6, 0.8)
 
 
-def nominal_level(alpha: float, looks: Sequence[float], count: float, *, shape: float) -> float:
+def nominal_level(
+    alpha: float, looks: Sequence[float], count: float, *, shape: float
+) -> float:
     """The one-sided level of a test after ``count`` of at most ``looks[-1]`` observations, or their information.
 
     Tests at these levels at every look err together with probability ``alpha``. A count that was not planned (a pair
     failed, time ran out) gets the level of its fraction.
     """
-    return float(ndtr(-_constant(alpha, tuple(looks), shape) * _fraction(looks, count) ** (shape - 0.5)))
+    return float(
+        ndtr(
+            -_constant(alpha, tuple(looks), shape)
+            * _fraction(looks, count) ** (shape - 0.5)
+        )
+    )
 
 
-def sequential_p(p: float, looks: Sequence[float], count: float, *, shape: float) -> float:
+def sequential_p(
+    p: float, looks: Sequence[float], count: float, *, shape: float
+) -> float:
     """The smallest alpha with a boundary that a test with p-value ``p`` after ``count`` observations reaches.
 
     It is a p-value that stays true over all looks, and can be corrected for other tests, by Holm for instance.
@@ -87,7 +96,10 @@ def _constant(alpha: float, looks: tuple[float, ...], shape: float) -> float:
     needs about seven integrals. ``scipy.optimize`` would take longer to import than it saves.
     """
     first, last = -float(ndtri(alpha)), -float(ndtri(alpha / len(looks)))
-    of_first, of_last = _excess(first, alpha, looks, shape), _excess(last, alpha, looks, shape)
+    of_first, of_last = (
+        _excess(first, alpha, looks, shape),
+        _excess(last, alpha, looks, shape),
+    )
     for _ in range(_MOST_STEPS):
         if abs(of_last) <= _PRECISION or of_first == of_last:
             break
@@ -101,7 +113,9 @@ def _constant(alpha: float, looks: tuple[float, ...], shape: float) -> float:
     return last
 
 
-def _excess(constant: float, alpha: float, looks: tuple[float, ...], shape: float) -> float:
+def _excess(
+    constant: float, alpha: float, looks: tuple[float, ...], shape: float
+) -> float:
     return math.log(_crossing(constant, looks, shape) / alpha)
 
 
@@ -112,7 +126,9 @@ def _crossing(constant: float, looks: tuple[float, ...], shape: float) -> float:
     Armitage, McPherson and Rowe, Repeated significance tests on accumulating data, J. R. Stat. Soc. A 132 (1969).
     """
     times = np.asarray(looks, dtype=np.float64) / looks[-1]
-    bounds = constant * times**shape  # of the walk itself: sqrt(t) times the standardised statistic
+    bounds = (
+        constant * times**shape
+    )  # of the walk itself: sqrt(t) times the standardised statistic
     starts, steps = -_REACH * np.sqrt(times), np.sqrt(np.diff(times))
     rule = _gauss_legendre(_node_count(bounds[:-1] - starts[:-1], steps))
     grid, weights = _points(starts[0], bounds[0], rule)
@@ -122,7 +138,9 @@ def _crossing(constant: float, looks: tuple[float, ...], shape: float) -> float:
         mass = weights * density
         crossed += float(mass @ ndtr((grid - bounds[i]) / step))
         reached, weights = _points(starts[i], bounds[i], rule)
-        kernel = np.exp(-(((reached[:, None] - grid[None, :]) / step) ** 2) / 2) / (math.sqrt(2 * math.pi) * step)
+        kernel = np.exp(-(((reached[:, None] - grid[None, :]) / step) ** 2) / 2) / (
+            math.sqrt(2 * math.pi) * step
+        )
         grid, density = reached, kernel @ mass
     return min(1.0, crossed)
 
@@ -143,7 +161,9 @@ def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
     return (nodes + 1) / 2, weights / 2
 
 
-def _points(start: float, end: float, rule: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def _points(
+    start: float, end: float, rule: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
     """The nodes from far below 0 up to the boundary, and their weights."""
     nodes, weights = rule
     return start + (end - start) * nodes, (end - start) * weights
@@ -173,6 +193,8 @@ def false_discovery(p_values: Sequence[float]) -> list[float]:
     adjusted = [1.0] * len(p_values)
     running = 1.0
     for position, index in enumerate(order):
-        running = min(running, len(p_values) / (len(p_values) - position) * p_values[index])
+        running = min(
+            running, len(p_values) / (len(p_values) - position) * p_values[index]
+        )
         adjusted[index] = running
     return adjusted

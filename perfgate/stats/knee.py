@@ -92,7 +92,9 @@ def typical_rates(rates: Rates) -> dict[int, float]:
     return {size: float(np.median(rates[size])) for size in sorted(rates)}
 
 
-def _paired_rates(base: Rates, head: Rates) -> tuple[dict[int, float], dict[int, float]]:
+def _paired_rates(
+    base: Rates, head: Rates
+) -> tuple[dict[int, float], dict[int, float]]:
     """The typical rates of both sides, which differ at those sizes alone at which the rounds show a difference.
 
     Equal code has the same rates, and so the same best size on both sides. The sizes share the error (Bonferroni); a few

@@ -27,11 +27,15 @@ def shift(first: Floats, second: Floats) -> SampleEstimate:
         raise ValueError("a shift needs two samples that are not empty")
     differences = np.sort((second[None, :] - first[:, None]).ravel())
     spread = math.sqrt(first.size * second.size * (first.size + second.size + 1) / 12)
-    rank = math.floor(differences.size / 2 - float(ndtri((1 + CONFIDENCE) / 2)) * spread)
+    rank = math.floor(
+        differences.size / 2 - float(ndtri((1 + CONFIDENCE) / 2)) * spread
+    )
     low = high = None
     if rank >= 1:
         low, high = float(differences[rank - 1]), float(differences[-rank])
-    return SampleEstimate(float(np.median(differences)), low, high, first.size + second.size)
+    return SampleEstimate(
+        float(np.median(differences)), low, high, first.size + second.size
+    )
 
 
 class TransferLine(NamedTuple):
@@ -58,10 +62,14 @@ def theil_sen(series: Floats) -> SampleEstimate:
         raise ValueError("a slope needs at least two entries")
     earlier, later = np.triu_indices(count, k=1)
     slopes = np.sort((series[later] - series[earlier]) / (later - earlier))
-    reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(
+        count * (count - 1) * (2 * count + 5) / 18
+    )
     low = max(0, math.floor((slopes.size - reach) / 2) - 1)
     high = min(slopes.size - 1, math.ceil((slopes.size + reach) / 2))
-    return SampleEstimate(float(np.median(slopes)), float(slopes[low]), float(slopes[high]), count)
+    return SampleEstimate(
+        float(np.median(slopes)), float(slopes[low]), float(slopes[high]), count
+    )
 
 
 def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:
@@ -89,7 +97,12 @@ def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:
     r2 = 1.0
     if total:
         r2 -= float(((measured - np.log(fitted)) ** 2).sum()) / total
-    return TransferLine(start_up, bandwidth, r2, residual=float(np.median(np.abs(fitted / seconds - 1.0))))
+    return TransferLine(
+        start_up,
+        bandwidth,
+        r2,
+        residual=float(np.median(np.abs(fitted / seconds - 1.0))),
+    )
 
 
 def _not_negative(columns: Floats, target: Floats) -> Floats:
@@ -99,4 +112,6 @@ def _not_negative(columns: Floats, target: Floats) -> Floats:
         return both
     # If the optimum lies outside, the best point inside lies on an edge: only one of the columns takes part.
     edges = np.diag((columns * target[:, None]).sum(axis=0) / (columns**2).sum(axis=0))
-    return min(edges, key=lambda factors: float(((columns @ factors - target) ** 2).sum()))
+    return min(
+        edges, key=lambda factors: float(((columns @ factors - target) ** 2).sum())
+    )

@@ -36,7 +36,9 @@ def p_positive(differences: npt.ArrayLike) -> float:
     return min(1.0, float(chances[observed:].sum()))
 
 
-def largest_not_excluded(p_at: Callable[[float], float], level: float, *, start: float, most: float) -> float:
+def largest_not_excluded(
+    p_at: Callable[[float], float], level: float, *, start: float, most: float
+) -> float:
     """The end of the interval from ``start`` towards ``most``: the last value that a test with p-value ``p_at`` keeps."""
     if p_at(most) > level:
         return most

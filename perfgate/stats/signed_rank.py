@@ -70,7 +70,9 @@ def p_below(differences: Floats, margin: float, weights: Floats | None = None) -
     return p_above(-differences, -margin, weights)
 
 
-def lower_bound(differences: Floats, alpha: float, weights: Floats | None = None) -> float:
+def lower_bound(
+    differences: Floats, alpha: float, weights: Floats | None = None
+) -> float:
     """The one-sided lower confidence bound at level 1 - alpha; -inf when the pairs are too few for a bound."""
     averages = walsh_averages(differences, weights)
     k = _critical(differences.size, alpha)
@@ -79,7 +81,9 @@ def lower_bound(differences: Floats, alpha: float, weights: Floats | None = None
     return float(averages[k])
 
 
-def upper_bound(differences: Floats, alpha: float, weights: Floats | None = None) -> float:
+def upper_bound(
+    differences: Floats, alpha: float, weights: Floats | None = None
+) -> float:
     """The one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are too few for a bound."""
     return -lower_bound(-differences, alpha, weights)
 
@@ -96,7 +100,9 @@ def power(n: int, alpha: float, shift: float) -> float:
         return 0.0
     p_one = ndtr(shift)  # P(X > 0)
     p_two = ndtr(math.sqrt(2) * shift)  # P(X + Y > 0)
-    p_three = p_two - 2 * owens_t(math.sqrt(2) * shift, math.sqrt(1 / 3))  # P(X + Y > 0 and X + Z > 0)
+    p_three = p_two - 2 * owens_t(
+        math.sqrt(2) * shift, math.sqrt(1 / 3)
+    )  # P(X + Y > 0 and X + Z > 0)
     mean = n * p_one + n * (n - 1) / 2 * p_two
     variance = (
         n * (n - 1) * (n - 2) * (p_three - p_two**2)
@@ -109,7 +115,12 @@ def power(n: int, alpha: float, shift: float) -> float:
     if relative <= 1e-12:
         return 1.0
     sharpness = centre * (1 - centre) / relative - 1
-    return float(1 - betainc(centre * sharpness, (1 - centre) * sharpness, (most - critical) / width))
+    return float(
+        1
+        - betainc(
+            centre * sharpness, (1 - centre) * sharpness, (most - critical) / width
+        )
+    )
 
 
 @lru_cache(maxsize=256)

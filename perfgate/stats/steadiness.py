@@ -46,15 +46,27 @@ def steadiness(times: Floats) -> Steadiness | None:
     if times.size < ENOUGH_VALUES:
         return None
     edges = np.linspace(0, times.size, count + 1).round().astype(int)
-    medians = np.log([np.median(times[start:end]) for start, end in itertools.pairwise(edges)])
+    medians = np.log(
+        [np.median(times[start:end]) for start, end in itertools.pairwise(edges)]
+    )
     slope = theil_sen(medians)
     rest = medians - np.arange(count) * slope.value
-    correlation = min(_MOST_ALIKE, max(0.0, neighbour_correlation(rest - np.median(rest))))
+    correlation = min(
+        _MOST_ALIKE, max(0.0, neighbour_correlation(rest - np.median(rest)))
+    )
     wider = error_factor(correlation)
     assert slope.low is not None
     assert slope.high is not None
-    low, high = (slope.value + (end - slope.value) * wider for end in (slope.low, slope.high))
-    drift, low, high = (math.expm1(value * (count - 1)) for value in (slope.value, low, high))
+    low, high = (
+        slope.value + (end - slope.value) * wider for end in (slope.low, slope.high)
+    )
+    drift, low, high = (
+        math.expm1(value * (count - 1)) for value in (slope.value, low, high)
+    )
     begins = [0, *(shift.at for shift in shifts(medians)), count]
-    start, end = max(itertools.pairwise(begins), key=lambda stretch: stretch[1] - stretch[0])
-    return Steadiness(drift, low, high, int(edges[start]), int(edges[end]), len(begins) - 1)
+    start, end = max(
+        itertools.pairwise(begins), key=lambda stretch: stretch[1] - stretch[0]
+    )
+    return Steadiness(
+        drift, low, high, int(edges[start]), int(edges[end]), len(begins) - 1
+    )

@@ -50,7 +50,9 @@ class SampleEstimate(NamedTuple):
         return self.low, self.high
 
 
-def quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> SampleEstimate:
+def quantile(
+    samples: Samples, probability: float, *, confidence: float = CONFIDENCE
+) -> SampleEstimate:
     """The smallest sample with at least ``probability`` of all samples at or below it, and its interval.
 
     The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - confidence) / 2`` for
@@ -66,7 +68,12 @@ def quantile(samples: Samples, probability: float, *, confidence: float = CONFID
         low = float(ordered[lower - 1])
     if upper is not None:
         high = float(ordered[upper - 1])
-    return SampleEstimate(float(ordered[_rank(ordered.size, probability) - 1]), low, high, int(ordered.size))
+    return SampleEstimate(
+        float(ordered[_rank(ordered.size, probability) - 1]),
+        low,
+        high,
+        int(ordered.size),
+    )
 
 
 def _rank(count: int, probability: float) -> int:
@@ -74,7 +81,9 @@ def _rank(count: int, probability: float) -> int:
     return min(count, max(1, math.ceil(probability * count - 1e-9)))
 
 
-def interval_ranks(count: int, probability: float, *, confidence: float = CONFIDENCE) -> tuple[int | None, int | None]:
+def interval_ranks(
+    count: int, probability: float, *, confidence: float = CONFIDENCE
+) -> tuple[int | None, int | None]:
     """The ranks (from 1) of the order statistics that are the ends of the interval; None if no rank suffices.
 
     The lower is the largest l with P(B < l) <= tail, the upper the smallest u with P(B >= u) <= tail, for B binomial(count,
@@ -82,7 +91,9 @@ def interval_ranks(count: int, probability: float, *, confidence: float = CONFID
     """
     tail = (1.0 - confidence) / 2.0
     lower = _last(count, lambda rank: float(bdtr(rank - 1, count, probability)) <= tail)
-    beyond = _last(count, lambda rank: float(bdtrc(rank - 1, count, probability)) > tail)
+    beyond = _last(
+        count, lambda rank: float(bdtrc(rank - 1, count, probability)) > tail
+    )
     upper = None
     if beyond < count:
         upper = beyond + 1
@@ -169,7 +180,9 @@ def low_location(samples: Samples) -> float:
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     if ordered.size == 0:
         raise ValueError("a location needs at least one sample")
-    picked = [ordered[_rank(ordered.size, probability) - 1] for probability in _LOW_QUANTILES]
+    picked = [
+        ordered[_rank(ordered.size, probability) - 1] for probability in _LOW_QUANTILES
+    ]
     return float(np.exp(np.mean(np.log(picked))))
 
 
@@ -201,11 +214,20 @@ def standard_deviation(samples: Samples) -> SampleEstimate:
     centre = median(values)
     if size > 2 * cut:
         centre = float(values[cut : size - cut].mean())
-    kurtosis = size * float(((values - centre) ** 4).sum()) / float(((values - values.mean()) ** 2).sum()) ** 2
+    kurtosis = (
+        size
+        * float(((values - centre) ** 4).sum())
+        / float(((values - values.mean()) ** 2).sum()) ** 2
+    )
     scale = size / (size - z)
     error = scale * math.sqrt(max(0.0, (kurtosis - (size - 3) / size) / (size - 1)))
     middle = math.sqrt(scale) * deviation
-    return SampleEstimate(deviation, middle * math.exp(-z * error / 2), middle * math.exp(z * error / 2), size)
+    return SampleEstimate(
+        deviation,
+        middle * math.exp(-z * error / 2),
+        middle * math.exp(z * error / 2),
+        size,
+    )
 
 
 def slowest_tenth(samples: Samples) -> SampleEstimate:

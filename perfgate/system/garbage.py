@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # The functions themselves, taken before user code runs: one that puts an empty collect() into the module hides its garbage.
-from gc import collect, disable, enable, freeze, get_freeze_count, get_objects, isenabled, unfreeze
+from gc import (
+    collect,
+    disable,
+    enable,
+    freeze,
+    get_freeze_count,
+    get_objects,
+    isenabled,
+    unfreeze,
+)
 
 # Open contexts of quiet().
 _depth = 0

@@ -88,4 +88,8 @@ def _refuse_swallowed() -> None:
 
 def _heard() -> list[signal.Signals]:
     """The signals that are not ignored: ``nohup`` and background jobs of a shell set that on purpose."""
-    return [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    return [
+        number
+        for number in SIGNALS
+        if signal.getsignal(number) not in (signal.SIG_IGN, None)
+    ]

@@ -54,9 +54,16 @@ def main(arguments: list[str]) -> None:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         began = time.monotonic()
         log, log_begins = Path("/proc/self/fd/1").readlink(), os.fstat(1).st_size
-        program = _start({int(cpu) for cpu in arguments[1].split(",")}, arguments[2], arguments[3], arguments[4:])
+        program = _start(
+            {int(cpu) for cpu in arguments[1].split(",")},
+            arguments[2],
+            arguments[3],
+            arguments[4:],
+        )
         connection.sendall(json.dumps({"pid": program}).encode() + b"\n")
-        if end := _end_of(connection, wake, program, began, lambda: bound_log(log, begins=log_begins)):
+        if end := _end_of(
+            connection, wake, program, began, lambda: bound_log(log, begins=log_begins)
+        ):
             with suppress(OSError):
                 connection.sendall(end)
         kill_children(spare=())
@@ -85,7 +92,11 @@ def _start(cpus: set[int], folder: str, room: str, command: list[str]) -> int:
 
 
 def _end_of(
-    connection: socket.socket, wake: int, program: int, began: float, bound: Callable[[], None]
+    connection: socket.socket,
+    wake: int,
+    program: int,
+    began: float,
+    bound: Callable[[], None],
 ) -> bytes | None:
     """Wait until the program has ended, with its log kept within bounds, and return the line that describes its end.
 

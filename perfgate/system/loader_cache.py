@@ -29,9 +29,13 @@ def entries_of_loader_cache(file: Path = LOADER_CACHE) -> Stamps:
     try:
         _, count, _ = _HEADER.unpack_from(data)
         for number in range(count):
-            _, name, path, _, capabilities = _ENTRY.unpack_from(data, _HEADER.size + number * _ENTRY.size)
+            _, name, path, _, capabilities = _ENTRY.unpack_from(
+                data, _HEADER.size + number * _ENTRY.size
+            )
             text = _text_at(data, name).decode(errors="replace")
-            files.setdefault(text, []).append(b"%s %d" % (_text_at(data, path), capabilities))
+            files.setdefault(text, []).append(
+                b"%s %d" % (_text_at(data, path), capabilities)
+            )
     except (struct.error, ValueError):
         return {".": (zlib.crc32(data),)}
     return {name: (zlib.crc32(b"\0".join(paths)),) for name, paths in files.items()}

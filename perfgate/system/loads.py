@@ -29,7 +29,10 @@ class ReportingFinder(PathFinder):
 
     @classmethod
     def find_spec(
-        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        cls,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         spec = super().find_spec(fullname, path, target)
         if spec is not None and spec.has_location:

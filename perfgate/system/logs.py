@@ -26,7 +26,9 @@ def bound_log(path: str | Path, *, begins: int = 0) -> None:
     """
     with suppress(OSError), open(path, "r+b", opener=only_a_file) as log:
         size = log.seek(0, os.SEEK_END)
-        if size - begins > MAX_LOG_BYTES and not _punched(log.fileno(), begins + KEPT_BYTES, size - KEPT_BYTES):
+        if size - begins > MAX_LOG_BYTES and not _punched(
+            log.fileno(), begins + KEPT_BYTES, size - KEPT_BYTES
+        ):
             _cut(log, begins)
 
 
@@ -40,7 +42,12 @@ def cut_log(path: str | Path, *, begins: int = 0) -> None:
 def _punched(descriptor: int, start: int, end: int) -> bool:
     library = ctypes.CDLL(None)
     # The offsets are of 64 bits, which ctypes does not assume.
-    library.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    library.fallocate.argtypes = [
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int64,
+        ctypes.c_int64,
+    ]
     return bool(library.fallocate(descriptor, _PUNCH_HOLE, start, end - start) == 0)
 
 
@@ -75,7 +82,9 @@ def read_log(path: Path) -> bytes:
 
 def one_line(text: str, *, limit: int = 200) -> str:
     """A text from a worker as one harmless line: in a CI log, a separate line could be a command to the host."""
-    return "".join(character if character.isprintable() else " " for character in text[:limit]).strip()
+    return "".join(
+        character if character.isprintable() else " " for character in text[:limit]
+    ).strip()
 
 
 def only_a_file(path: str, flags: int) -> int:

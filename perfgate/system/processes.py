@@ -54,7 +54,9 @@ def be_open() -> None:
 def is_stopped(pid: int) -> bool:
     """Whether a signal has stopped a process (state T of proc(5)); False if it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        )
     except (OSError, IndexError):
         return False
 
@@ -111,7 +113,11 @@ def children() -> list[int]:
             pids += map(int, (folder / "children").read_text().split())
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
         ours = os.getpid()
-        return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if parent_of(int(folder.name)) == ours]
+        return [
+            int(folder.name)
+            for folder in Path("/proc").glob("[0-9]*")
+            if parent_of(int(folder.name)) == ours
+        ]
     return pids
 
 
@@ -169,7 +175,9 @@ def _below(pid: int) -> Iterator[int]:
 def _children_of(pid: int) -> Iterable[int]:
     for thread in threads_of(pid):
         try:
-            yield from map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+            yield from map(
+                int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+            )
         except OSError:  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
             continue
 
@@ -188,7 +196,10 @@ def running_below(pid: int) -> list[int]:
 
 def wants_cpu(pid: int) -> bool:
     """Whether a thread of a process runs or is ready to, or waits for a disk."""
-    return any(_stat(Path(f"/proc/{pid}/task/{thread}"))[:1] in (["R"], ["D"]) for thread in threads_of(pid))
+    return any(
+        _stat(Path(f"/proc/{pid}/task/{thread}"))[:1] in (["R"], ["D"])
+        for thread in threads_of(pid)
+    )
 
 
 def kill_group(pid: int) -> None:

@@ -17,4 +17,6 @@ def make_socket_folder(prefix: str, socket_name: str, *, inside: str = "") -> Pa
             if len(os.fsencode(folder / socket_name)) <= _LONGEST_ADDRESS:
                 return folder
             folder.rmdir()
-    raise OSError(f"no folder for temporary files has a path that leaves room for a socket: {tempfile.gettempdir()}")
+    raise OSError(
+        f"no folder for temporary files has a path that leaves room for a socket: {tempfile.gettempdir()}"
+    )

@@ -27,7 +27,11 @@ STATE_LENGTH = 5
 
 def without_change_time(stamp: Stamp) -> Stamp:
     """A stamp without the times of the last change, of a link's target neither."""
-    return tuple(number for at, number in enumerate(stamp) if at % STATE_LENGTH != STATE_LENGTH - 1)
+    return tuple(
+        number
+        for at, number in enumerate(stamp)
+        if at % STATE_LENGTH != STATE_LENGTH - 1
+    )
 
 
 def is_folder(stamp: Stamp) -> bool:
@@ -60,7 +64,9 @@ def is_visible_code(path: str) -> bool:
     return is_importable(path) and all(map(_is_visible, path.split("/")))
 
 
-def stamps_below(folder: Path, *, most: int, without: frozenset[str] = frozenset()) -> Stamps | None:
+def stamps_below(
+    folder: Path, *, most: int, without: frozenset[str] = frozenset()
+) -> Stamps | None:
     """Everything in a folder by its path there, the folder itself as ``.``; None beyond ``most`` entries.
 
     Folders directly in it that are called as in ``without`` are left out. A missing or unreadable folder is empty. A file
@@ -92,7 +98,10 @@ def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
 
 def folders_of_code(folder: Path) -> Stamps:
     """The folders in which ``stamps_of_code`` looks: each changes with every entry that is added, removed or renamed."""
-    return {**folder_itself(folder), **dict(_walk(folder, _is_visible, lambda _: False))}
+    return {
+        **folder_itself(folder),
+        **dict(_walk(folder, _is_visible, lambda _: False)),
+    }
 
 
 def folder_itself(folder: Path) -> Stamps:
@@ -110,7 +119,9 @@ def _is_visible(name: str) -> bool:
 
 
 def _walk(
-    folder: Path, enters: Callable[[str], bool], wanted: Callable[[str], bool] = lambda _: True
+    folder: Path,
+    enters: Callable[[str], bool],
+    wanted: Callable[[str], bool] = lambda _: True,
 ) -> Iterator[tuple[str, Stamp]]:
     """The folders that it ``enters`` by their path below, and the files in them with ``wanted`` names."""
     below = [""]
@@ -157,7 +168,13 @@ def _read_entries(descriptor: int) -> list[os.DirEntry[str]]:
 
 
 def _stamp(status: os.stat_result, entry: os.DirEntry[str] | Path) -> Stamp:
-    stamp = status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    stamp = (
+        status.st_ino,
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
     if stat.S_ISLNK(status.st_mode):
         with suppress(OSError):  # it leads nowhere
             return stamp + _stamp(entry.stat(), entry)

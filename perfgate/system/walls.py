@@ -18,7 +18,11 @@ from typing import NamedTuple
 
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
 _PR_CAPBSET_DROP = 24
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = (
+    444,
+    445,
+    446,
+)  # the same on every architecture
 _ASK_VERSION = 1
 _PATH_BENEATH = 1
 # linux/landlock.h. READ_DIR is left out: names are not secret.
@@ -49,7 +53,11 @@ class Room(NamedTuple):
 
 
 class _Ruleset(ctypes.Structure):
-    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+    _fields_ = (
+        ("fs", ctypes.c_uint64),
+        ("net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
 
 
 class _PathBeneath(ctypes.Structure):
@@ -84,7 +92,12 @@ def enter_room(room: Room) -> bool:
     if version >= _FIRST_WITH_SCOPES:
         attributes.scoped = _SCOPE_SIGNALS
         size = ctypes.sizeof(attributes)
-    ruleset = _system(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    ruleset = _system(
+        _CREATE_RULESET,
+        ctypes.byref(attributes),
+        ctypes.c_size_t(size),
+        ctypes.c_uint32(0),
+    )
     try:
         closed = os.path.realpath(room.closed)
         for path in _around("/", closed):
@@ -102,7 +115,9 @@ def _around(folder: str, closed: str) -> Iterable[str]:
         for entry in entries:
             if entry.is_symlink() or entry.path == closed:
                 continue
-            is_divided = closed.startswith(f"{entry.path}/") or (entry.path == _DEVICES and os.geteuid() == 0)
+            is_divided = closed.startswith(f"{entry.path}/") or (
+                entry.path == _DEVICES and os.geteuid() == 0
+            )
             if is_divided:
                 yield from _around(entry.path, closed)
             elif not _is_disk(entry):
@@ -125,7 +140,13 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             access &= _OF_FILES
         rule = _PathBeneath(access=access, folder=descriptor)
-        _system(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0))
+        _system(
+            _ADD_RULE,
+            ctypes.c_int(ruleset),
+            ctypes.c_int(_PATH_BENEATH),
+            ctypes.byref(rule),
+            ctypes.c_uint32(0),
+        )
     finally:
         os.close(descriptor)
 
@@ -133,7 +154,9 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 def _version() -> int:
     """The ABI of Landlock; 0 where the kernel was built without it, has it off, or a container's filter refuses it."""
     with suppress(OSError):
-        return _system(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
+        return _system(
+            _CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)
+        )
     return 0
 
 
@@ -142,7 +165,10 @@ def _give_up_rights() -> None:
     for capability in _DROPPED:
         _LIBRARY.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     # capset(2): effective, permitted and inheritable, each in two halves of 32.
-    header, sets = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    header, sets = (
+        (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0),
+        (ctypes.c_uint32 * 6)(),
+    )
     if _LIBRARY.capget(header, sets) != 0:
         return
     for capability in _DROPPED:

@@ -39,7 +39,9 @@ class WriteWatch:
         """Watch the file at a path, or the target of a link."""
         if self._is_blind:
             return
-        watch = self._libc.inotify_add_watch(self._events, os.fsencode(path), _MODIFY | _CLOSE_WRITE | _DELETE_SELF)
+        watch = self._libc.inotify_add_watch(
+            self._events, os.fsencode(path), _MODIFY | _CLOSE_WRITE | _DELETE_SELF
+        )
         if watch >= 0:
             self._watches[path] = watch
 

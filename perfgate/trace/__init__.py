@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from perfgate.trace.analysis.rows import Top, TopOperator, top
     from perfgate.trace.analysis.stacks import stacks_of
     from perfgate.trace.model.events import EventKind, EventTable, EventTableBuilder
-    from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
+    from perfgate.trace.model.recording import (
+        Collective,
+        Kernel,
+        ProfilerStep,
+        Recording,
+        Timeline,
+    )
     from perfgate.trace.model.stacks import Stacks
     from perfgate.trace.readers.damaged import salvage
     from perfgate.trace.readers.reader import Reader, read

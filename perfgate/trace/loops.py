@@ -16,7 +16,12 @@ import numpy.typing as npt
 FILE = Path(__file__).with_name("scanner") / "_scanner.so"
 _VERSION = 15
 _MOST_PLACES = 2**31 - 1
-_DIRECT = (np.bool_, np.uint8, np.int32, np.int64)  # columns whose rows are grouped as they are
+_DIRECT = (
+    np.bool_,
+    np.uint8,
+    np.int32,
+    np.int64,
+)  # columns whose rows are grouped as they are
 
 Column = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
@@ -26,10 +31,22 @@ def look_up(table: npt.NDArray[Any], codes: Codes) -> npt.NDArray[Any]:
     """``table[codes]``; numpy would first make eight bytes of each code."""
     library = load()
     plain = codes.flags.c_contiguous and table.flags.c_contiguous
-    if library is None or codes.dtype != np.int32 or table.itemsize not in (1, 4, 8) or not plain:
+    if (
+        library is None
+        or codes.dtype != np.int32
+        or table.itemsize not in (1, 4, 8)
+        or not plain
+    ):
         return table.take(codes)
     looked_up = np.empty(codes.size, dtype=table.dtype)
-    library.look_up(table.ctypes.data, table.size, table.itemsize, codes.ctypes.data, codes.size, looked_up.ctypes.data)
+    library.look_up(
+        table.ctypes.data,
+        table.size,
+        table.itemsize,
+        codes.ctypes.data,
+        codes.size,
+        looked_up.ctypes.data,
+    )
     return looked_up
 
 
@@ -44,7 +61,9 @@ def first_places(codes: Codes, size: int) -> Column:
     return first
 
 
-def earliest_calls(work: Codes, calls: Codes, begun: Column, least: int, width: int) -> Column | None:
+def earliest_calls(
+    work: Codes, calls: Codes, begun: Column, least: int, width: int
+) -> Column | None:
     """For each number of ``work`` the place of the call with it that begins first, -1 for none; None without the library.
 
     The numbers of calls, -1 for none, lie from ``least`` on in ``width`` places.
@@ -52,11 +71,18 @@ def earliest_calls(work: Codes, calls: Codes, begun: Column, least: int, width: 
     library = load()
     if library is None:
         return None
-    columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (work, calls, begun)]
-    places, place_of = np.empty(work.size, dtype=np.int64), np.full(width, -1, dtype=np.int32)
+    columns = [
+        np.ascontiguousarray(column, dtype=np.int64) for column in (work, calls, begun)
+    ]
+    places, place_of = (
+        np.empty(work.size, dtype=np.int64),
+        np.full(width, -1, dtype=np.int32),
+    )
     work_column, numbers, times = (column.ctypes.data for column in columns)
     table, answers = place_of.ctypes.data, places.ctypes.data
-    library.earliest_calls(work_column, work.size, numbers, times, calls.size, least, width, table, answers)
+    library.earliest_calls(
+        work_column, work.size, numbers, times, calls.size, least, width, table, answers
+    )
     return places
 
 
@@ -71,14 +97,28 @@ def grouped(
     library, rows, places = load(), columns[0].size, math.prod(widths)
     if library is None or places > _MOST_PLACES:
         return None
-    whole = [np.ascontiguousarray(column, column.dtype if column.dtype in _DIRECT else np.int64) for column in columns]
-    addresses = (ctypes.c_void_p * len(whole))(*(column.ctypes.data for column in whole))
+    whole = [
+        np.ascontiguousarray(
+            column, column.dtype if column.dtype in _DIRECT else np.int64
+        )
+        for column in columns
+    ]
+    addresses = (ctypes.c_void_p * len(whole))(
+        *(column.ctypes.data for column in whole)
+    )
     sizes = np.array([column.itemsize for column in whole], dtype=np.int32)
     lowest, spans = np.array(lows, dtype=np.int64), np.array(widths, dtype=np.int64)
     number_of, group = np.zeros(places, dtype=np.int32), np.empty(rows, dtype=np.int32)
     first = np.empty(min(rows, places), dtype=np.intp)
     numbers = library.group_rows(
-        *(addresses, sizes.ctypes.data, lowest.ctypes.data, spans.ctypes.data, len(whole), rows),
+        *(
+            addresses,
+            sizes.ctypes.data,
+            lowest.ctypes.data,
+            spans.ctypes.data,
+            len(whole),
+            rows,
+        ),
         *(number_of.ctypes.data, places, group.ctypes.data, first.ctypes.data),
     )
     return first[:numbers], group

@@ -25,18 +25,38 @@ from table import print_tables
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--experiment", choices=sorted(EXPERIMENTS))
-    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="default: all")
-    parser.add_argument("--condition", action="append", help="only these conditions of the experiment")
+    parser.add_argument(
+        "--workload", action="append", choices=WORKLOADS, help="default: all"
+    )
+    parser.add_argument(
+        "--condition", action="append", help="only these conditions of the experiment"
+    )
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=20201120)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path, action="append", help="print the table of earlier --out files")
-    parser.add_argument("--compare", nargs=2, metavar="CONDITION", help="with --table: which of the two spreads more")
+    parser.add_argument(
+        "--table",
+        type=Path,
+        action="append",
+        help="print the table of earlier --out files",
+    )
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar="CONDITION",
+        help="with --table: which of the two spreads more",
+    )
     options = parser.parse_args()
     if options.table:
-        records = [json.loads(line) for path in options.table for line in path.read_text().splitlines()]
+        records = [
+            json.loads(line)
+            for path in options.table
+            for line in path.read_text().splitlines()
+        ]
         if options.compare:
             compare([one for one in records if "failed" not in one], *options.compare)
         else:
@@ -54,9 +74,16 @@ def _measure(options: argparse.Namespace) -> None:
     number = len(options.out.read_text().splitlines()) if options.out.exists() else 0
     lot = random.Random(f"{options.seed}/{number}")
     conditions = [
-        one for one in EXPERIMENTS[options.experiment]() if not options.condition or one.name in options.condition
+        one
+        for one in EXPERIMENTS[options.experiment]()
+        if not options.condition or one.name in options.condition
     ]
-    cells = [(one, name) for one in conditions for name in options.workload or WORKLOADS for _ in range(one.times)]
+    cells = [
+        (one, name)
+        for one in conditions
+        for name in options.workload or WORKLOADS
+        for _ in range(one.times)
+    ]
     deadline = time.monotonic() + options.seconds
     with (
         tempfile.TemporaryDirectory(prefix="perfgate-lab-") as scratch,
@@ -72,11 +99,20 @@ def _measure(options: argparse.Namespace) -> None:
                         break
                     record, replicates = lab.measure(condition, workload, number)
                     print(
-                        json.dumps({"experiment": options.experiment, "seed": options.seed, **record}),
+                        json.dumps(
+                            {
+                                "experiment": options.experiment,
+                                "seed": options.seed,
+                                **record,
+                            }
+                        ),
                         file=out,
                         flush=True,
                     )
-                    samples.write(msgspec.json.encode({"pair": number, "sides": replicates}) + b"\n")
+                    samples.write(
+                        msgspec.json.encode({"pair": number, "sides": replicates})
+                        + b"\n"
+                    )
                     number += 1
         finally:
             lab.close()

@@ -32,7 +32,9 @@ def print_bias(records: list[Record]) -> None:
         whole = np.array([one["effect"] for one in mine])
         found = _by_key(mine, ("variant",))
         interval = f"{100 * lower_bound(whole, 0.01):+.2f} … {100 * upper_bound(whole, 0.01):+.2f}"
-        print(f"{workload:8} {100 * estimate(whole):+.2f} ({interval})   {_each(found)}")
+        print(
+            f"{workload:8} {100 * estimate(whole):+.2f} ({interval})   {_each(found)}"
+        )
     _print_servers(heads)
 
 
@@ -42,7 +44,13 @@ def compare(records: list[Record], first: str, second: str) -> None:
     ratios = {}
     for workload in dict.fromkeys(one["workload"] for one in records):
         both = [
-            np.abs([one["effect"] for one in records if (one["workload"], one["condition"]) == (workload, name)])
+            np.abs(
+                [
+                    one["effect"]
+                    for one in records
+                    if (one["workload"], one["condition"]) == (workload, name)
+                ]
+            )
             for name in (first, second)
         ]
         if not all(one.size for one in both):
@@ -57,11 +65,15 @@ def compare(records: list[Record], first: str, second: str) -> None:
 
     p = float(mannwhitneyu(*sizes).pvalue)
     pairs = f"{len(sizes[0])} and {len(sizes[1])} pairs"
-    print(f"median |effect|, {second!r} over {first!r}: {texts}; mean {mean:.2f}, p {p:.4f}, {pairs}")
+    print(
+        f"median |effect|, {second!r} over {first!r}: {texts}; mean {mean:.2f}, p {p:.4f}, {pairs}"
+    )
 
 
 def _each(found: dict[tuple[Any, ...], Floats]) -> str:
-    groups = {key: effects for key, effects in found.items() if effects.size >= LEAST_PAIRS}
+    groups = {
+        key: effects for key, effects in found.items() if effects.size >= LEAST_PAIRS
+    }
     if len(groups) < 3:
         return "too few pairs of each"
     lot = np.random.default_rng(1)
@@ -82,7 +94,9 @@ def largest_bias(centres: Floats, errors: Floats) -> float:
     from scipy.optimize import brentq
 
     def excess(bias: float) -> float:
-        return float(np.sum(centres**2 / (errors**2 + bias**2)) - chdtri(centres.size, 1 - LEVEL))
+        return float(
+            np.sum(centres**2 / (errors**2 + bias**2)) - chdtri(centres.size, 1 - LEVEL)
+        )
 
     return 0.0 if excess(0.0) < 0 else float(brentq(excess, 0.0, 1.0))
 
@@ -90,23 +104,39 @@ def largest_bias(centres: Floats, errors: Floats) -> float:
 def _print_servers(heads: list[Record]) -> None:
     """Print what the signed-rank test says of each variant on each server: a gate has one server and one head."""
     gates = {
-        key: effects for key, effects in _by_key(heads, ("workload", "variant", "server")).items() if effects.size >= 16
+        key: effects
+        for key, effects in _by_key(heads, ("workload", "variant", "server")).items()
+        if effects.size >= 16
     }
     if not gates:
         return
     p = np.array([p_above(effects, 0.0) for effects in gates.values()])
     z = -ndtri(np.clip(p, 1e-9, 1 - 1e-9))
-    alarms = {one: sum(p_above(effects, one) < 0.01 for effects in gates.values()) for one in MARGINS}
+    alarms = {
+        one: sum(p_above(effects, one) < 0.01 for effects in gates.values())
+        for one in MARGINS
+    }
     pairs = int(np.median([one.size for one in gates.values()]))
     evidence = f"sd of z {np.std(z):.2f} (1 without bias), p {float(chdtrc(z.size, np.sum(z**2))):.3f}"
-    counts = ", ".join(f"{count} at margin {100 * margin:g} %" for margin, count in alarms.items())
+    counts = ", ".join(
+        f"{count} at margin {100 * margin:g} %" for margin, count in alarms.items()
+    )
     print(
         f"\n{len(gates)} gates of one variant on one server, {pairs} pairs each: {evidence}; alarms at alpha 1 %: {counts}"
     )
 
 
-def _by_key(records: list[Record], names: tuple[str, ...]) -> dict[tuple[Any, ...], Floats]:
+def _by_key(
+    records: list[Record], names: tuple[str, ...]
+) -> dict[tuple[Any, ...], Floats]:
     keys = sorted({tuple(one[name] for name in names) for one in records})
     return {
-        key: np.array([one["effect"] for one in records if tuple(one[name] for name in names) == key]) for key in keys
+        key: np.array(
+            [
+                one["effect"]
+                for one in records
+                if tuple(one[name] for name in names) == key
+            ]
+        )
+        for key in keys
     }

@@ -36,7 +36,10 @@ class Condition:
 
 
 def _bias() -> list[Condition]:
-    variants = [Condition(f"variant {number}", variant=number) for number in range(1, VARIANTS + 1)]
+    variants = [
+        Condition(f"variant {number}", variant=number)
+        for number in range(1, VARIANTS + 1)
+    ]
     return [Condition("same code", head="same", times=3), *variants]
 
 
@@ -45,14 +48,20 @@ def _pages() -> list[Condition]:
         Condition("as shipped", quads=6),
         Condition("huge pages", quads=6, environment=THP),
         Condition("huge pages, same code", head="same", quads=6, environment=THP),
-        Condition("PYTHONMALLOC=malloc", quads=6, environment={"PYTHONMALLOC": "malloc"}),
+        Condition(
+            "PYTHONMALLOC=malloc", quads=6, environment={"PYTHONMALLOC": "malloc"}
+        ),
     ]
 
 
 def _shapes() -> list[Condition]:
     shapes = ((10, 0.02), (4, 0.02), (20, 0.005), (10, 0.01), (24, 0.02))
     return [
-        Condition(f"{quads} quads of {seconds * 1000:.0f} ms", quads=quads, block_seconds=seconds)
+        Condition(
+            f"{quads} quads of {seconds * 1000:.0f} ms",
+            quads=quads,
+            block_seconds=seconds,
+        )
         for quads, seconds in shapes
     ]
 
@@ -63,10 +72,16 @@ def _candidates() -> list[Condition]:
         Condition("as shipped"),
         short("short"),
         short("short, huge pages", THP),
-        short("short, huge pages, mxfast 0", {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mxfast=0"}),
+        short(
+            "short, huge pages, mxfast 0",
+            {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mxfast=0"},
+        ),
         short("short, huge pages, 16x5 ms", THP, quads=16, block_seconds=0.005),
         short("short, huge pages, pools", {**THP, "LAB_PAD": "shared"}),
-        short("short, huge pages, rebuilt", {**THP, "LAB_PAD": "shared", "LAB_REBUILD": "1"}),
+        short(
+            "short, huge pages, rebuilt",
+            {**THP, "LAB_PAD": "shared", "LAB_REBUILD": "1"},
+        ),
     ]
 
 
@@ -109,7 +124,9 @@ def short(
 ) -> Condition:
     """Return a condition of pairs that take about half a second."""
     settings = {"LAB_SETTLING": "0.1", **(environment or {})}
-    return Condition(name, head=head, environment=settings, quads=quads, block_seconds=block_seconds)
+    return Condition(
+        name, head=head, environment=settings, quads=quads, block_seconds=block_seconds
+    )
 
 
 def _pads() -> list[Condition]:
@@ -117,8 +134,14 @@ def _pads() -> list[Condition]:
     return [
         Condition("huge pages", quads=6, environment=THP),
         Condition("huge pages, pools by pair", quads=6, environment=padded),
-        Condition("huge pages, pools by worker", quads=6, environment={**THP, "LAB_PAD": "own"}),
-        Condition("huge pages, rebuilt", quads=6, environment={**padded, "LAB_REBUILD": "1"}),
+        Condition(
+            "huge pages, pools by worker",
+            quads=6,
+            environment={**THP, "LAB_PAD": "own"},
+        ),
+        Condition(
+            "huge pages, rebuilt", quads=6, environment={**padded, "LAB_REBUILD": "1"}
+        ),
     ]
 
 
@@ -148,7 +171,9 @@ def _memory() -> list[Condition]:
         short("10 quads", frozen, quads=10),
         short("10 quads, huge pages", {**frozen, **THP}, quads=10),
         short("10 quads, moved", {**frozen, "LAB_MOVE": "1"}, quads=10),
-        short("10 quads, moved, huge pages", {**frozen, "LAB_MOVE": "1", **THP}, quads=10),
+        short(
+            "10 quads, moved, huge pages", {**frozen, "LAB_MOVE": "1", **THP}, quads=10
+        ),
     ]
 
 

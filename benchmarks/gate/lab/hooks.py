@@ -38,17 +38,28 @@ def _become_padded(request: ForkRequest, connection: Any, *, parent: int) -> Non
     global _seed  # noqa: PLW0603 - the worker calls the hook, and nothing else survives between calls
     _seed = request.layout_seed
     if _pad:
-        _held.append(fill_pools(random.Random(_seed if _pad == "shared" else f"{_seed}/{request.worker_id}")))
+        _held.append(
+            fill_pools(
+                random.Random(
+                    _seed if _pad == "shared" else f"{_seed}/{request.worker_id}"
+                )
+            )
+        )
     if os.environ.get("LAB_SEED") == "own":
         request = msgspec.structs.replace(
-            request, layout_seed=random.Random(f"{_seed}/{request.worker_id}").randrange(65536)
+            request,
+            layout_seed=random.Random(f"{_seed}/{request.worker_id}").randrange(65536),
         )
     _become(request, connection, parent=parent)
 
 
 def _block_elsewhere(self: Any, request: BlockRequest) -> Any:
     """Before the first block of such a quad: build the model and its inputs anew, then a few calls."""
-    if request.quad and request.quad % _rebuild_every == 0 and getattr(self, "rebuilt_at", 0) != request.quad:
+    if (
+        request.quad
+        and request.quad % _rebuild_every == 0
+        and getattr(self, "rebuilt_at", 0) != request.quad
+    ):
         self.rebuilt_at = request.quad
         _rebuild(self, random.Random(f"{_seed}/{request.quad}"))
         for call in self.recorder._callers.values():
@@ -73,7 +84,9 @@ def _stay(self: Any, seed: int) -> None:
 
 
 setattr(server, "become_worker", _become_padded)  # noqa: B010 - the name that the server calls, and exports to nobody
-warm_up.SETTLING_SECONDS = float(os.environ.get("LAB_SETTLING", warm_up.SETTLING_SECONDS))
+warm_up.SETTLING_SECONDS = float(
+    os.environ.get("LAB_SETTLING", warm_up.SETTLING_SECONDS)
+)
 if os.environ.get("LAB_FREEZE"):
     # What the server imported is then out of the collector's sight in every worker.
     gc.collect()

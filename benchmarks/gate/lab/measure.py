@@ -26,7 +26,13 @@ from perfgate.conductor.sides.function.workload import PairedMeasurement, Worklo
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import ForkServer, Worker
-from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
+from perfgate.config import (
+    Config,
+    GateSettings,
+    MeasureSettings,
+    StoreSettings,
+    WorkloadReference,
+)
 from perfgate.document.samples import BlockColumns, Replicate, unpack
 from perfgate.judging.gate.evidence.process import statistics
 
@@ -51,8 +57,13 @@ class Lab:
         self.seed = seed
         self.clock = Clock()
         self._scratch = scratch
-        self._roots = {name: write_checkouts(scratch / "checkouts", name, seed=seed) for name in SOURCES}
-        self._harness = {name: write_harness(scratch / "harness" / name, name) for name in SOURCES}
+        self._roots = {
+            name: write_checkouts(scratch / "checkouts", name, seed=seed)
+            for name in SOURCES
+        }
+        self._harness = {
+            name: write_harness(scratch / "harness" / name, name) for name in SOURCES
+        }
         self._served: dict[str, _Served] = {}
         self._servers = 0
 
@@ -60,16 +71,27 @@ class Lab:
         for served in self._served.values():
             served.stack.close()
 
-    def measure(self, condition: Condition, workload: str, number: int) -> tuple[dict[str, Any], list[Replicate]]:
+    def measure(
+        self, condition: Condition, workload: str, number: int
+    ) -> tuple[dict[str, Any], list[Replicate]]:
         """Measure pair ``number`` and return its record and both replicates."""
         served = self._bench(condition)
         lot = random.Random(f"{self.seed}/{number}")
-        variant = (condition.variant or lot.randint(1, VARIANTS)) if condition.head == "variant" else 0
+        variant = (
+            (condition.variant or lot.randint(1, VARIANTS))
+            if condition.head == "variant"
+            else 0
+        )
         base = Checkout(root=self._roots[workload][0], harness=self._harness[workload])
-        head = Checkout(root=self._roots[workload][variant], harness=self._head_harness(condition, workload, number))
+        head = Checkout(
+            root=self._roots[workload][variant],
+            harness=self._head_harness(condition, workload, number),
+        )
         reference = WorkloadReference(f"{workload}-{number}", "workload.py", "workload")
         gate = msgspec.structs.replace(
-            served.bench.config.gate, quads=condition.quads, block_seconds=condition.block_seconds
+            served.bench.config.gate,
+            quads=condition.quads,
+            block_seconds=condition.block_seconds,
         )
         served.bench.config = replace(served.bench.config, gate=gate)
         self.clock.reset()
@@ -87,17 +109,31 @@ class Lab:
         if measured.failed:
             return {**record, "failed": measured.failed[0].error.message}, []
         replicates = [measured.base[0], measured.head[0]]
-        plan = draw_plans(served.bench.config.measure.seed, reference.name, pairs=1, aa_pairs=0, first_look=1)[0]
-        record |= {"layout_seed": plan.layout_seed, "head_starts": plan.second_starts, **_effects(replicates)}
+        plan = draw_plans(
+            served.bench.config.measure.seed,
+            reference.name,
+            pairs=1,
+            aa_pairs=0,
+            first_look=1,
+        )[0]
+        record |= {
+            "layout_seed": plan.layout_seed,
+            "head_starts": plan.second_starts,
+            **_effects(replicates),
+        }
         return record, replicates
 
     def _head_harness(self, condition: Condition, workload: str, number: int) -> Path:
         lot = random.Random(f"{self.seed}/{number}/twin")
         folder = self._scratch / "harness" / f"{workload}-twin"
         if condition.head == "twin-functions":
-            return write_harness(folder, workload, dead_functions=lot.randrange(5, 120), seed=number)
+            return write_harness(
+                folder, workload, dead_functions=lot.randrange(5, 120), seed=number
+            )
         if condition.head == "twin-objects":
-            return write_harness(folder, workload, objects=lot.randrange(20, 2000), seed=number)
+            return write_harness(
+                folder, workload, objects=lot.randrange(20, 2000), seed=number
+            )
         return self._harness[workload]
 
     def _bench(self, condition: Condition) -> _Served:
@@ -109,13 +145,22 @@ class Lab:
             self._servers += 1
             stack = ExitStack()
             logs = Path(tempfile.mkdtemp(prefix="logs-", dir=self._scratch))
-            with _environment(condition.environment), _personality(randomize=condition.randomize):
+            with (
+                _environment(condition.environment),
+                _personality(randomize=condition.randomize),
+            ):
                 bench = stack.enter_context(
-                    open_bench(_config(self._scratch, condition.environment), logs=logs, say=lambda _: None)
+                    open_bench(
+                        _config(self._scratch, condition.environment),
+                        logs=logs,
+                        say=lambda _: None,
+                    )
                 )
             # A server lives as long as the condition says.
             bench.servers.start_next = lambda *_, **__: None  # type: ignore[method-assign]
-            served = self._served[condition.server] = _Served(bench, stack, self._servers)
+            served = self._served[condition.server] = _Served(
+                bench, stack, self._servers
+            )
         return served
 
 
@@ -151,7 +196,9 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
     blocks = [side.shapes["default"] for side in sides]
     whole = [statistics(one) for one in blocks]
     lows = [low(one) for one in blocks]
-    halves = [[low(one, range(parity, 10_000, 2)) for one in blocks] for parity in (0, 1)]
+    halves = [
+        [low(one, range(parity, 10_000, 2)) for one in blocks] for parity in (0, 1)
+    ]
     return {
         "effect": lows[1] - lows[0],
         "effect_p50": whole[1].p50 - whole[0].p50,
@@ -161,7 +208,11 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
             {
                 "low": low,
                 "calls": sum(one.calls),
-                "timed_seconds": sum(end - start for start, end in zip(one.worker.start_ns, one.worker.end_ns)) / 1e9,
+                "timed_seconds": sum(
+                    end - start
+                    for start, end in zip(one.worker.start_ns, one.worker.end_ns)
+                )
+                / 1e9,
                 "minor_faults": sum(one.worker.minor_faults),
                 "switches": sum(one.worker.involuntary_switches),
                 "start_up": side.worker.start_up,
@@ -172,10 +223,17 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
     }
 
 
-def low(blocks: BlockColumns, quads: Container[int] | None = None, *, cpu: bool = False) -> float:
+def low(
+    blocks: BlockColumns, quads: Container[int] | None = None, *, cpu: bool = False
+) -> float:
     """Return the mean log low quantile of all calls, or of those of some quads: the statistic of all the findings."""
     kept = [quads is None or quad in quads for quad in blocks.quad]
-    calls = unpack(blocks.times.cpu if cpu else blocks.times.wall)[np.repeat(kept, blocks.calls)] / 1e9
+    calls = (
+        unpack(blocks.times.cpu if cpu else blocks.times.wall)[
+            np.repeat(kept, blocks.calls)
+        ]
+        / 1e9
+    )
     return float(np.mean(np.log(np.quantile(calls, LOW_QUANTILES))))
 
 
@@ -196,7 +254,9 @@ def _config(root: Path, environment: dict[str, str]) -> Config:
 @contextmanager
 def _environment(extra: dict[str, str]) -> Iterator[None]:
     before = dict(os.environ)
-    path = os.pathsep.join([*filter(None, [before.get("PYTHONPATH")]), str(Path(__file__).parent)])
+    path = os.pathsep.join(
+        [*filter(None, [before.get("PYTHONPATH")]), str(Path(__file__).parent)]
+    )
     os.environ.update({**extra, "PYTHONPATH": path})
     try:
         yield

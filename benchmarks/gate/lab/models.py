@@ -72,7 +72,16 @@ _CONV = Source(
     return Stem(32).eval()
 """,
     ),
-    names=("enter", "leave", "images", "features", "activate", "values", "pool", "width"),
+    names=(
+        "enter",
+        "leave",
+        "images",
+        "features",
+        "activate",
+        "values",
+        "pool",
+        "width",
+    ),
     inputs="torch.randn(batch, 3, 32, 32, generator=generator)",
     batch=8,
 )
@@ -265,7 +274,16 @@ _LSTM = Source(
     return Reader(64, 10)
 """,
     ),
-    names=("enter", "recurrent", "leave", "sequences", "states", "squash", "values", "classes"),
+    names=(
+        "enter",
+        "recurrent",
+        "leave",
+        "sequences",
+        "states",
+        "squash",
+        "values",
+        "classes",
+    ),
     inputs="torch.randn(batch, 16, 64, generator=generator)",
     batch=16,
     beside="""def train_step(model, sequences):
@@ -378,7 +396,18 @@ _PYTHON = Source(
     return Tagger(4000).eval()
 """,
     ),
-    names=("table", "known", "numbers", "texts", "found", "part", "pieces", "size", "ordered", "counts"),
+    names=(
+        "table",
+        "known",
+        "numbers",
+        "texts",
+        "found",
+        "part",
+        "pieces",
+        "size",
+        "ordered",
+        "counts",
+    ),
     inputs="torch.randint(0, 4000, (batch * 400,), generator=generator)",
     batch=1,
 )

@@ -17,7 +17,10 @@ _PROGRAMS = (
 @contextlib.contextmanager
 def running(count: int) -> Iterator[None]:
     """Keep so many processes runnable until the context ends."""
-    processes = [subprocess.Popen([sys.executable, "-c", _PROGRAMS[min(number, 1)]]) for number in range(count)]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", _PROGRAMS[min(number, 1)]])
+        for number in range(count)
+    ]
     try:
         yield
     finally:

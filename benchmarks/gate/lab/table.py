@@ -32,9 +32,17 @@ def print_tables(records: list[Record]) -> None:
         print(f"{len(records) - len(good)} pairs failed")
     print(f"{'workload':8} {'condition':28} {'pairs':>5} {'sd %':>6} {'rms %':>6} {'wild':>4} {'within':>6} {'process':>7} "
           f"{'effect %':>8} {'98 % interval':>16} {'s/pair':>6} {'sees %':>6}")  # fmt: skip
-    variants = [{**one, "condition": "all variants"} for one in good if one["condition"].startswith("variant ")]
+    variants = [
+        {**one, "condition": "all variants"}
+        for one in good
+        if one["condition"].startswith("variant ")
+    ]
     for workload, condition in _cells([*good, *variants]):
-        mine = [one for one in [*good, *variants] if (one["workload"], one["condition"]) == (workload, condition)]
+        mine = [
+            one
+            for one in [*good, *variants]
+            if (one["workload"], one["condition"]) == (workload, condition)
+        ]
         print(_row(workload, condition, mine))
     print_bias(good)
     _print_parts(good)
@@ -46,7 +54,9 @@ def robust_sd(values: Floats) -> float:
 
 
 def _cells(records: Iterable[Record]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(sorted((one["workload"], one["condition"]) for one in records)))
+    return list(
+        dict.fromkeys(sorted((one["workload"], one["condition"]) for one in records))
+    )
 
 
 def _row(workload: str, condition: str, records: list[Record]) -> str:
@@ -68,10 +78,25 @@ def _row(workload: str, condition: str, records: list[Record]) -> str:
 
 def _print_parts(records: list[Record]) -> None:
     names = sorted({name for one in records for name in one["parts"]})
-    print(f"\n{'median ms of a pair':37} {'total':>6} {'timed':>6} " + " ".join(f"{name[:15]:>15}" for name in names))
+    print(
+        f"\n{'median ms of a pair':37} {'total':>6} {'timed':>6} "
+        + " ".join(f"{name[:15]:>15}" for name in names)
+    )
     for workload, condition in _cells(records):
-        mine = [one for one in records if (one["workload"], one["condition"]) == (workload, condition)]
+        mine = [
+            one
+            for one in records
+            if (one["workload"], one["condition"]) == (workload, condition)
+        ]
         total = 1000 * np.median([one["seconds"] for one in mine])
-        timed = 1000 * np.median([sum(side["timed_seconds"] for side in one["sides"]) for one in mine])
-        parts = [1000 * np.median([one["parts"].get(name, 0.0) for one in mine]) for name in names]
-        print(f"{workload:8} {condition:28} {total:6.0f} {timed:6.0f} " + " ".join(f"{part:15.0f}" for part in parts))
+        timed = 1000 * np.median(
+            [sum(side["timed_seconds"] for side in one["sides"]) for one in mine]
+        )
+        parts = [
+            1000 * np.median([one["parts"].get(name, 0.0) for one in mine])
+            for name in names
+        ]
+        print(
+            f"{workload:8} {condition:28} {total:6.0f} {timed:6.0f} "
+            + " ".join(f"{part:15.0f}" for part in parts)
+        )

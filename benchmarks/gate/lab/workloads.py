@@ -19,7 +19,20 @@ _HEADER = '"""The model."""\n\n'
 _IMPORTS = "import torch\nfrom torch import nn\nfrom torch.nn import functional\n\n"
 _MORE_IMPORTS = ("csv", "decimal", "fractions", "html.parser", "http.cookies", "mailbox", "plistlib", "sqlite3", "statistics",
                  "tabnanny", "wave", "xml.dom.minidom")  # fmt: skip
-_WORDS = ("alpha", "beam", "cedar", "delta", "ember", "fjord", "gamma", "harbour", "iris", "jetty", "kernel", "lattice")
+_WORDS = (
+    "alpha",
+    "beam",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "gamma",
+    "harbour",
+    "iris",
+    "jetty",
+    "kernel",
+    "lattice",
+)
 
 
 def write_checkouts(folder: Path, workload: str, *, seed: int) -> list[Path]:
@@ -34,7 +47,14 @@ def write_checkouts(folder: Path, workload: str, *, seed: int) -> list[Path]:
     return roots
 
 
-def write_harness(folder: Path, workload: str, *, dead_functions: int = 0, objects: int = 0, seed: int = 0) -> Path:
+def write_harness(
+    folder: Path,
+    workload: str,
+    *,
+    dead_functions: int = 0,
+    objects: int = 0,
+    seed: int = 0,
+) -> Path:
     """Write the workload file and return its folder; with a prelude that runs first where anything dead is asked for."""
     source = SOURCES[workload]
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +78,9 @@ workload = Workload(build=build, inputs=inputs, batch={source.batch}{source.opti
 """
     if dead_functions or objects:
         lot = random.Random(seed)
-        (folder / "prelude.py").write_text(dead_code(lot, dead_functions) + dead_objects(lot, objects))
+        (folder / "prelude.py").write_text(
+            dead_code(lot, dead_functions) + dead_objects(lot, objects)
+        )
         text = f"import prelude\n{text}"
     (folder / "workload.py").write_text(text)
     return folder
@@ -78,7 +100,10 @@ def modules(workload: str, variant: int, *, seed: int) -> dict[str, str]:
         parts = _other_order(lot, parts)
     imports = _IMPORTS
     if 3 in changes:
-        imports = "".join(f"import {name}\n" for name in lot.sample(_MORE_IMPORTS, 5)) + imports
+        imports = (
+            "".join(f"import {name}\n" for name in lot.sample(_MORE_IMPORTS, 5))
+            + imports
+        )
     if 4 in changes:
         header = f'"""The model.\n\n{_prose(lot, 60)}\n"""\n\n'
         parts = [_documented(lot, part) for part in parts]
@@ -87,9 +112,14 @@ def modules(workload: str, variant: int, *, seed: int) -> dict[str, str]:
     if 6 in changes:
         parts = _renamed(lot, parts, source.names)
     if 7 in changes:
-        aside = imports + "\n\n".join(part for part in parts if "def make()" not in part)
+        aside = imports + "\n\n".join(
+            part for part in parts if "def make()" not in part
+        )
         names = sorted(set(re.findall(r"^(?:class|def) (\w+)", aside, re.MULTILINE)))
-        parts = [f"from layers import {', '.join(names)}\n", *(part for part in parts if "def make()" in part)]
+        parts = [
+            f"from layers import {', '.join(names)}\n",
+            *(part for part in parts if "def make()" in part),
+        ]
     found = {"model.py": header + imports + "\n\n".join(parts)}
     return {**found, "layers.py": _HEADER + aside} if aside else found
 
@@ -108,9 +138,16 @@ def dead_objects(lot: random.Random, count: int) -> str:
 def _dead_function(lot: random.Random, number: int) -> str:
     name = f"{lot.choice(_WORDS)}_{lot.choice(_WORDS)}_{number}"
     lines = [
-        f"    {lot.choice(_WORDS)} = [{lot.random():.6f}, {lot.choice(_WORDS)!r}]" for _ in range(lot.randrange(1, 12))
+        f"    {lot.choice(_WORDS)} = [{lot.random():.6f}, {lot.choice(_WORDS)!r}]"
+        for _ in range(lot.randrange(1, 12))
     ]
-    return "\n".join([f"def {name}({lot.choice(_WORDS)}=None):", *lines, f"    return {lot.random():.6f}\n"])
+    return "\n".join(
+        [
+            f"def {name}({lot.choice(_WORDS)}=None):",
+            *lines,
+            f"    return {lot.random():.6f}\n",
+        ]
+    )
 
 
 def _other_order(lot: random.Random, parts: list[str]) -> list[str]:
@@ -134,10 +171,20 @@ def _documented(lot: random.Random, part: str) -> str:
 
 
 def _with_attributes(lot: random.Random, part: str) -> str:
-    lines = "".join(f"\n        self.{word}_note = {lot.random():.6f}" for word in lot.sample(_WORDS, 6))
-    constants = "".join(f"    {word.upper()} = {lot.random():.6f}\n" for word in lot.sample(_WORDS, 4))
+    lines = "".join(
+        f"\n        self.{word}_note = {lot.random():.6f}"
+        for word in lot.sample(_WORDS, 6)
+    )
+    constants = "".join(
+        f"    {word.upper()} = {lot.random():.6f}\n" for word in lot.sample(_WORDS, 4)
+    )
     part = part.replace("super().__init__()", "super().__init__()" + lines)
-    return re.sub(r"^(class .*:\n)", lambda match: match[1] + constants + "\n", part, flags=re.MULTILINE)
+    return re.sub(
+        r"^(class .*:\n)",
+        lambda match: match[1] + constants + "\n",
+        part,
+        flags=re.MULTILINE,
+    )
 
 
 def _renamed(lot: random.Random, parts: list[str], names: tuple[str, ...]) -> list[str]:

@@ -28,14 +28,30 @@ class Mistake:
     remedy: str = ""
 
 
-def mistake(project: str, name: str, *edits: tuple[str, str, str], counted: bool = True, remedy: str = "") -> Mistake:
+def mistake(
+    project: str,
+    name: str,
+    *edits: tuple[str, str, str],
+    counted: bool = True,
+    remedy: str = "",
+) -> Mistake:
     return Mistake(project, name, counted, tuple(Edit(*edit) for edit in edits), remedy)
 
 
 # The mistakes that reviews of PyTorch code find most often.
 COMMON = (
-    mistake("embedder", "no-grad-lost", ("pipeline.py", "    @torch.no_grad()\n", ""), remedy=r"no_grad\(\)"),
-    mistake("embedder", "eval-lost", ("pipeline.py", "    encoder.eval()\n", ""), remedy=r"eval\(\)"),
+    mistake(
+        "embedder",
+        "no-grad-lost",
+        ("pipeline.py", "    @torch.no_grad()\n", ""),
+        remedy=r"no_grad\(\)",
+    ),
+    mistake(
+        "embedder",
+        "eval-lost",
+        ("pipeline.py", "    encoder.eval()\n", ""),
+        remedy=r"eval\(\)",
+    ),
     mistake(
         "embedder",
         "dropout-on",
@@ -95,8 +111,16 @@ COMMON = (
     mistake(
         "recommender",
         "blocking-copies",
-        ("ranking.py", "batch[0].to(self.device, non_blocking=True)", "batch[0].to(self.device)"),
-        ("ranking.py", "batch[1].to(self.device, non_blocking=True)", "batch[1].to(self.device)"),
+        (
+            "ranking.py",
+            "batch[0].to(self.device, non_blocking=True)",
+            "batch[0].to(self.device)",
+        ),
+        (
+            "ranking.py",
+            "batch[1].to(self.device, non_blocking=True)",
+            "batch[1].to(self.device)",
+        ),
         remedy="non_blocking=True",
     ),
     mistake(
@@ -112,7 +136,11 @@ COMMON = (
     mistake(
         "recommender",
         "product-precision-lost",
-        ("ranking.py", 'torch.set_float32_matmul_precision("high")', 'torch.set_float32_matmul_precision("highest")'),
+        (
+            "ranking.py",
+            'torch.set_float32_matmul_precision("high")',
+            'torch.set_float32_matmul_precision("highest")',
+        ),
         remedy="set it back|full|32-bit",
     ),
     mistake(
@@ -150,7 +178,11 @@ COMMON = (
     mistake(
         "distiller",
         "cudnn-benchmark-off",
-        ("training.py", "torch.backends.cudnn.benchmark = True", "torch.backends.cudnn.benchmark = False"),
+        (
+            "training.py",
+            "torch.backends.cudnn.benchmark = True",
+            "torch.backends.cudnn.benchmark = False",
+        ),
         remedy="set it back",
     ),
 )
@@ -217,13 +249,21 @@ MISTAKES = (
     mistake(
         "decoder",
         "cat-every-token",
-        ("model.py", "token, output = prompt[:, 0], []\n", "token, output = prompt[:, 0], prompt[:, :0]\n"),
+        (
+            "model.py",
+            "token, output = prompt[:, 0], []\n",
+            "token, output = prompt[:, 0], prompt[:, :0]\n",
+        ),
         (
             "model.py",
             "            output.append(token)\n",
             "            output = torch.cat([output, token[:, None]], dim=1)\n",
         ),
-        ("model.py", "        return torch.stack(output, dim=1)\n", "        return output\n"),
+        (
+            "model.py",
+            "        return torch.stack(output, dim=1)\n",
+            "        return output\n",
+        ),
         counted=True,
     ),
     mistake(
@@ -275,7 +315,11 @@ MISTAKES = (
     mistake(
         "diffusion",
         "embedding-in-every-block",
-        ("model.py", "self.time(times)[:, :, None, None]", "self.time(embedding(times, 64))[:, :, None, None]"),
+        (
+            "model.py",
+            "self.time(times)[:, :, None, None]",
+            "self.time(embedding(times, 64))[:, :, None, None]",
+        ),
         ("model.py", "        times = embedding(times, 64)\n", ""),
         counted=True,
     ),
@@ -300,7 +344,12 @@ MISTAKES = (
         ),
         counted=False,
     ),
-    mistake("speech", "exact-gelu", ("model.py", ', approximate="tanh")', ")"), counted=False),
+    mistake(
+        "speech",
+        "exact-gelu",
+        ("model.py", ', approximate="tanh")', ")"),
+        counted=False,
+    ),
     mistake(
         "speech",
         "sleep-until-ready",
@@ -321,8 +370,16 @@ MISTAKES = (
     mistake(
         "vision",
         "anchors-in-every-log-line",
-        ("postprocess.py", 'return {"boxes": len(found)}', 'return {"boxes": len(found), "anchors": ANCHORS}'),
-        ("postprocess.py", "import torch\n", "import torch\n\nANCHORS = [[x, x + 1] for x in range(2000)]\n"),
+        (
+            "postprocess.py",
+            'return {"boxes": len(found)}',
+            'return {"boxes": len(found), "anchors": ANCHORS}',
+        ),
+        (
+            "postprocess.py",
+            "import torch\n",
+            "import torch\n\nANCHORS = [[x, x + 1] for x in range(2000)]\n",
+        ),
         counted=False,
     ),
     mistake(

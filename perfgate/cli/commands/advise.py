@@ -21,7 +21,9 @@ from perfgate.cli.streams import people_on_stderr, print_json
 )
 @json_option
 @language_option
-def COMMAND(path: Path | None, only_measured: bool, as_json: bool, language: str | None) -> None:
+def COMMAND(
+    path: Path | None, only_measured: bool, as_json: bool, language: str | None
+) -> None:
     """List optimizations to try, by the newest result here or in PATH.
 
     PATH is the run.json, the folder or the decision of `perfgate run`, `check` or `local`.
@@ -37,6 +39,11 @@ def COMMAND(path: Path | None, only_measured: bool, as_json: bool, language: str
     if only_measured:
         suggested = shown_faster(suggested)
     with people_on_stderr(as_json):
-        render_suggestions(suggested, Console(), report_language(language, Path()), only_measured=only_measured)
+        render_suggestions(
+            suggested,
+            Console(),
+            report_language(language, Path()),
+            only_measured=only_measured,
+        )
     if as_json:
         print_json(suggested)

@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from perfgate.flows.ask.questions import Question
 
 _store = click.option(
-    "--store", "location", metavar="LOCATION", help="The store with the runs of main; the default is the project's."
+    "--store",
+    "location",
+    metavar="LOCATION",
+    help="The store with the runs of main; the default is the project's.",
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON: an answer has no other form.")
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON: an answer has no other form."
+)
 
 
 class QuestionGroup(CommandGroup):
@@ -41,12 +46,16 @@ class QuestionGroup(CommandGroup):
 
 @click.group("ask", cls=QuestionGroup, invoke_without_command=True)
 @click.option(
-    "--mcp", is_flag=True, help="Answer an assistant on standard input and output, by the Model Context Protocol."
+    "--mcp",
+    is_flag=True,
+    help="Answer an assistant on standard input and output, by the Model Context Protocol.",
 )
 @_store
 @directory_option()
 @click.pass_context
-def COMMAND(context: click.Context, mcp: bool, location: str | None, directory: Path) -> None:
+def COMMAND(
+    context: click.Context, mcp: bool, location: str | None, directory: Path
+) -> None:
     """Answer a question about stored runs or a recording, as JSON.
 
     For assistants and scripts. `perfgate serve` answers the same questions over HTTP, at /api/v1/ask and, for
@@ -74,7 +83,12 @@ def _command(question: Question[Any, Any]) -> click.Command:
         from perfgate.flows.ask.sources import local_sources
 
         sources = local_sources(arguments.pop("location", None), directory, os.environ)
-        print_json(question.ask({name: value for name, value in arguments.items() if value is not None}, sources))
+        print_json(
+            question.ask(
+                {name: value for name, value in arguments.items() if value is not None},
+                sources,
+            )
+        )
 
     command = click.Command(question.name, callback=answer, help=question.about)
     schema = question.schema()
@@ -90,7 +104,10 @@ def _option(name: str, about: Mapping[str, Any], is_needed: bool) -> click.Optio
     default = about.get("default") or None
     kinds: dict[str, dict[str, Any]] = {
         "boolean": {"is_flag": True},
-        "integer": {"type": click.IntRange(about.get("minimum"), about.get("maximum")), "metavar": "N"},
+        "integer": {
+            "type": click.IntRange(about.get("minimum"), about.get("maximum")),
+            "metavar": "N",
+        },
     }
     kind = kinds.get(about.get("type", ""), {"metavar": name.upper()})
     if "enum" in about:

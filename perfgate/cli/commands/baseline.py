@@ -12,7 +12,14 @@ import click
 from perfgate.cli.artifacts import say_kept
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import drop_secrets
-from perfgate.cli.options import FOLDER, PATH, Options, RecordCommand, allow_token_option, directory_option
+from perfgate.cli.options import (
+    FOLDER,
+    PATH,
+    Options,
+    RecordCommand,
+    allow_token_option,
+    directory_option,
+)
 from perfgate.cli.pushed import show_pushed
 from perfgate.cli.streams import cleaned, print_json
 from perfgate.locale import sentence
@@ -26,7 +33,9 @@ if TYPE_CHECKING:
 
 NEWEST = 20
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for machines."
+)
 
 
 @click.group("baseline", cls=CommandGroup)
@@ -35,7 +44,13 @@ def COMMAND() -> None:
 
 
 @COMMAND.command("record", cls=RecordCommand)
-@click.option("--run", "run_file", metavar="FILE", type=PATH, help="Store this run document instead of measuring.")
+@click.option(
+    "--run",
+    "run_file",
+    metavar="FILE",
+    type=PATH,
+    help="Store this run document instead of measuring.",
+)
 @click.option(
     "--from",
     "artifact",
@@ -43,7 +58,9 @@ def COMMAND() -> None:
     type=PATH,
     help="In CI: store the run in this artifact of the measuring job, a folder or zip.",
 )
-@click.option("--download", is_flag=True, help="In CI: download that artifact from the forge.")
+@click.option(
+    "--download", is_flag=True, help="In CI: download that artifact from the forge."
+)
 @click.option(
     "--key",
     metavar="NAME",
@@ -51,13 +68,23 @@ def COMMAND() -> None:
     show_default=True,
     help="With --download: which of several gates on one repository.",
 )
-@click.option("--allow-dirty", is_flag=True, help="Store a run that was measured with uncommitted changes.")
+@click.option(
+    "--allow-dirty",
+    is_flag=True,
+    help="Store a run that was measured with uncommitted changes.",
+)
 @click.option(
     "--quick/--full",
     default=True,
     help="Short measurements, comparable with `perfgate check` (the default), or long measurements.",
 )
-@click.option("--out", type=FOLDER, default="perfgate-out", show_default=True, help="Folder for the measurements.")
+@click.option(
+    "--out",
+    type=FOLDER,
+    default="perfgate-out",
+    show_default=True,
+    help="Folder for the measurements.",
+)
 @allow_token_option
 @_json
 @directory_option()
@@ -79,7 +106,9 @@ def record(
     """
     sources = sum((run_file is not None, artifact is not None, download))
     if sources > 1:
-        raise click.UsageError("--run, --from and --download exclude each other; give one")
+        raise click.UsageError(
+            "--run, --from and --download exclude each other; give one"
+        )
     config = _config(directory)
     if not sources:
         drop_secrets(directory, allow_token=allow_token)
@@ -87,7 +116,9 @@ def record(
     from perfgate.flows.baseline import record as record_run
     from perfgate.flows.shared.doors import Doors
 
-    request = options.record(BaselineRequest, run_file=run_file, artifact=artifact, download=download)
+    request = options.record(
+        BaselineRequest, run_file=run_file, artifact=artifact, download=download
+    )
     doors = Doors.of_this_process(click.echo)
     recorded = record_run(request, config, doors, lambda: _measure(request, config))
     if as_json:
@@ -95,7 +126,10 @@ def record(
     else:
         _show_recorded(recorded)
     if recorded.not_kept is not None:
-        why = sentence("the run is stored, but its artifacts are not kept: {why}", why=recorded.not_kept.shown)
+        why = sentence(
+            "the run is stored, but its artifacts are not kept: {why}",
+            why=recorded.not_kept.shown,
+        )
         click.echo(cleaned(why, whole=True), err=True)
 
 
@@ -104,7 +138,11 @@ def _measure(request: BaselineRequest, config: Config) -> RunDocument:
     from perfgate.flows.run.job import COMPARED_STARTS, RunOptions, run_here
 
     with TerminalProgress() as progress:
-        return run_here(config, RunOptions(out=request.out, quick=request.quick, starts=COMPARED_STARTS), progress)
+        return run_here(
+            config,
+            RunOptions(out=request.out, quick=request.quick, starts=COMPARED_STARTS),
+            progress,
+        )
 
 
 def _print_recorded(recorded: RecordedRun) -> None:
@@ -132,7 +170,12 @@ def _show_recorded(recorded: RecordedRun) -> None:
         )
     )
     if recorded.removed:
-        click.echo(sentence("removed the {removed} oldest, as set by [store] keep", removed=recorded.removed))
+        click.echo(
+            sentence(
+                "removed the {removed} oldest, as set by [store] keep",
+                removed=recorded.removed,
+            )
+        )
     for place in recorded.suspected:
         click.echo(
             sentence(
@@ -165,7 +208,9 @@ def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
 
     config = _config(directory)
     count = limit or NEWEST
-    runs, damaged = list_baseline(config, os.environ, limit=limit if as_json else count + 1)
+    runs, damaged = list_baseline(
+        config, os.environ, limit=limit if as_json else count + 1
+    )
     for why in damaged:
         click.echo(cleaned(sentence("left out: {why}", why=why), whole=True), err=True)
     if as_json:
@@ -173,11 +218,18 @@ def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
         return
     project = config.project
     if not runs and not damaged:
-        click.echo(sentence("no run of {project} is kept yet; `perfgate baseline record` keeps one", project=project))
+        click.echo(
+            sentence(
+                "no run of {project} is kept yet; `perfgate baseline record` keeps one",
+                project=project,
+            )
+        )
     for run in runs[:count]:
         click.echo("\n".join(_run_lines(run)))
     if len(runs) > count:
-        click.echo("\n" + sentence("`perfgate baseline list --limit N` lists older ones too"))
+        click.echo(
+            "\n" + sentence("`perfgate baseline list --limit N` lists older ones too")
+        )
 
 
 def _run_lines(run: StoredRun) -> list[str]:
@@ -187,10 +239,19 @@ def _run_lines(run: StoredRun) -> list[str]:
 
     commit = (run.commit or "no commit")[:12] + (" + changes" if run.dirty else "")
     started_at = run.started_at[:16].replace("T", " ")
-    columns = (run.id[:12], started_at, f"{run.device_kind:4}", f"testbed {run.fingerprint[:12]}", commit)
+    columns = (
+        run.id[:12],
+        started_at,
+        f"{run.device_kind:4}",
+        f"testbed {run.fingerprint[:12]}",
+        commit,
+    )
     words = cleaned(f"{', '.join(run.workloads)}: {run.subject or 'no subject'}")
     width = shutil.get_terminal_size().columns
-    return [cleaned("  ".join(columns)), *textwrap.wrap(words, width, initial_indent="    ", subsequent_indent="    ")]
+    return [
+        cleaned("  ".join(columns)),
+        *textwrap.wrap(words, width, initial_indent="    ", subsequent_indent="    "),
+    ]
 
 
 @COMMAND.command("show")
@@ -210,7 +271,9 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     rows: list[list[str]] = []
     for step in run.checklist.steps:
         for value in step.values:
-            labels = ", ".join(f"{name} {label}" for name, label in sorted(value.labels.items()))
+            labels = ", ".join(
+                f"{name} {label}" for name, label in sorted(value.labels.items())
+            )
             number = "none"
             if value.value is not None:
                 number = f"{value.value:.6g}"
@@ -233,11 +296,23 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
 
 @COMMAND.command("accept")
 @click.argument("metrics", metavar="METRIC...", nargs=-1, required=True)
-@click.option("--reason", required=True, metavar="TEXT", help="Why the regression is intended.")
 @click.option(
-    "--commit", "revision", default="HEAD", show_default=True, metavar="REV", help="The commit to accept it for."
+    "--reason", required=True, metavar="TEXT", help="Why the regression is intended."
 )
-@click.option("--by", "accepted_by", metavar="NAME", help="Name of the person accepting it; default: git's user.name.")
+@click.option(
+    "--commit",
+    "revision",
+    default="HEAD",
+    show_default=True,
+    metavar="REV",
+    help="The commit to accept it for.",
+)
+@click.option(
+    "--by",
+    "accepted_by",
+    metavar="NAME",
+    help="Name of the person accepting it; default: git's user.name.",
+)
 @click.option(
     "--from",
     "folder",
@@ -284,10 +359,18 @@ def accept(
         print_json(accepted)
         return
     for entry in accepted:
-        values = {"metric": entry.metric, "commit": entry.commit[:12], "author": entry.accepted_by}
+        values = {
+            "metric": entry.metric,
+            "commit": entry.commit[:12],
+            "author": entry.accepted_by,
+        }
         text = sentence("accepted {metric} of {commit} by {author}", **values)
         if entry.until:
-            text = sentence("accepted {metric} of {commit} by {author} until {until}", **values, until=entry.until)
+            text = sentence(
+                "accepted {metric} of {commit} by {author} until {until}",
+                **values,
+                until=entry.until,
+            )
         click.echo(cleaned(text))
 
 
@@ -304,7 +387,9 @@ def list_accepted(as_json: bool, directory: Path) -> None:
         print_json(acceptances)
         return
     if not acceptances:
-        click.echo(sentence("nothing was accepted yet; `perfgate baseline accept` does"))
+        click.echo(
+            sentence("nothing was accepted yet; `perfgate baseline accept` does")
+        )
         return
     today = datetime.now(timezone.utc).date()
     rows: list[list[str]] = []
@@ -312,18 +397,43 @@ def list_accepted(as_json: bool, directory: Path) -> None:
         until = entry.until or ""
         if not entry.counts_on(today):
             until = f"{until}, expired"
-        rows.append([entry.metric, entry.commit[:12], entry.accepted_by, entry.accepted_at[:16], until, entry.reason])
+        rows.append(
+            [
+                entry.metric,
+                entry.commit[:12],
+                entry.accepted_by,
+                entry.accepted_at[:16],
+                until,
+                entry.reason,
+            ]
+        )
     _print_table(["metric", "commit", "by", "when", "until", "reason"], rows)
 
 
 @COMMAND.command("triage")
 @click.argument("revision", metavar="COMMIT")
-@click.argument("state", type=click.Choice(["new", "acknowledged", "fixed", "expected"]))
-@click.option("--reason", default="", metavar="TEXT", help="The reason; optional for new.")
-@click.option("--by", "author", metavar="NAME", help="Name of the person who changes it; default: git's user.name.")
+@click.argument(
+    "state", type=click.Choice(["new", "acknowledged", "fixed", "expected"])
+)
+@click.option(
+    "--reason", default="", metavar="TEXT", help="The reason; optional for new."
+)
+@click.option(
+    "--by",
+    "author",
+    metavar="NAME",
+    help="Name of the person who changes it; default: git's user.name.",
+)
 @_json
 @directory_option()
-def triage(revision: str, state: TriageState, reason: str, author: str | None, as_json: bool, directory: Path) -> None:
+def triage(
+    revision: str,
+    state: TriageState,
+    reason: str,
+    author: str | None,
+    as_json: bool,
+    directory: Path,
+) -> None:
     """Give the regressions of main that began with a commit a state, for reports and pages.
 
     COMMIT is the first bad commit as the weekly report prints it. acknowledged: known, and still open. fixed: repaired;
@@ -332,7 +442,12 @@ def triage(revision: str, state: TriageState, reason: str, author: str | None, a
     from perfgate.flows.baseline import triage_regression
 
     triaged = triage_regression(
-        _config(directory), os.environ, revision=revision, state=state, reason=reason, author=author
+        _config(directory),
+        os.environ,
+        revision=revision,
+        state=state,
+        reason=reason,
+        author=author,
     )
     if as_json:
         print_json(triaged)
@@ -362,21 +477,42 @@ def list_triaged(as_json: bool, directory: Path) -> None:
         print_json(triages)
         return
     if not triages:
-        click.echo(sentence("no regression was given a state yet; `perfgate baseline triage` does"))
+        click.echo(
+            sentence(
+                "no regression was given a state yet; `perfgate baseline triage` does"
+            )
+        )
         return
     rows: list[list[str]] = []
     for entry in triages:
-        rows.append([entry.commit[:12], entry.state, entry.author, entry.changed_at[:16], entry.reason])
+        rows.append(
+            [
+                entry.commit[:12],
+                entry.state,
+                entry.author,
+                entry.changed_at[:16],
+                entry.reason,
+            ]
+        )
     _print_table(["commit", "state", "by", "when", "reason"], rows)
 
 
-_store = click.option("--store", "location", metavar="LOCATION", help="A store other than the project's.")
-_project = click.option("--project", metavar="NAME", help="The project; default: perfgate.toml's.")
+_store = click.option(
+    "--store", "location", metavar="LOCATION", help="A store other than the project's."
+)
+_project = click.option(
+    "--project", metavar="NAME", help="The project; default: perfgate.toml's."
+)
 
 
 @COMMAND.command("log")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=NEWEST, show_default=True, metavar="N", help="Only the newest N."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=NEWEST,
+    show_default=True,
+    metavar="N",
+    help="Only the newest N.",
 )
 @click.option("--all-projects", is_flag=True, help="Of all projects in the store.")
 @_project
@@ -384,7 +520,12 @@ _project = click.option("--project", metavar="NAME", help="The project; default:
 @_json
 @directory_option()
 def log(
-    limit: int, all_projects: bool, project: str | None, location: str | None, as_json: bool, directory: Path
+    limit: int,
+    all_projects: bool,
+    project: str | None,
+    location: str | None,
+    as_json: bool,
+    directory: Path,
 ) -> None:
     """List who changed the store, newest first: runs, acceptances, and the tokens of `perfgate serve`."""
     from perfgate.flows.store import ledger_of
@@ -403,12 +544,20 @@ def log(
         subject = entry.subject
         if entry.action == "run recorded":
             subject = subject[:12]
-        click.echo(cleaned(f"{entry.at[:19].replace('T', ' ')}  {entry.actor}  {where}{entry.action}  {subject}"))
+        click.echo(
+            cleaned(
+                f"{entry.at[:19].replace('T', ' ')}  {entry.actor}  {where}{entry.action}  {subject}"
+            )
+        )
 
 
 @COMMAND.command("prune")
 @click.option(
-    "--keep", type=click.IntRange(min=0), required=True, metavar="N", help="Number of runs to keep per testbed."
+    "--keep",
+    type=click.IntRange(min=0),
+    required=True,
+    metavar="N",
+    help="Number of runs to keep per testbed.",
 )
 @click.option("--all-projects", is_flag=True, help="Of all projects in the store.")
 @_project
@@ -416,7 +565,12 @@ def log(
 @_json
 @directory_option()
 def prune(
-    keep: int, all_projects: bool, project: str | None, location: str | None, as_json: bool, directory: Path
+    keep: int,
+    all_projects: bool,
+    project: str | None,
+    location: str | None,
+    as_json: bool,
+    directory: Path,
 ) -> None:
     """Remove all but the newest N runs of each testbed of this project."""
     from perfgate.flows.store import prune_runs
@@ -437,14 +591,22 @@ def prune(
 @_store
 @_json
 @directory_option()
-def remove(run_id: str, project: str | None, location: str | None, as_json: bool, directory: Path) -> None:
+def remove(
+    run_id: str,
+    project: str | None,
+    location: str | None,
+    as_json: bool,
+    directory: Path,
+) -> None:
     """Remove one run of this project. ID is its id or a prefix of it.
 
     The audit log of a database names the run. What its artifact store keeps stays.
     """
     from perfgate.flows.store import remove_run
 
-    store, place, chosen = _open_scope(location, project, all_projects=False, directory=directory)
+    store, place, chosen = _open_scope(
+        location, project, all_projects=False, directory=directory
+    )
     removed = remove_run(store, place, chosen or "", run_id, os.environ)
     if as_json:
         print_json({"removed": removed})
@@ -459,7 +621,9 @@ def _open_scope(
     from perfgate.flows.shared.store import open_store_at, store_location_in
 
     if all_projects and project:
-        raise click.UsageError("--project and --all-projects exclude each other; give one")
+        raise click.UsageError(
+            "--project and --all-projects exclude each other; give one"
+        )
     chosen = None
     if not all_projects:
         chosen = project or _config(directory).project

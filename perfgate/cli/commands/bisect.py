@@ -42,7 +42,9 @@ GIT_STOPS = 128
 @click.command("bisect", cls=RecordCommand)
 @click.argument("metric", required=False)
 @click.option("--good", metavar="REV", help="A commit that is fast.")
-@click.option("--bad", metavar="REV", help="A later commit that is slow.  [default: HEAD]")
+@click.option(
+    "--bad", metavar="REV", help="A later commit that is slow.  [default: HEAD]"
+)
 @click.option(
     "--between",
     metavar="LIST",
@@ -79,7 +81,11 @@ GIT_STOPS = 128
 @checklist_option
 @device_option
 @always_option
-@click.option("--allow-dirty", is_flag=True, help="With --between, ignore uncommitted changes instead of refusing.")
+@click.option(
+    "--allow-dirty",
+    is_flag=True,
+    help="With --between, ignore uncommitted changes instead of refusing.",
+)
 @allow_token_option
 @json_option
 @language_option
@@ -120,14 +126,18 @@ def COMMAND(
     place = None
     if metric:
         place = parse_place(metric)
-    request = options.record(CheckOptions, out=out, language=report_language(language, directory))
+    request = options.record(
+        CheckOptions, out=out, language=report_language(language, directory)
+    )
     if for_git:
         raise SystemExit(_judge(directory, str(good), request, place))
     search = partial(bisect_commits, directory, str(good), bad or "HEAD")
     if between is not None:
         search = partial(bisect_stack, directory, parse_between(between, environment))
     with people_on_stderr(as_json):
-        document = _search(partial(search, metric=place, error=error), directory, request)
+        document = _search(
+            partial(search, metric=place, error=error), directory, request
+        )
     if as_json:
         print_json(document)
     from perfgate.judging.report.render.bisection import bisection_code
@@ -136,17 +146,28 @@ def COMMAND(
 
 
 def _refuse_mixture(
-    good: str | None, bad: str | None, between: str | None, environment: str | None, *, for_git: bool
+    good: str | None,
+    bad: str | None,
+    between: str | None,
+    environment: str | None,
+    *,
+    for_git: bool,
 ) -> None:
     if (good is None) == (between is None):
-        raise UsageError("give a fast commit by --good, or environments by --between, and not both")
+        raise UsageError(
+            "give a fast commit by --good, or environments by --between, and not both"
+        )
     if between is not None and (bad is not None or for_git):
-        raise UsageError("--between compares environments under the checked-out commit: leave out --bad and --for-git")
+        raise UsageError(
+            "--between compares environments under the checked-out commit: leave out --bad and --for-git"
+        )
     if between is None and environment is not None:
         raise UsageError("--environment needs versions: give them by --between")
 
 
-def _search(search: Callable[..., Bisected], directory: Path, options: CheckOptions) -> BisectionDocument:
+def _search(
+    search: Callable[..., Bisected], directory: Path, options: CheckOptions
+) -> BisectionDocument:
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
@@ -157,18 +178,25 @@ def _search(search: Callable[..., Bisected], directory: Path, options: CheckOpti
     from perfgate.judging.report.render.bisection import render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
 
-    with TerminalProgress() as progress, StateCounter(directory, options, progress) as counter:
+    with (
+        TerminalProgress() as progress,
+        StateCounter(directory, options, progress) as counter,
+    ):
         document, decision = search(options, check_change, progress, counter)
     # The table contains commit subjects.
     make_streams_harmless(os.environ)
     render_bisection(document, Console(), options.language)
     if decision:
         render_terminal(decision, Console(), options.language)
-    click.echo(sentence("written to {out}: {files}", out=options.out, files=BISECTION_FILE))
+    click.echo(
+        sentence("written to {out}: {files}", out=options.out, files=BISECTION_FILE)
+    )
     return document
 
 
-def _judge(directory: Path, good: str, options: CheckOptions, metric: PlacePattern | None) -> int:
+def _judge(
+    directory: Path, good: str, options: CheckOptions, metric: PlacePattern | None
+) -> int:
     """The exit code for ``git bisect run``; our errors use codes above 127, because 1 to 124 mean a bad commit."""
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.bisect.job import judge_commit
@@ -176,7 +204,9 @@ def _judge(directory: Path, good: str, options: CheckOptions, metric: PlacePatte
 
     try:
         with TerminalProgress() as progress:
-            answer = judge_commit(directory, good, options, check_change, progress, metric=metric)
+            answer = judge_commit(
+                directory, good, options, check_change, progress, metric=metric
+            )
     except PerfgateError as error:
         click.echo(f"perfgate: {error.shown}", err=True)
         return GIT_STOPS

@@ -26,7 +26,11 @@ from perfgate.locale import sentence
 
 
 @click.command("check", cls=RecordCommand)
-@click.option("--base", metavar="REV", help="Compare with this revision's merge base; default: the main branch.")
+@click.option(
+    "--base",
+    metavar="REV",
+    help="Compare with this revision's merge base; default: the main branch.",
+)
 @click.option(
     "--out",
     type=FOLDER,
@@ -38,7 +42,11 @@ from perfgate.locale import sentence
 @checklist_option
 @checklist_budget_option
 @device_option
-@click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
+@click.option(
+    "--allow-dirty",
+    is_flag=True,
+    help="Ignore uncommitted changes instead of refusing.",
+)
 @click.option(
     "--append",
     is_flag=True,
@@ -79,7 +87,9 @@ def COMMAND(
 ) -> None:
     """Judge the checked-out commit against its base, as a CI job does. It needs no token."""
     if append and append_from:
-        raise click.UsageError("--append and --append-from exclude each other; give one")
+        raise click.UsageError(
+            "--append and --append-from exclude each other; give one"
+        )
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 
@@ -96,7 +106,9 @@ def COMMAND(
     spoken = report_language(language, directory)
     if append:
         append_from = out
-    request = options.record(CheckOptions, out=out, append_from=append_from, language=spoken)
+    request = options.record(
+        CheckOptions, out=out, append_from=append_from, language=spoken
+    )
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
             decision = check_change(directory, request, progress)
@@ -104,7 +116,9 @@ def COMMAND(
         files = ["decision.json", "comment.md"]
         if decision.verdict != "SKIPPED":
             files += ["report.html", "base/run.json", "head/run.json"]
-        click.echo(sentence("written to {out}: {files}", out=out, files=", ".join(files)))
+        click.echo(
+            sentence("written to {out}: {files}", out=out, files=", ".join(files))
+        )
         if decision.verdict != "SKIPPED":
             say_pages(out, decision)
     if as_json:

@@ -18,7 +18,9 @@ from perfgate.cli.options import FOLDER, directory_option, key_option, language_
 )
 @language_option
 @directory_option()
-def COMMAND(key: str, answer: Path | None, language: str | None, directory: Path) -> None:
+def COMMAND(
+    key: str, answer: Path | None, language: str | None, directory: Path
+) -> None:
     """Execute the comment that started this job. It measures a pull request again, bisects it, or accepts a regression.
 
     Runs in a job of GitHub or Gitea on `issue_comment`, in a GitLab pipeline that a webhook of comment events triggers,

@@ -11,7 +11,12 @@ from perfgate.cli.options import FOLDER, allow_token_option
 
 
 @click.command("demo")
-@click.option("--dir", "folder", type=FOLDER, help="Use this empty folder instead of a temporary one.")
+@click.option(
+    "--dir",
+    "folder",
+    type=FOLDER,
+    help="Use this empty folder instead of a temporary one.",
+)
 @allow_token_option
 def COMMAND(folder: Path | None, allow_token: bool) -> None:
     """Gate two changes of a small model on this machine. A mistake must FAIL, a refactoring must PASS."""

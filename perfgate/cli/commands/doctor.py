@@ -11,9 +11,24 @@ from perfgate.cli.options import FOLDER, allow_token_option
 
 
 @click.command("doctor")
-@click.option("--fitness", "fitness_only", is_flag=True, help="Only examine the machine: seconds, nothing is gated.")
-@click.option("--only", multiple=True, metavar="NAME", help="Plant only this change (may be repeated).")
-@click.option("--list", "list_only", is_flag=True, help="List the planted changes and the expected verdict of each.")
+@click.option(
+    "--fitness",
+    "fitness_only",
+    is_flag=True,
+    help="Only examine the machine: seconds, nothing is gated.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Plant only this change (may be repeated).",
+)
+@click.option(
+    "--list",
+    "list_only",
+    is_flag=True,
+    help="List the planted changes and the expected verdict of each.",
+)
 @click.option(
     "--config",
     "config_folder",
@@ -28,7 +43,9 @@ from perfgate.cli.options import FOLDER, allow_token_option
     show_default=True,
     help="Folder for doctor.json and a folder for each gate.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the document instead of tables.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the document instead of tables."
+)
 @allow_token_option
 def COMMAND(
     fitness_only: bool,
@@ -58,14 +75,24 @@ def COMMAND(
     changes = doctor.choose_changes(only)
     if list_only:
         report.render_list(
-            [(change.name, change.title, change.verdict, change.metric) for change in changes], Console()
+            [
+                (change.name, change.title, change.verdict, change.metric)
+                for change in changes
+            ],
+            Console(),
         )
         return
-    settings, device = doctor.read_gate(config_folder), doctor.read_device(config_folder)
+    settings, device = (
+        doctor.read_gate(config_folder),
+        doctor.read_device(config_folder),
+    )
     drop_secrets(allow_token=allow_token)
     out = prepare_out(out)
     with TerminalProgress() as progress:
-        document = DoctorDocument(perfgate_version=__version__, fitness=doctor.examine_machine(progress, device))
+        document = DoctorDocument(
+            perfgate_version=__version__,
+            fitness=doctor.examine_machine(progress, device),
+        )
     report.render_fitness(document.fitness, console)
     if not fitness_only and not doctor.is_unfit(document.fitness):
         minutes = max(1, round(sum(change.seconds for change in changes) / 60))
@@ -79,7 +106,10 @@ def COMMAND(
         planted = doctor.plant_changes(changes, settings, out=out, say=_say)
         resolutions = doctor.resolutions_of(planted, out)
         document = DoctorDocument(
-            perfgate_version=__version__, fitness=document.fitness, planted=planted, resolutions=resolutions
+            perfgate_version=__version__,
+            fitness=document.fitness,
+            planted=planted,
+            resolutions=resolutions,
         )
         report.render_planted(planted, console)
         report.render_resolutions(resolutions, console)

@@ -25,7 +25,9 @@ def _names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
 
 
 @click.command("explain")
-@click.argument("words", metavar="STEP|METRIC|RULE|LIMIT|WORD", nargs=-1, shell_complete=_names)
+@click.argument(
+    "words", metavar="STEP|METRIC|RULE|LIMIT|WORD", nargs=-1, shell_complete=_names
+)
 @click.option("--list", "listing", is_flag=True, help="List every name with its title.")
 @click.option(
     "--device",
@@ -35,7 +37,11 @@ def _names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
 @language_option
 @directory_option("The project's folder, whose perfgate.toml may set limits.")
 def COMMAND(
-    words: tuple[str, ...], listing: bool, device: DeviceKind | None, language: str | None, directory: Path
+    words: tuple[str, ...],
+    listing: bool,
+    device: DeviceKind | None,
+    language: str | None,
+    directory: Path,
 ) -> None:
     """Explain a word of a report: a step, metric, rule or limit. A step is 4 or top_ops, a word a title, a pair, A/A, ..."""
     import shutil
@@ -51,7 +57,9 @@ def COMMAND(
     if listing:
         text = list_names(spoken)
     else:
-        text = explain(" ".join(words), device=device or configured, limits=limits, language=spoken)
+        text = explain(
+            " ".join(words), device=device or configured, limits=limits, language=spoken
+        )
     for line in text.splitlines():
         click.echo(wrapped_line(line, width))
 
@@ -82,4 +90,6 @@ def wrapped_line(line: str, width: int) -> str:
         indent = columns(label.group())
     if lead:
         indent = 2
-    return "\n".join(lead + row for row in wrapped(text, width - len(lead), indent=indent))
+    return "\n".join(
+        lead + row for row in wrapped(text, width - len(lead), indent=indent)
+    )

@@ -13,7 +13,9 @@ from perfgate.errors import UsageError
 
 @click.command("gate")
 @click.argument("folder", required=False, type=FOLDER)
-@click.option("--base", type=PATH, metavar="RUN", help="Judge this run.json (or its folder) …")
+@click.option(
+    "--base", type=PATH, metavar="RUN", help="Judge this run.json (or its folder) …"
+)
 @click.option(
     "--head",
     type=PATH,
@@ -47,7 +49,12 @@ def COMMAND(
 
     from perfgate.config import report_language
     from perfgate.document.decision import Policy
-    from perfgate.flows.gate import judge_again, judge_alone, judge_documents, read_config
+    from perfgate.flows.gate import (
+        judge_again,
+        judge_alone,
+        judge_documents,
+        read_config,
+    )
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
 
@@ -60,11 +67,15 @@ def COMMAND(
     if folder is not None and base is None and head is None:
         decision = judge_again(folder, policy=policy, out=out, language=spoken)
     elif folder is None and base is not None and head is not None:
-        decision = judge_documents(base, head, policy=policy or Policy(), out=out, language=spoken)
+        decision = judge_documents(
+            base, head, policy=policy or Policy(), out=out, language=spoken
+        )
     elif folder is None and base is None and head is not None:
         decision = judge_alone(head, config=config, out=out, language=spoken)
     else:
-        raise UsageError("give a check folder, or a run.json with --head and optionally another with --base")
+        raise UsageError(
+            "give a check folder, or a run.json with --head and optionally another with --base"
+        )
     with people_on_stderr(as_json):
         render_terminal(decision, Console(), spoken)
     if as_json:

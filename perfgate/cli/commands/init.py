@@ -19,14 +19,35 @@ if TYPE_CHECKING:
 
 
 @click.command("init", cls=RecordCommand)
-@click.option("--local", is_flag=True, help="Write only the files for `perfgate local`, no CI files.")
 @click.option(
-    "--github", "forge", flag_value="github", help="Write the workflows of GitHub, or of a GitHub Enterprise Server."
+    "--local",
+    is_flag=True,
+    help="Write only the files for `perfgate local`, no CI files.",
 )
-@click.option("--gitlab", "forge", flag_value="gitlab", help="Write .gitlab-ci.yml, or print the lines to add to it.")
-@click.option("--gitee", "forge", flag_value="gitee", help="Write no CI file, print the lines of the job.")
-@click.option("--gitcode", "forge", flag_value="gitcode", help="The same for GitCode and AtomGit.")
-@click.option("--gitea", "forge", flag_value="gitea", help="The same for Gitea and Forgejo.")
+@click.option(
+    "--github",
+    "forge",
+    flag_value="github",
+    help="Write the workflows of GitHub, or of a GitHub Enterprise Server.",
+)
+@click.option(
+    "--gitlab",
+    "forge",
+    flag_value="gitlab",
+    help="Write .gitlab-ci.yml, or print the lines to add to it.",
+)
+@click.option(
+    "--gitee",
+    "forge",
+    flag_value="gitee",
+    help="Write no CI file, print the lines of the job.",
+)
+@click.option(
+    "--gitcode", "forge", flag_value="gitcode", help="The same for GitCode and AtomGit."
+)
+@click.option(
+    "--gitea", "forge", flag_value="gitea", help="The same for Gitea and Forgejo."
+)
 @click.option(
     "--device",
     type=click.Choice(["cpu", "cuda", "npu"]),
@@ -35,7 +56,10 @@ if TYPE_CHECKING:
     help="The device to measure on.",
 )
 @click.option(
-    "--runs-on", "labels", metavar="LABELS", help="Labels or tags of the measuring runner, e.g. self-hosted,npu."
+    "--runs-on",
+    "labels",
+    metavar="LABELS",
+    help="Labels or tags of the measuring runner, e.g. self-hosted,npu.",
 )
 @click.option(
     "--publish-on",
@@ -43,21 +67,48 @@ if TYPE_CHECKING:
     metavar="LABELS",
     help="Labels of the runner that posts, never of the measuring runner.",
 )
-@click.option("--python", metavar="PYTHON", help="The Python of the measuring runner that has torch.")
-@click.option("--setup", metavar="LINE", help='A shell line before measuring, e.g. "pip install -r requirements.txt".')
-@click.option("--branch", metavar="NAME", help="The main branch; default: the repository's.")
-@click.option("--image", metavar="IMAGE", help="Measure in a container of this image, with the device in it.")
 @click.option(
-    "--action", metavar="OWNER/REPO@COMMIT", help="The commit of perfgate that CI runs; default: the installed one."
+    "--python",
+    metavar="PYTHON",
+    help="The Python of the measuring runner that has torch.",
 )
-@click.option("--package", metavar="PACKAGE", help="The package for pip in CI; default: that commit.")
+@click.option(
+    "--setup",
+    metavar="LINE",
+    help='A shell line before measuring, e.g. "pip install -r requirements.txt".',
+)
+@click.option(
+    "--branch", metavar="NAME", help="The main branch; default: the repository's."
+)
+@click.option(
+    "--image",
+    metavar="IMAGE",
+    help="Measure in a container of this image, with the device in it.",
+)
+@click.option(
+    "--action",
+    metavar="OWNER/REPO@COMMIT",
+    help="The commit of perfgate that CI runs; default: the installed one.",
+)
+@click.option(
+    "--package",
+    metavar="PACKAGE",
+    help="The package for pip in CI; default: that commit.",
+)
 @click.option(
     "--job",
     type=click.Choice(["command", "ranks", "server"]),
     help="Gate a program, a script in several ranks or a server instead of a function.",
 )
-@click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
-@click.option("--lock", "lock_only", is_flag=True, help="Write only perf/requirements.txt, the packages for CI, anew.")
+@click.option(
+    "--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already."
+)
+@click.option(
+    "--lock",
+    "lock_only",
+    is_flag=True,
+    help="Write only perf/requirements.txt, the packages for CI, anew.",
+)
 @directory_option("The project's folder.", is_new=True)
 def COMMAND(
     options: Options,
@@ -76,7 +127,12 @@ def COMMAND(
     from perfgate.flows.init.inputs import InitOptions
     from perfgate.flows.init.job import keeps_no_runs, start_project, write_lock
 
-    init_options = options.record(InitOptions, labels=_names(labels), publish_labels=_names(publish_labels), job=job)
+    init_options = options.record(
+        InitOptions,
+        labels=_names(labels),
+        publish_labels=_names(publish_labels),
+        job=job,
+    )
 
     def trial() -> Collection[str] | None:
         if job or not (directory / CONFIG_NAME).exists():
@@ -88,7 +144,11 @@ def COMMAND(
     for name in started.files:
         click.echo(sentence("wrote {name}", name=name))
     _say_lock(started)
-    if started.forge and (directory / CONFIG_NAME).exists() and keeps_no_runs(directory):
+    if (
+        started.forge
+        and (directory / CONFIG_NAME).exists()
+        and keeps_no_runs(directory)
+    ):
         add = sentence("add to {file}, so that CI keeps main's runs:", file=CONFIG_NAME)
         click.echo("\n\n".join([add, _STORE]))
     if not lock_only:
@@ -114,7 +174,11 @@ def _try(directory: Path) -> Collection[str] | None:
         with TerminalProgress() as progress:
             packages = try_workloads(directory, progress.status)
     except MeasuringError as error:
-        click.echo(sentence("not tested on this machine: {why}", why=error.shown.splitlines()[0]))
+        click.echo(
+            sentence(
+                "not tested on this machine: {why}", why=error.shown.splitlines()[0]
+            )
+        )
         return None
     click.echo(sentence("tested: the workload loads, runs and passes its check here"))
     return packages
@@ -175,22 +239,36 @@ def _say(started: Started, directory: Path, example: str) -> None:
         git = f"git -C {shlex.quote(str(started.root))}"
     measuring = [
         f"  perfgate local{there}",
-        _below(sentence("the first verdict: this work tree against the main branch, in one or two minutes")),
+        _below(
+            sentence(
+                "the first verdict: this work tree against the main branch, in one or two minutes"
+            )
+        ),
         f"  perfgate run --quick{there}",
         _below(sentence("the checklist on this machine")),
     ]
     beginning = [
         f"  {git} add . && {git} commit",
-        _below(sentence("a verdict compares commits, but this repository has none yet")),
+        _below(
+            sentence("a verdict compares commits, but this repository has none yet")
+        ),
     ]
     proposing = [
         f"  {git} add {shlex.join(started.to_add)}",
-        _below(sentence("commit and push them as a change request to get the first comment")),
+        _below(
+            sentence(
+                "commit and push them as a change request to get the first comment"
+            )
+        ),
     ]
     if started.forge is None:
         proposing = [
             f"  perfgate init{there} --ci-only --github",
-            _below(sentence("later, for comments on change requests: the CI files, or those of --gitlab …")),
+            _below(
+                sentence(
+                    "later, for comments on change requests: the CI files, or those of --gitlab …"
+                )
+            ),
         ]
     if started.missing:
         click.echo(sentence("no CI files were written: {why}", why=started.missing))
@@ -198,7 +276,12 @@ def _say(started: Started, directory: Path, example: str) -> None:
     if started.is_empty:
         lines = ["", sentence("Next:"), *beginning, *measuring]
     if any(name.endswith(example) for name in started.files):
-        lines.append(sentence("{file} still measures the example; replace it with your model.", file=example))
+        lines.append(
+            sentence(
+                "{file} still measures the example; replace it with your model.",
+                file=example,
+            )
+        )
     click.echo("\n".join(lines))
 
 
@@ -207,4 +290,9 @@ def _below(words: str) -> str:
     return f"{' ' * 27}{words}"
 
 
-_EXAMPLES = {None: "perf/workload.py", "command": "perf/bench.py", "ranks": "perf/train.py", "server": "perf/serve.py"}
+_EXAMPLES = {
+    None: "perf/workload.py",
+    "command": "perf/bench.py",
+    "ranks": "perf/train.py",
+    "server": "perf/serve.py",
+}

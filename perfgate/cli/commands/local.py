@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 
 @click.command("local", cls=RecordCommand)
-@click.option("--base", metavar="REV", help="Compare with this revision's merge base; default: the main branch.")
+@click.option(
+    "--base",
+    metavar="REV",
+    help="Compare with this revision's merge base; default: the main branch.",
+)
 @click.option(
     "--out",
     type=FOLDER,
@@ -52,14 +56,22 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Start no new measurement after this time, which includes waiting for the machine.",
 )
-@click.option("--brief", is_flag=True, help="Print one line if it passes, the full report if it does not.")
+@click.option(
+    "--brief",
+    is_flag=True,
+    help="Print one line if it passes, the full report if it does not.",
+)
 @click.option(
     "--hook",
     is_flag=True,
     help="Run as git's pre-push hook: judge the pushed commits against the remote's main branch. Implies "
     "--brief and steps 1 to 5.",
 )
-@click.option("--strict", is_flag=True, help="With --hook: stop the push also if the verdict is undecided.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="With --hook: stop the push also if the verdict is undecided.",
+)
 @allow_token_option
 @json_option
 @language_option
@@ -82,9 +94,13 @@ def COMMAND(
     and 0 if undecided (3 with --strict).
     """
     if not hook and (remote or strict):
-        raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
+        raise UsageError(
+            "REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too"
+        )
     if hook and as_json:
-        raise UsageError("--hook may judge several commits and prints no JSON; leave out --json, or --hook")
+        raise UsageError(
+            "--hook may judge several commits and prints no JSON; leave out --json, or --hook"
+        )
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 
@@ -97,7 +113,11 @@ def COMMAND(
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.flows.shared.results import folder_to_name
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.render.terminal import LET_THROUGH, render_line, render_terminal
+    from perfgate.judging.report.render.terminal import (
+        LET_THROUGH,
+        render_line,
+        render_terminal,
+    )
 
     spoken = report_language(language, directory)
     request = options.record(CheckOptions, language=spoken)
@@ -112,7 +132,9 @@ def COMMAND(
         with people_on_stderr(as_json):
             if brief and not code:
                 undecided = decision.verdict == "INCONCLUSIVE"
-                render_line(decision, Console(), spoken, after=LET_THROUGH if undecided else "")
+                render_line(
+                    decision, Console(), spoken, after=LET_THROUGH if undecided else ""
+                )
                 return
             render_terminal(decision, Console(), spoken, folder=folder_to_name(out))
             if decision.verdict != "SKIPPED":
@@ -122,7 +144,11 @@ def COMMAND(
         push = GitPush(strict=strict)
         if remote:
             push = GitPush(remote[0], sys.stdin.read().splitlines(), strict)
-        raise SystemExit(judge_push(directory, push, request, Doors.of_this_process(click.echo), judge, show))
+        raise SystemExit(
+            judge_push(
+                directory, push, request, Doors.of_this_process(click.echo), judge, show
+            )
+        )
     decision = judge_work_tree(request, judge, show)
     if as_json:
         print_json(decision)

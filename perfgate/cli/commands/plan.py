@@ -19,19 +19,35 @@ from perfgate.cli.options import (
 
 
 @click.command("plan", cls=RecordCommand)
-@click.option("--base", metavar="REV", help="Compare with this revision's merge base; default: the main branch.")
+@click.option(
+    "--base",
+    metavar="REV",
+    help="Compare with this revision's merge base; default: the main branch.",
+)
 @workload_option
 @device_option
-@click.option("--skip-drafts", is_flag=True, help="Do not measure a change request that is a draft.")
-@click.option("--outputs", is_flag=True, help="Write measure and accelerator, true or false, to GITHUB_OUTPUT.")
 @click.option(
-    "--pending", is_flag=True, help="Set the commit status to pending until `perfgate publish` sets the verdict."
+    "--skip-drafts",
+    is_flag=True,
+    help="Do not measure a change request that is a draft.",
+)
+@click.option(
+    "--outputs",
+    is_flag=True,
+    help="Write measure and accelerator, true or false, to GITHUB_OUTPUT.",
+)
+@click.option(
+    "--pending",
+    is_flag=True,
+    help="Set the commit status to pending until `perfgate publish` sets the verdict.",
 )
 @key_option
 @json_option
 @language_option
 @directory_option()
-def COMMAND(options: Options, as_json: bool, language: str | None, directory: Path) -> None:
+def COMMAND(
+    options: Options, as_json: bool, language: str | None, directory: Path
+) -> None:
     """Decide whether a change has to be measured at all.
 
     Runs before a machine with a device is taken, on an ordinary one in about a second, without torch and without

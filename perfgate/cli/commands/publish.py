@@ -18,7 +18,11 @@ from perfgate.cli.options import (
 
 @click.command("publish", cls=RecordCommand)
 @click.argument("artifact", metavar="[DIR|ZIP]", required=False, type=PATH)
-@click.option("--download", is_flag=True, help="Fetch the artifact perfgate-KEY-ATTEMPT uploaded by this run.")
+@click.option(
+    "--download",
+    is_flag=True,
+    help="Fetch the artifact perfgate-KEY-ATTEMPT uploaded by this run.",
+)
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -56,12 +60,24 @@ from perfgate.cli.options import (
     type=FOLDER,
     help="Write the new decision.json, comment.md and report.html to this folder, for the job to upload.",
 )
-@click.option("--outputs", is_flag=True, help="Write verdict and exit code to the file in GITHUB_OUTPUT.")
 @click.option(
-    "--record", is_flag=True, help="Keep the verdict in the store, from which `perfgate trend` judges the gate."
+    "--outputs",
+    is_flag=True,
+    help="Write verdict and exit code to the file in GITHUB_OUTPUT.",
+)
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Keep the verdict in the store, from which `perfgate trend` judges the gate.",
 )
 @language_option
-def COMMAND(options: Options, artifact: Path | None, download: bool, directory: Path, language: str | None) -> None:
+def COMMAND(
+    options: Options,
+    artifact: Path | None,
+    download: bool,
+    directory: Path,
+    language: str | None,
+) -> None:
     """Judge a check again, post its comment and set the commit status.
 
     Runs in a separate CI job that has the token and never runs code of the change. The check is the output of
@@ -86,8 +102,12 @@ def COMMAND(options: Options, artifact: Path | None, download: bool, directory: 
     from perfgate.judging.forge.detect import detect
 
     if download == (artifact is not None):
-        raise UsageError("give the folder or zip of a check, or --download, and not both")
-    request = options.record(PublishRequest, language=report_language(language, directory))
+        raise UsageError(
+            "give the folder or zip of a check, or --download, and not both"
+        )
+    request = options.record(
+        PublishRequest, language=report_language(language, directory)
+    )
     doors = Doors.of_this_process(click.echo)
     # A trial with an artifact at hand does not use the forge.
     posts = download or not request.dry_run

@@ -7,15 +7,31 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import FILE, FOLDER, PATH, Options, RecordCommand, directory_option, language_option
+from perfgate.cli.options import (
+    FILE,
+    FOLDER,
+    PATH,
+    Options,
+    RecordCommand,
+    directory_option,
+    language_option,
+)
 
 
 @click.command("report", cls=RecordCommand)
 @click.argument("folder", metavar="DIR", default="perfgate-out", type=PATH)
-@click.option("--outputs", is_flag=True, help="Append verdict, exit-code and paths to GITHUB_OUTPUT.")
-@click.option("--summary", is_flag=True, help="Append the comment to GITHUB_STEP_SUMMARY.")
 @click.option(
-    "--annotations", is_flag=True, help="Print at most ten workflow commands that annotate the lines of the causes."
+    "--outputs",
+    is_flag=True,
+    help="Append verdict, exit-code and paths to GITHUB_OUTPUT.",
+)
+@click.option(
+    "--summary", is_flag=True, help="Append the comment to GITHUB_STEP_SUMMARY."
+)
+@click.option(
+    "--annotations",
+    is_flag=True,
+    help="Print at most ten workflow commands that annotate the lines of the causes.",
 )
 @click.option(
     "--junit",
@@ -23,7 +39,12 @@ from perfgate.cli.options import FILE, FOLDER, PATH, Options, RecordCommand, dir
     type=FILE,
     help="Write JUnit XML: a test case for each metric of each workload and shape.",
 )
-@click.option("--openmetrics", metavar="FILE", type=FILE, help="Write the head's values as OpenMetrics text.")
+@click.option(
+    "--openmetrics",
+    metavar="FILE",
+    type=FILE,
+    help="Write the head's values as OpenMetrics text.",
+)
 @click.option(
     "--csv",
     metavar="FILE",
@@ -31,9 +52,17 @@ from perfgate.cli.options import FILE, FOLDER, PATH, Options, RecordCommand, dir
     help="Write every number as a CSV row in base units; `-` prints them. docs/commands.md lists the columns.",
 )
 @click.option(
-    "--parquet", metavar="FILE", type=FILE, help="Write the same table as Parquet, for pandas, polars or DuckDB."
+    "--parquet",
+    metavar="FILE",
+    type=FILE,
+    help="Write the same table as Parquet, for pandas, polars or DuckDB.",
 )
-@click.option("--bencher", metavar="FILE", type=FILE, help="Write the head's values for `bencher run --adapter json`.")
+@click.option(
+    "--bencher",
+    metavar="FILE",
+    type=FILE,
+    help="Write the head's values for `bencher run --adapter json`.",
+)
 @click.option(
     "--benchmark-action",
     metavar="DIR",
@@ -58,5 +87,9 @@ def COMMAND(options: Options, language: str | None, directory: Path) -> None:
     """
     from perfgate.flows.report import ReportRequest, report, spoken_language
 
-    request = options.record(ReportRequest, directory=directory, language=spoken_language(language, directory))
+    request = options.record(
+        ReportRequest,
+        directory=directory,
+        language=spoken_language(language, directory),
+    )
     report(request, os.environ, click.echo)

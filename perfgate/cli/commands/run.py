@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.option(
-    "--out", type=FOLDER, default="perfgate-out", show_default=True, help="Folder for run.json, traces and logs."
+    "--out",
+    type=FOLDER,
+    default="perfgate-out",
+    show_default=True,
+    help="Folder for run.json, traces and logs.",
 )
 @click.option(
     "--workload",
@@ -44,9 +48,19 @@ if TYPE_CHECKING:
     metavar="PATH",
     help="Make a run document from this profiler recording (folder or file) instead of measuring.",
 )
-@click.option("--keep", is_flag=True, help="With --from-profile: copy the recording into --out, however large it is.")
-@click.option("--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch.")
-@click.option("--quick", is_flag=True, help="Short measurements, comparable with `perfgate check`.")
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="With --from-profile: copy the recording into --out, however large it is.",
+)
+@click.option(
+    "--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch."
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Short measurements, comparable with `perfgate check`.",
+)
 @device_option
 @allow_token_option
 @json_option
@@ -83,15 +97,25 @@ def COMMAND(
                 "--from-profile measures nothing: leave out --steps, --quick and --device, and give one --workload at most"
             )
         with people_on_stderr(as_json):
-            run = _make_from_profile(directory, profile, out, workloads, spoken, keep=keep)
+            run = _make_from_profile(
+                directory, profile, out, workloads, spoken, keep=keep
+            )
         if as_json:
             print_json(run)
         return
     drop_secrets(directory, allow_token=allow_token)
     if keep:
-        raise UsageError("--keep belongs to --from-profile; perfgate's own recordings are kept anyway")
+        raise UsageError(
+            "--keep belongs to --from-profile; perfgate's own recordings are kept anyway"
+        )
     config = load_config(directory, device=device)
-    options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick, language=spoken)
+    options = RunOptions(
+        out=out,
+        workloads=workloads,
+        steps=parse_steps(steps),
+        quick=quick,
+        language=spoken,
+    )
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
             run, decision = run_and_judge(config, options, progress)
@@ -100,11 +124,19 @@ def COMMAND(
             _show_rules(decision, spoken)
     if as_json:
         print_json(run)
-    raise SystemExit(exit_code(run) if decision is None else exit_code_of_decision(decision))
+    raise SystemExit(
+        exit_code(run) if decision is None else exit_code_of_decision(decision)
+    )
 
 
 def _make_from_profile(
-    directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], language: Language, *, keep: bool
+    directory: Path,
+    profile: Path,
+    out: Path,
+    workloads: tuple[str, ...],
+    language: Language,
+    *,
+    keep: bool,
 ) -> RunDocument:
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.run.from_profile import DEFAULT_WORKLOAD, run_from_profile
@@ -113,7 +145,9 @@ def _make_from_profile(
     if workloads:
         (name,) = workloads
     with TerminalProgress() as progress:
-        run = run_from_profile(directory, profile, out, progress.status, workload=name, keep_files=keep)
+        run = run_from_profile(
+            directory, profile, out, progress.status, workload=name, keep_files=keep
+        )
     _show(run, out, language)
     return run
 
@@ -127,7 +161,11 @@ def _show_rules(decision: DecisionDocument, language: Language) -> None:
 
     console = Console()
     if decision.verdict != "PASS":
-        render_terminal(replace(decision, warnings=[], gaps=replace(decision.gaps, failures=[])), console, language)
+        render_terminal(
+            replace(decision, warnings=[], gaps=replace(decision.gaps, failures=[])),
+            console,
+            language,
+        )
     render_line(decision, console, language)
 
 
@@ -135,7 +173,10 @@ def _show(run: RunDocument, out: Path, language: Language) -> None:
     from rich.console import Console
 
     from perfgate.judging.advice.advise import suggestions
-    from perfgate.judging.report.render.terminal import render_first_suggestions, render_run
+    from perfgate.judging.report.render.terminal import (
+        render_first_suggestions,
+        render_run,
+    )
 
     console = Console()
     render_run(run, console, language)

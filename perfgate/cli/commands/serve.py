@@ -15,7 +15,13 @@ SECRET = "PERFGATE_WEBHOOK_SECRET"  # noqa: S105 - the same
 
 
 @click.command("serve")
-@click.option("--traces", "folder", type=PATH, metavar="DIR", help="The folder with recordings and runs.")
+@click.option(
+    "--traces",
+    "folder",
+    type=PATH,
+    metavar="DIR",
+    help="The folder with recordings and runs.",
+)
 @click.option(
     "--store",
     "location",
@@ -27,9 +33,22 @@ SECRET = "PERFGATE_WEBHOOK_SECRET"  # noqa: S105 - the same
     metavar="LOCATION",
     help="The artifact store whose files are served; default: PERFGATE_ARTIFACTS, or [artifacts] path of the project.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="0 picks a free port.")
-@click.option("--no-token", "is_open", is_flag=True, help="Let every user of this machine read, without a token.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen on."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8787,
+    show_default=True,
+    help="0 picks a free port.",
+)
+@click.option(
+    "--no-token",
+    "is_open",
+    is_flag=True,
+    help="Let every user of this machine read, without a token.",
+)
 @click.option(
     "--webhook",
     "webhooks",
@@ -83,6 +102,8 @@ def COMMAND(
         language=report_language(language, directory),
         is_open=is_open,
         artifacts=artifacts_location_in(artifacts, directory, os.environ),
-        webhooks=tuple(WebhookTarget(address, os.environ.get(SECRET, "")) for address in webhooks),
+        webhooks=tuple(
+            WebhookTarget(address, os.environ.get(SECRET, "")) for address in webhooks
+        ),
     )
     serve(request, os.environ, click.echo, partial(click.echo, err=True))

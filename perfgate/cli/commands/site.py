@@ -11,7 +11,9 @@ from perfgate.cli.streams import people_on_stderr, print_json
 
 
 @click.command("site")
-@click.option("--out", type=FOLDER, required=True, help="Write the pages into this folder.")
+@click.option(
+    "--out", type=FOLDER, required=True, help="Write the pages into this folder."
+)
 @click.option(
     "--runs",
     type=click.IntRange(min=1, max=5000),
@@ -23,7 +25,9 @@ from perfgate.cli.streams import people_on_stderr, print_json
 @json_option
 @language_option
 @directory_option()
-def COMMAND(out: Path, runs: int, as_json: bool, language: str | None, directory: Path) -> None:
+def COMMAND(
+    out: Path, runs: int, as_json: bool, language: str | None, directory: Path
+) -> None:
     """Write the pages of main's history as files, from any store.
 
     They need no server, script or network: open index.html, or push the folder to a branch of pages. A second call
@@ -39,7 +43,9 @@ def COMMAND(out: Path, runs: int, as_json: bool, language: str | None, directory
     doors = Doors.of_this_process(click.echo)
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
-            written = write_site(directory, out, doors, progress, runs=runs, language=spoken)
+            written = write_site(
+                directory, out, doors, progress, runs=runs, language=spoken
+            )
         click.echo(
             sentence(
                 "{pages} pages written, {shown} of {runs} runs with a separate page; begin with {first}",

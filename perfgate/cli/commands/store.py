@@ -21,11 +21,19 @@ if TYPE_CHECKING:
     from perfgate.cli.progress import TerminalProgress
     from perfgate.judging.store.transfer import Advance, Copied, Exported
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
-_projects = click.option(
-    "--project", "projects", multiple=True, metavar="NAME", help="Only this project (may be repeated); default: all."
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for machines."
 )
-_directory = directory_option("The project's folder, or one inside it; a branch is one of its repository.")
+_projects = click.option(
+    "--project",
+    "projects",
+    multiple=True,
+    metavar="NAME",
+    help="Only this project (may be repeated); default: all.",
+)
+_directory = directory_option(
+    "The project's folder, or one inside it; a branch is one of its repository."
+)
 
 
 @click.group("store", cls=CommandGroup)
@@ -42,7 +50,9 @@ def COMMAND() -> None:
 @_projects
 @_json
 @_directory
-def verify(location: str | None, projects: tuple[str, ...], as_json: bool, directory: Path) -> None:
+def verify(
+    location: str | None, projects: tuple[str, ...], as_json: bool, directory: Path
+) -> None:
     """Read every stored run and check it against its hash, its format and the lists made from it.
 
     Without LOCATION the project's own store is read. Exit code 1: something is damaged, and named.
@@ -59,7 +69,13 @@ def verify(location: str | None, projects: tuple[str, ...], as_json: bool, direc
     else:
         for fault in verified.faults:
             click.echo(cleaned(sentence("damaged: {why}", why=fault), whole=True))
-        click.echo(sentence("runs read: {runs}; faults: {faults}", runs=verified.runs, faults=len(verified.faults)))
+        click.echo(
+            sentence(
+                "runs read: {runs}; faults: {faults}",
+                runs=verified.runs,
+                faults=len(verified.faults),
+            )
+        )
     if verified.faults:
         click.get_current_context().exit(EXIT_FAIL)
 
@@ -88,12 +104,23 @@ def push(as_json: bool, directory: Path) -> None:
 @COMMAND.command("export")
 @click.argument("location", required=False)
 @click.option(
-    "--out", "target", type=PATH, required=True, metavar="PATH", help="A new folder, or a new file that ends in .tar."
+    "--out",
+    "target",
+    type=PATH,
+    required=True,
+    metavar="PATH",
+    help="A new folder, or a new file that ends in .tar.",
 )
 @_projects
 @_json
 @_directory
-def export(location: str | None, target: Path, projects: tuple[str, ...], as_json: bool, directory: Path) -> None:
+def export(
+    location: str | None,
+    target: Path,
+    projects: tuple[str, ...],
+    as_json: bool,
+    directory: Path,
+) -> None:
     """Write every run, acceptance and confirmation to a folder or tar file, whole or not at all.
 
     Without LOCATION the project's own store is read. Exit code 1: a damaged run was left out, and is named.
@@ -102,7 +129,9 @@ def export(location: str | None, target: Path, projects: tuple[str, ...], as_jso
     from perfgate.flows import store
 
     with TerminalProgress() as progress:
-        exported = store.export(directory, location, projects, target, os.environ, _advance(progress))
+        exported = store.export(
+            directory, location, projects, target, os.environ, _advance(progress)
+        )
     _finish(exported, as_json)
 
 
@@ -112,7 +141,9 @@ def export(location: str | None, target: Path, projects: tuple[str, ...], as_jso
 @_projects
 @_json
 @_directory
-def copy(source: str, target: str, projects: tuple[str, ...], as_json: bool, directory: Path) -> None:
+def copy(
+    source: str, target: str, projects: tuple[str, ...], as_json: bool, directory: Path
+) -> None:
     """Copy a whole store into another: runs, statements about them, tokens and audit history.
 
     Existing entries stay, so an interrupted copy can be repeated, and one store can follow another. Tokens stay
@@ -123,16 +154,22 @@ def copy(source: str, target: str, projects: tuple[str, ...], as_json: bool, dir
     from perfgate.flows import store
 
     with TerminalProgress() as progress:
-        copied = store.copy(directory, source, projects, target, os.environ, _advance(progress))
+        copied = store.copy(
+            directory, source, projects, target, os.environ, _advance(progress)
+        )
     _say_not_copied(copied, source, target)
     of_service = sentence(
-        "tokens: {tokens}; audit entries: {entries}", tokens=copied.tokens, entries=copied.audit_entries
+        "tokens: {tokens}; audit entries: {entries}",
+        tokens=copied.tokens,
+        entries=copied.audit_entries,
     )
     _finish(copied, as_json, of_service)
 
 
 @COMMAND.command("upload")
-@click.argument("folder", type=FOLDER, default="perfgate-out", required=False, metavar="[DIR]")
+@click.argument(
+    "folder", type=FOLDER, default="perfgate-out", required=False, metavar="[DIR]"
+)
 @_json
 @directory_option()
 def upload(folder: Path, as_json: bool, directory: Path) -> None:
@@ -147,9 +184,17 @@ def upload(folder: Path, as_json: bool, directory: Path) -> None:
 
     with TerminalProgress() as progress:
         doors = Doors.of_this_process(click.echo)
-        store, upload_result = artifacts.upload(directory, folder, doors, sending(progress))
+        store, upload_result = artifacts.upload(
+            directory, folder, doors, sending(progress)
+        )
     if as_json:
-        print_json({"kept": upload_result.artifacts, "sent": upload_result.sent, "left_out": upload_result.left_out})
+        print_json(
+            {
+                "kept": upload_result.artifacts,
+                "sent": upload_result.sent,
+                "left_out": upload_result.left_out,
+            }
+        )
     else:
         say_kept(upload_result)
         for link in store.links(upload_result.artifacts):
@@ -157,12 +202,30 @@ def upload(folder: Path, as_json: bool, directory: Path) -> None:
 
 
 @COMMAND.command("prune")
-@click.option("--older-than", callback=age, metavar="AGE", help="Remove what was kept longer ago, e.g. 90d or 12w.")
-@click.option("--larger-than", callback=size, metavar="SIZE", help="Remove the oldest above this size, e.g. 20GB.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing, and show what would be removed.")
+@click.option(
+    "--older-than",
+    callback=age,
+    metavar="AGE",
+    help="Remove what was kept longer ago, e.g. 90d or 12w.",
+)
+@click.option(
+    "--larger-than",
+    callback=size,
+    metavar="SIZE",
+    help="Remove the oldest above this size, e.g. 20GB.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Remove nothing, and show what would be removed."
+)
 @_json
 @directory_option()
-def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, as_json: bool, directory: Path) -> None:
+def prune(
+    older_than: timedelta | None,
+    larger_than: int | None,
+    dry_run: bool,
+    as_json: bool,
+    directory: Path,
+) -> None:
     """Remove old artifacts of this project, but none that a regression or main's level needs.
 
     The artifacts stay of checks that found a regression, of the runs on both sides of each regression of main, and of
@@ -175,7 +238,12 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
     with TerminalProgress() as progress:
         doors = Doors.of_this_process(click.echo)
         pruned = artifacts.prune(
-            directory, doors, progress, older_than=older_than, larger_than=larger_than, dry_run=dry_run
+            directory,
+            doors,
+            progress,
+            older_than=older_than,
+            larger_than=larger_than,
+            dry_run=dry_run,
         )
     if as_json:
         print_json(pruned)
@@ -188,11 +256,24 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
                     whole=True,
                 )
             )
-    counts = {"sets": len(pruned.removed), "size": bytes_text(pruned.removed_bytes), "unfinished": pruned.unfinished}
+    counts = {
+        "sets": len(pruned.removed),
+        "size": bytes_text(pruned.removed_bytes),
+        "unfinished": pruned.unfinished,
+    }
     if dry_run:
-        click.echo(sentence("would be removed: {sets} ({size}); incomplete uploads: {unfinished}", **counts))
+        click.echo(
+            sentence(
+                "would be removed: {sets} ({size}); incomplete uploads: {unfinished}",
+                **counts,
+            )
+        )
     else:
-        click.echo(sentence("removed: {sets} ({size}); incomplete uploads: {unfinished}", **counts))
+        click.echo(
+            sentence(
+                "removed: {sets} ({size}); incomplete uploads: {unfinished}", **counts
+            )
+        )
     click.echo(
         sentence(
             "stay: {sets} ({size}); needed by a regression or main's level: {retained}",
@@ -202,12 +283,18 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
         )
     )
     if pruned.larger_by:
-        click.echo(sentence("this exceeds the limit by {size}", size=bytes_text(pruned.larger_by)))
+        click.echo(
+            sentence(
+                "this exceeds the limit by {size}", size=bytes_text(pruned.larger_by)
+            )
+        )
 
 
 def _advance(progress: TerminalProgress) -> Advance:
     def advance(project: str, number: int, runs: int) -> None:
-        text = sentence("{project}: {done} of {runs} runs", project=project, done=number, runs=runs)
+        text = sentence(
+            "{project}: {done} of {runs} runs", project=project, done=number, runs=runs
+        )
         progress.status(cleaned(text, whole=True))
 
     return advance

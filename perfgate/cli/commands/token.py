@@ -17,9 +17,14 @@ from perfgate.locale import sentence
 if TYPE_CHECKING:
     from perfgate.judging.store.ledger import Ledger, TokenScope
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for machines."
+)
 _store = click.option(
-    "--store", "location", metavar="LOCATION", help="The store that `perfgate serve` serves; default: the project's."
+    "--store",
+    "location",
+    metavar="LOCATION",
+    help="The store that `perfgate serve` serves; default: the project's.",
 )
 
 
@@ -36,8 +41,14 @@ def COMMAND() -> None:
     required=True,
     help="write: also upload runs, and accept regressions.",
 )
-@click.option("--project", metavar="NAME", help="The project it is for; default: perfgate.toml's.")
-@click.option("--all-projects", is_flag=True, help="It is for every project, and reads recordings too.")
+@click.option(
+    "--project", metavar="NAME", help="The project it is for; default: perfgate.toml's."
+)
+@click.option(
+    "--all-projects",
+    is_flag=True,
+    help="It is for every project, and reads recordings too.",
+)
 @_store
 @_json
 @directory_option()
@@ -54,9 +65,13 @@ def create(
     from perfgate.config import load_config
 
     if all_projects and project:
-        raise click.UsageError("--project and --all-projects exclude each other; give one")
+        raise click.UsageError(
+            "--project and --all-projects exclude each other; give one"
+        )
     if not name.strip():
-        raise UsageError("the token needs a name, which identifies its user in the audit log")
+        raise UsageError(
+            "the token needs a name, which identifies its user in the audit log"
+        )
     ledger = _open_ledger(location, directory)
     if not all_projects:
         project = project or load_config(directory).project
@@ -74,7 +89,12 @@ def create(
         ),
         err=True,
     )
-    click.echo(sentence("set PERFGATE_STORE_TOKEN to it where it is used; it is shown only once:"), err=True)
+    click.echo(
+        sentence(
+            "set PERFGATE_STORE_TOKEN to it where it is used; it is shown only once:"
+        ),
+        err=True,
+    )
     click.echo(token.secret)
 
 
@@ -95,7 +115,9 @@ def list_all(location: str | None, as_json: bool, directory: Path) -> None:
         if token.revoked_at:
             state = sentence("revoked {time}", time=token.revoked_at[:16])
         project = token.project or sentence("all projects")
-        click.echo(cleaned(f"{token.id}  {token.scope:5}  {state}  {project}  {token.name}"))
+        click.echo(
+            cleaned(f"{token.id}  {token.scope:5}  {state}  {project}  {token.name}")
+        )
 
 
 @COMMAND.command("revoke")

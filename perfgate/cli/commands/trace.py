@@ -41,11 +41,17 @@ _Command = Callable[..., Any]
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-_rank = click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
-_device = click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
+_rank = click.option(
+    "--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank."
+)
+_device = click.option(
+    "--device", type=click.IntRange(min=0), metavar="N", help="Only this device."
+)
 
 
-def _rendered_by(name: str, module: str = "trace", *, rows: int | None = _SHOWN) -> Callable[[_Command], _Command]:
+def _rendered_by(
+    name: str, module: str = "trace", *, rows: int | None = _SHOWN
+) -> Callable[[_Command], _Command]:
     """A command that answers with a document: as JSON, or rendered by the function ``name`` of the report.
 
     It gets the choice of ranks, devices and rows, of which a terminal shows ``rows`` by default.
@@ -54,7 +60,12 @@ def _rendered_by(name: str, module: str = "trace", *, rows: int | None = _SHOWN)
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def answer(
-            path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, **options: Any
+            path: Path,
+            rank: int | None,
+            device: int | None,
+            limit: int | None,
+            as_json: bool,
+            **options: Any,
         ) -> None:
             from perfgate.flows.trace.choice import Choice
 
@@ -63,7 +74,9 @@ def _rendered_by(name: str, module: str = "trace", *, rows: int | None = _SHOWN)
             renderer = f"perfgate.judging.report.render.{module}"
             if not as_json and module == "trace_diff":
                 import_meanwhile(renderer)
-            document = command(path, Choice(rank=rank, device=device, limit=limit), **options)
+            document = command(
+                path, Choice(rank=rank, device=device, limit=limit), **options
+            )
             if as_json:
                 print_json(document)
             else:
@@ -76,7 +89,9 @@ def _rendered_by(name: str, module: str = "trace", *, rows: int | None = _SHOWN)
             metavar="N",
             help=f"Rows per device; default {_SHOWN}, with --json all.",
         )
-        as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds.")
+        as_json = click.option(
+            "--json", "as_json", is_flag=True, help="Print JSON, times in seconds."
+        )
         return click.argument("path", type=PATH)(_rank(_device(limit(as_json(answer)))))
 
     return decorate
@@ -89,7 +104,10 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     read = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-zµ]*)", text)
     if read is None or read[2] not in _UNITS:
         raise click.BadParameter(
-            sentence("{text!r} is not a time; write e.g. 1ms, 500us or 0.002 (seconds)", text=text)
+            sentence(
+                "{text!r} is not a time; write e.g. 1ms, 500us or 0.002 (seconds)",
+                text=text,
+            )
         )
     return float(read[1]) * _UNITS[read[2]]
 
@@ -101,7 +119,9 @@ class _TraceGroup(CommandGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if self.get_command(ctx, name) is None and ("/" in name or "." in name or Path(name).exists()):
+        if self.get_command(ctx, name) is None and (
+            "/" in name or "." in name or Path(name).exists()
+        ):
             args = ["show", *args]
         return super().resolve_command(ctx, args)
 
@@ -133,12 +153,19 @@ def COMMAND(comm: tuple[str, ...]) -> None:
         from perfgate.config import load_config
         from perfgate.trace.model.communication import add_communication
 
-        add_communication(comm or load_config(Path(), needs_workload=False).trace.communication)
+        add_communication(
+            comm or load_config(Path(), needs_workload=False).trace.communication
+        )
 
 
 @COMMAND.command("show")
 @_rendered_by("render_answer", "trace_answer", rows=None)
-@click.option("--base", type=PATH, metavar="PATH", help="Also show the changes since this recording.")
+@click.option(
+    "--base",
+    type=PATH,
+    metavar="PATH",
+    help="Also show the changes since this recording.",
+)
 def show(path: Path, choice: Choice, base: Path | None) -> AnswerDocument:
     """Show the first things to know: the device's bottleneck, the most expensive operators and lines, overlaps.
 
@@ -158,14 +185,20 @@ def show(path: Path, choice: Choice, base: Path | None) -> AnswerDocument:
     show_default=True,
     help="Group rows by operator type if recorded, by name, by type and input shapes, or by the launching line.",
 )
-@click.option("--host", is_flag=True, help="Show host operators even if the recording has a device.")
+@click.option(
+    "--host",
+    is_flag=True,
+    help="Show host operators even if the recording has a device.",
+)
 @click.option(
     "--longer",
     callback=_seconds,
     metavar="TIME",
     help="Only runs that took longer, e.g. 1ms; shares still refer to the total time.",
 )
-def top(path: Path, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopDocument:
+def top(
+    path: Path, choice: Choice, by: TopKey, host: bool, longer: float | None
+) -> TopDocument:
     """Rank operators and kernels by time on each device, or on the host if there is none.
 
     Device rows sum the time of kernels, copies and collectives; shares are of the busy time, so overlapping streams
@@ -179,8 +212,18 @@ def top(path: Path, choice: Choice, by: TopKey, host: bool, longer: float | None
 
 @COMMAND.command("gaps")
 @_rendered_by("render_gaps")
-@click.option("--shortest", callback=_seconds, default="0", metavar="TIME", help="Leave out shorter gaps, e.g. 10us.")
-@click.option("--exposed", is_flag=True, help="Also the time in which only copies or collectives ran.")
+@click.option(
+    "--shortest",
+    callback=_seconds,
+    default="0",
+    metavar="TIME",
+    help="Leave out shorter gaps, e.g. 10us.",
+)
+@click.option(
+    "--exposed",
+    is_flag=True,
+    help="Also the time in which only copies or collectives ran.",
+)
 def gaps(path: Path, choice: Choice, shortest: float, exposed: bool) -> GapDocument:
     """List the idle gaps of a device, longest first, with their causes.
 
@@ -237,7 +280,9 @@ def _cluster(_: click.Context, __: click.Parameter, text: str | None) -> Cluster
     return read_cluster(text)
 
 
-def _places(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[Place]:
+def _places(
+    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
+) -> list[Place]:
     from perfgate.flows.trace.places import place_of
 
     return [place_of(text) for text in texts]
@@ -245,7 +290,9 @@ def _places(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> li
 
 def _many_recordings(command: _Command) -> _Command:
     """Add the folders of recordings, and the processes that read them."""
-    places = click.argument("places", metavar="PATH...", nargs=-1, required=True, callback=_places)
+    places = click.argument(
+        "places", metavar="PATH...", nargs=-1, required=True, callback=_places
+    )
     workers = click.option(
         "--workers",
         type=click.IntRange(min=1),
@@ -279,10 +326,19 @@ def _many_recordings(command: _Command) -> _Command:
     help="Also write a page: heat maps of ranks, links and arrivals, and the ranks' timelines.",
 )
 @click.option(
-    "--rank", "chosen", type=click.IntRange(min=0), metavar="N", multiple=True, help="Draw the timeline of this rank."
+    "--rank",
+    "chosen",
+    type=click.IntRange(min=0),
+    metavar="N",
+    multiple=True,
+    help="Draw the timeline of this rank.",
 )
 @language_option
-@click.option("--strict", is_flag=True, help="End at a recording that cannot be read, instead of listing it.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="End at a recording that cannot be read, instead of listing it.",
+)
 def ranks(
     places: list[Place],
     workers: int | None,
@@ -308,13 +364,17 @@ def ranks(
     from perfgate.flows.trace.ranks import trace_ranks
 
     with TerminalProgress() as progress:
-        document = trace_ranks(places, workers=workers, on=on, say=progress.status, strict=strict)
+        document = trace_ranks(
+            places, workers=workers, on=on, say=progress.status, strict=strict
+        )
     if out is not None:
         from perfgate.document.files import write_text_atomically
         from perfgate.flows.trace.ranks_page import drawn_ranks
         from perfgate.judging.report.render.ranks import render_ranks_page
 
-        page = render_ranks_page(drawn_ranks(document, chosen), _page_language(language))
+        page = render_ranks_page(
+            drawn_ranks(document, chosen), _page_language(language)
+        )
         write_text_atomically(out, page)
         click.echo(str(out), err=as_json)
     if as_json:
@@ -333,7 +393,9 @@ def ranks(
     metavar="DIR",
     help="Keep the tables in this folder, if the folder of the recordings is read-only.",
 )
-def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Path | None) -> None:
+def reduce(
+    places: list[Place], workers: int | None, on: Cluster | None, out: Path | None
+) -> None:
     """Write a small table next to every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
 
     Recordings of many machines need not be collected: reduce them in place and copy the tables into one folder, or with
@@ -343,7 +405,9 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
     from perfgate.flows.trace.gathering import trace_reduce
 
     with TerminalProgress() as progress:
-        reduced = trace_reduce(places, workers=workers, on=on, say=progress.status, out=out)
+        reduced = trace_reduce(
+            places, workers=workers, on=on, say=progress.status, out=out
+        )
     for file in reduced.files:
         click.echo(file)
     for omission in reduced.left_out:
@@ -372,9 +436,15 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
     help="One row an operator or kernel, or all that one Python function launched.",
 )
 @click.option(
-    "--base", "bases", type=PATH, multiple=True, help="Another recording of base, to show the spread of runs."
+    "--base",
+    "bases",
+    type=PATH,
+    multiple=True,
+    help="Another recording of base, to show the spread of runs.",
 )
-@click.option("--head", "heads", type=PATH, multiple=True, help="Another recording of head.")
+@click.option(
+    "--head", "heads", type=PATH, multiple=True, help="Another recording of head."
+)
 def diff(
     path: Path,
     choice: Choice,
@@ -395,7 +465,9 @@ def diff(
 
     if tolerance is None:
         tolerance = TOLERANCE
-    return trace_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
+    return trace_diff(
+        [base, *bases], [path, *heads], choice, tolerance=tolerance, by=by
+    )
 
 
 @COMMAND.command("flame")
@@ -465,9 +537,18 @@ def flame(
 @click.argument("path", type=PATH)
 @_rank
 @_device
-@click.option("--out", type=FILE, metavar="FILE", default=Path("timeline.html"), show_default=True, help="Output file.")
+@click.option(
+    "--out",
+    type=FILE,
+    metavar="FILE",
+    default=Path("timeline.html"),
+    show_default=True,
+    help="Output file.",
+)
 @language_option
-def timeline(path: Path, rank: int | None, device: int | None, out: Path, language: str | None) -> None:
+def timeline(
+    path: Path, rank: int | None, device: int | None, out: Path, language: str | None
+) -> None:
     """Draw a timeline: host threads, device streams, and idle gaps with their causes.
 
     The page is one self-contained file: zoom by wheel, totals of a selection, search, and export for Perfetto.
@@ -476,7 +557,9 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
     from perfgate.flows.trace.timeline import trace_timeline
 
     spoken = _page_language(language)
-    import_meanwhile("perfgate.judging.report.render.timeline", "perfgate.document.files")
+    import_meanwhile(
+        "perfgate.judging.report.render.timeline", "perfgate.document.files"
+    )
     drawing = trace_timeline(path, Choice(rank=rank, device=device))
     from perfgate.document.files import write_text_atomically
     from perfgate.judging.report.render.timeline import render_timeline
@@ -487,7 +570,11 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
 
 def _page_language(option: str | None) -> Language:
     """As ``report_language``, without loading the settings if the file lacks the word."""
-    if not (option or "PERFGATE_LANG" in os.environ or _mentions(Path("perfgate.toml"), b"language")):
+    if not (
+        option
+        or "PERFGATE_LANG" in os.environ
+        or _mentions(Path("perfgate.toml"), b"language")
+    ):
         return environment_language(os.environ)
     from perfgate.config import report_language
 
@@ -497,4 +584,6 @@ def _page_language(option: str | None) -> Language:
 def _console() -> Any:
     from rich.console import Console
 
-    return Console(emoji=False)  # loading the emoji names takes longer than printing a table
+    return Console(
+        emoji=False
+    )  # loading the emoji names takes longer than printing a table

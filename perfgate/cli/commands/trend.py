@@ -33,7 +33,11 @@ from perfgate.locale import sentence
     "the leading numbers of the checklist.",
 )
 @workload_option
-@click.option("--out", type=FOLDER, help="Write trend.html, trend.md and trend.json into this folder.")
+@click.option(
+    "--out",
+    type=FOLDER,
+    help="Write trend.html, trend.md and trend.json into this folder.",
+)
 @click.option(
     "--email",
     type=FILE,
@@ -60,9 +64,20 @@ from perfgate.locale import sentence
     metavar="FILE",
     help="Store the confirmations.json that --confirm wrote in another job.",
 )
-@click.option("--post", is_flag=True, help="Post or update the issue of this repository on its forge.")
-@click.option("--key", metavar="NAME", default="default", help="Distinguishes several projects of one repository.")
-@click.option("--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open.")
+@click.option(
+    "--post",
+    is_flag=True,
+    help="Post or update the issue of this repository on its forge.",
+)
+@click.option(
+    "--key",
+    metavar="NAME",
+    default="default",
+    help="Distinguishes several projects of one repository.",
+)
+@click.option(
+    "--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open."
+)
 @allow_token_option
 @json_option
 @language_option
@@ -99,7 +114,13 @@ def COMMAND(
 
     spoken = report_language(language, directory)
     request = options.record(
-        TrendRequest, root=directory, out=out, email=email, confirm=confirm, post=post, language=spoken
+        TrendRequest,
+        root=directory,
+        out=out,
+        email=email,
+        confirm=confirm,
+        post=post,
+        language=spoken,
     )
     doors = Doors.of_this_process(click.echo)
     with people_on_stderr(as_json):
@@ -109,7 +130,13 @@ def COMMAND(
         make_streams_harmless(os.environ)
         render_trend(document, Console(), spoken)
         if out is not None:
-            click.echo(sentence("written to {out}: {files}", out=out, files="trend.html, trend.md, trend.json"))
+            click.echo(
+                sentence(
+                    "written to {out}: {files}",
+                    out=out,
+                    files="trend.html, trend.md, trend.json",
+                )
+            )
         if email is not None:
             click.echo(sentence("written to {out}", out=email))
     if as_json:

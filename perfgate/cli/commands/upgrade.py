@@ -53,7 +53,11 @@ from perfgate.locale import sentence
 @workload_option
 @checklist_option
 @device_option
-@click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
+@click.option(
+    "--allow-dirty",
+    is_flag=True,
+    help="Ignore uncommitted changes instead of refusing.",
+)
 @allow_token_option
 @json_option
 @language_option
@@ -78,7 +82,9 @@ def COMMAND(
     cannot be measured, or the package index cannot be reached.
     """
     if (new_python is None) == (bisect is None):
-        raise UsageError("give the new stack by --python, or packages by --bisect, and not both")
+        raise UsageError(
+            "give the new stack by --python, or packages by --bisect, and not both"
+        )
     if bisect is not None and base_python is not None:
         raise UsageError(
             "--bisect makes its stacks from the Python that runs perfgate, or by [measure] setup; start perfgate with the old "
@@ -98,7 +104,10 @@ def COMMAND(
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.render.bisection import bisection_code, render_bisection
+    from perfgate.judging.report.render.bisection import (
+        bisection_code,
+        render_bisection,
+    )
     from perfgate.judging.report.render.terminal import render_terminal
 
     spoken = report_language(language, directory)
@@ -114,12 +123,19 @@ def COMMAND(
     with people_on_stderr(as_json):
         if bisect is not None:
             pins = parse_bisect(bisect)
-            with TerminalProgress() as progress, StateCounter(directory, request, progress) as counter:
-                bisection, decision = bisect_stack(directory, pins, request, check_change, progress, counter)
+            with (
+                TerminalProgress() as progress,
+                StateCounter(directory, request, progress) as counter,
+            ):
+                bisection, decision = bisect_stack(
+                    directory, pins, request, check_change, progress, counter
+                )
             render_bisection(bisection, Console(), spoken)
             if decision:
                 render_terminal(decision, Console(), spoken)
-            click.echo(sentence("written to {out}: {files}", out=out, files=BISECTION_FILE))
+            click.echo(
+                sentence("written to {out}: {files}", out=out, files=BISECTION_FILE)
+            )
             document, code = bisection, bisection_code(bisection)
         else:
             with TerminalProgress() as progress:

@@ -30,7 +30,17 @@ _WITHOUT_LINE = (
     ast.match_case,
 )
 _SIMPLE = (
-    *(ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Load, ast.UnaryOp, ast.USub),
+    *(
+        ast.Constant,
+        ast.Name,
+        ast.Attribute,
+        ast.Subscript,
+        ast.Tuple,
+        ast.List,
+        ast.Load,
+        ast.UnaryOp,
+        ast.USub,
+    ),
     *(ast.BinOp, ast.BitOr, ast.Slice),
 )
 # A function below any other decorator may be registered, compiled, or stand for something else.
@@ -82,7 +92,9 @@ class _Scope(NamedTuple):
     in_function: bool = False
     in_plain_class: bool = False
 
-    def name_of(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
+    def name_of(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ) -> str:
         """The qualified name of a definition in this scope."""
         return f"{self.name}.{node.name}" if self.name else node.name
 
@@ -180,7 +192,10 @@ def _parts(node: ast.AST, scope: _Scope, depth: int) -> Iterator[_Part]:
 
 
 def _holds_docstring(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Module, *_DEFINITIONS)) and ast.get_docstring(node, clean=False) is not None
+    return (
+        isinstance(node, (ast.Module, *_DEFINITIONS))
+        and ast.get_docstring(node, clean=False) is not None
+    )
 
 
 def _alone(node: ast.AST) -> ast.AST:
@@ -239,16 +254,29 @@ def _inner(node: ast.AST) -> Iterator[ast.AST]:
 def _inside(node: ast.AST, scope: _Scope) -> _Scope:
     """The scope of the statements inside a node."""
     if isinstance(node, _FUNCTIONS):
-        return _Scope(scope.other_names, scope.name_of(node), _body_lines(node), _own_lines(node), in_function=True)
+        return _Scope(
+            scope.other_names,
+            scope.name_of(node),
+            _body_lines(node),
+            _own_lines(node),
+            in_function=True,
+        )
     if isinstance(node, ast.ClassDef):
         plain = _is_plain_class(node, scope)
-        return scope._replace(name=scope.name_of(node), definition=_own_lines(node), in_plain_class=plain)
+        return scope._replace(
+            name=scope.name_of(node), definition=_own_lines(node), in_plain_class=plain
+        )
     return scope
 
 
 def _docstring(node: ast.AST, scope: _Scope) -> ChangedStatement:
     """A docstring is there once its function or class is defined, or its module loaded."""
-    return ChangedStatement(_first_line(node), scope.name, frozenset(), scope.definition or frozenset({LOADED}))
+    return ChangedStatement(
+        _first_line(node),
+        scope.name,
+        frozenset(),
+        scope.definition or frozenset({LOADED}),
+    )
 
 
 def _statement(node: ast.AST, scope: _Scope) -> ChangedStatement:
@@ -265,7 +293,9 @@ def _statement(node: ast.AST, scope: _Scope) -> ChangedStatement:
     around = scope.function_lines
     if _has_line(node):
         return ChangedStatement(line, scope.name, own, around=around)
-    return ChangedStatement(line, scope.name, own | (around or frozenset({LOADED})), around=around)
+    return ChangedStatement(
+        line, scope.name, own | (around or frozenset({LOADED})), around=around
+    )
 
 
 def _has_line(node: ast.AST) -> bool:
@@ -281,16 +311,28 @@ def _has_line(node: ast.AST) -> bool:
     return True
 
 
-def _is_plain_function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: _Scope) -> bool:
+def _is_plain_function(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, scope: _Scope
+) -> bool:
     """Whether defining a function only binds its name: then only a call can tell that it exists."""
-    is_dunder = node.name.startswith("__") and node.name.endswith("__") and node.name not in _HARMLESS_DUNDERS
+    is_dunder = (
+        node.name.startswith("__")
+        and node.name.endswith("__")
+        and node.name not in _HARMLESS_DUNDERS
+    )
     if scope.in_function or (is_dunder and not scope.in_plain_class):
         return False
     if not _PLAIN_DECORATORS.issuperset(map(_name_of, node.decorator_list)):
         return False
     arguments = node.args
     expressions = [*arguments.defaults, *arguments.kw_defaults, node.returns]
-    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+    for argument in (
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    ):
         if argument is not None:
             expressions.append(argument.annotation)
     return all(map(_is_simple, expressions))
@@ -303,7 +345,11 @@ def _is_plain_class(node: ast.ClassDef, scope: _Scope) -> bool:
     """
     if scope.name or scope.other_names is None or node.name in scope.other_names:
         return False
-    return not node.decorator_list and not node.keywords and all(map(_is_simple, node.bases))
+    return (
+        not node.decorator_list
+        and not node.keywords
+        and all(map(_is_simple, node.bases))
+    )
 
 
 def _name_of(decorator: ast.expr) -> str:
@@ -319,12 +365,18 @@ def _name_of(decorator: ast.expr) -> str:
 
 def _is_plain_value(node: ast.AST) -> bool:
     if isinstance(node, ast.Assign):
-        return _is_simple(node.value) and all(isinstance(target, ast.Name) for target in node.targets)
-    return isinstance(node, ast.Pass) or (isinstance(node, ast.AnnAssign) and _is_simple(node.value))
+        return _is_simple(node.value) and all(
+            isinstance(target, ast.Name) for target in node.targets
+        )
+    return isinstance(node, ast.Pass) or (
+        isinstance(node, ast.AnnAssign) and _is_simple(node.value)
+    )
 
 
 def _is_simple(expression: ast.expr | None) -> bool:
-    return expression is None or all(isinstance(node, _SIMPLE) for node in ast.walk(expression))
+    return expression is None or all(
+        isinstance(node, _SIMPLE) for node in ast.walk(expression)
+    )
 
 
 def names_of_functions(source: bytes) -> dict[str, set[str]]:

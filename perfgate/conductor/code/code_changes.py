@@ -38,7 +38,18 @@ _READS_CODE = re.compile(
 )
 # Every line that the expression matches holds one of these.
 READERS = (
-    *("__doc__", "getdoc", "docstring", "getsource", "getcomments", "linecache", "inspect", "pydoc", "doctest", "ast"),
+    *(
+        "__doc__",
+        "getdoc",
+        "docstring",
+        "getsource",
+        "getcomments",
+        "linecache",
+        "inspect",
+        "pydoc",
+        "doctest",
+        "ast",
+    ),
     *(
         "tokenize",
         "__subclasses__",
@@ -48,7 +59,18 @@ READERS = (
         "get_type_hints",
         "__annotations__",
     ),
-    *("__code__", "__dict__", "vars(", "dir(", "globals(", "locals(", "signature(", "exec(", "eval(", "__import__("),
+    *(
+        "__code__",
+        "__dict__",
+        "vars(",
+        "dir(",
+        "globals(",
+        "locals(",
+        "signature(",
+        "exec(",
+        "eval(",
+        "__import__(",
+    ),
     *("importlib", "pkgutil", "runpy", "builtins"),
 )
 # What a project computes with, and what measures it: neither computes anything from the text of the project.
@@ -82,7 +104,11 @@ def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChang
     for file in files:
         if _holds_tests(PurePosixPath(file)) or (tree := parse(head / file)) is None:
             continue
-        functions = {first_line(node): node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+        functions = {
+            first_line(node): node
+            for node in ast.walk(tree)
+            if isinstance(node, _FUNCTIONS)
+        }
         text = (head / file).read_text("utf-8", "replace").splitlines()
         for at, changed in changes(statements(base / file), statements(head / file)):
             places += _places(file, at, changed, functions, text)
@@ -111,7 +137,11 @@ def _places(
         else:
             groups[statement.function].append(statement)
     if not groups:
-        around = [line for line, node in functions.items() if line <= at <= (node.end_lineno or line)]
+        around = [
+            line
+            for line, node in functions.items()
+            if line <= at <= (node.end_lineno or line)
+        ]
         groups[max(around, default=None)] = []
     for begins, inner in groups.items():
         first = last = at
@@ -124,27 +154,38 @@ def _places(
             first=first,
             last=last,
             chains=_chains(inner[:_MOST_STATEMENTS], text),
-            imports=bool(inner) and all(isinstance(statement.node, _IMPORTS) for statement in inner),
+            imports=bool(inner)
+            and all(isinstance(statement.node, _IMPORTS) for statement in inner),
             text=[line.strip()[:_LONGEST_LINE] for line in lines],
         )
         function = functions.get(begins or 0)
         if function is None:
             yield change
         else:
-            yield msgspec.structs.replace(change, function=function.name, begins=begins, ends=function.end_lineno)
+            yield msgspec.structs.replace(
+                change, function=function.name, begins=begins, ends=function.end_lineno
+            )
 
 
-def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[int, int]]]:
+def _chains(
+    inner: Sequence[Statement], text: Sequence[str]
+) -> list[list[tuple[int, int]]]:
     """Statements that pass values on to each other; a loop belongs to its body if that is one chain."""
     working = [statement for statement in inner if not makes_nothing(statement.node)]
     spans: list[list[tuple[int, int]]] = []
     for numbers in chains([statement.node for statement in working]):
-        spans.append([(working[number].line, working[number].last) for number in numbers])
+        spans.append(
+            [(working[number].line, working[number].last) for number in numbers]
+        )
     for alone in spans.copy():
         if len(alone) > 1:
             continue
         ((first, last),) = alone
-        lines = {number for number in range(first + 1, last + 1) if _is_code(text[number - 1])}
+        lines = {
+            number
+            for number in range(first + 1, last + 1)
+            if _is_code(text[number - 1])
+        }
         for chain in spans:
             if chain is not alone and lines and lines <= _lines_of(chain):
                 chain.insert(0, alone.pop())
@@ -165,25 +206,35 @@ def _lines_of(chain: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def _holds_tests(file: PurePosixPath) -> bool:
-    is_test = file.name.startswith("test_") or file.name.endswith("_test.py") or file.name == "conftest.py"
+    is_test = (
+        file.name.startswith("test_")
+        or file.name.endswith("_test.py")
+        or file.name == "conftest.py"
+    )
     return is_test or bool({"test", "tests"} & set(file.parts[:-1]))
 
 
-def first_line(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+def first_line(
+    definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+) -> int:
     """A definition begins at its first decorator, as Python's own code objects have it."""
     if definition.decorator_list:
         return min(definition.lineno, definition.decorator_list[0].lineno)
     return definition.lineno
 
 
-def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[tuple[int, Sequence[Statement]]]:
+def changes(
+    before: Sequence[Statement], after: Sequence[Statement]
+) -> Iterator[tuple[int, Sequence[Statement]]]:
     """Yield the runs of statements that differ, in the order of the second version, if that has any statements.
 
     With each comes the line of its first statement, or of the statement that now follows removed statements.
     """
     old = [statement.code for statement in before]
     new = [statement.code for statement in after]
-    for tag, _, _, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, _, _, first, last in SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
         if tag != "equal" and after:
             yield after[min(first, len(after) - 1)].line, after[first:last]
 
@@ -256,7 +307,10 @@ def parse(file: Path) -> ast.Module | None:
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
-        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+        if (
+            isinstance(node, _WITH_DOCSTRING)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
             del node.body[0]
     return tree
 
@@ -273,6 +327,8 @@ def _inside(node: ast.AST, function: int | None) -> Iterator[Statement]:
             first = child.lineno
             if isinstance(child, _FUNCTIONS):
                 first = inner = first_line(child)
-            yield Statement(first, ast.dump(alone), function, _last_line(child), defines, alone)
+            yield Statement(
+                first, ast.dump(alone), function, _last_line(child), defines, alone
+            )
         if not isinstance(child, ast.expr):
             yield from _inside(child, inner)

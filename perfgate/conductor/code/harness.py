@@ -25,7 +25,10 @@ _BYTECODE = "__pycache__"
 
 
 def read_harnesses(
-    bench: Bench, base: Checkout, head: Checkout, references: tuple[References, References]
+    bench: Bench,
+    base: Checkout,
+    head: Checkout,
+    references: tuple[References, References],
 ) -> tuple[list[Harness], list[Harness]]:
     """Read the workload files of both sides, for workloads with a different entry or file.
 
@@ -37,7 +40,12 @@ def read_harnesses(
     after: list[Harness] = []
     for name in {**references[0], **references[1]}:
         old, new = references[0].get(name), references[1].get(name)
-        if old and new and old.text == new.text and _code_hash(bench, own_base, old) == _code_hash(bench, head, new):
+        if (
+            old
+            and new
+            and old.text == new.text
+            and _code_hash(bench, own_base, old) == _code_hash(bench, head, new)
+        ):
             continue
         of_base = None
         if old is not None:
@@ -49,9 +57,17 @@ def read_harnesses(
         lines: list[str] = []
         if old is not None:
             importable = bench.python_path(own_base), bench.python_path(head)
-            for line in changed_lines(own_base.harness / old.file, head.harness / new.file, importable=importable):
+            for line in changed_lines(
+                own_base.harness / old.file,
+                head.harness / new.file,
+                importable=importable,
+            ):
                 lines.append((Path(new.file).parent / line).as_posix())
-        after.append(msgspec.structs.replace(of_head, changed_lines=lines, added=_added(of_base, of_head)))
+        after.append(
+            msgspec.structs.replace(
+                of_head, changed_lines=lines, added=_added(of_base, of_head)
+            )
+        )
     return before, after
 
 
@@ -59,7 +75,10 @@ def _added(base: Harness | None, head: Harness) -> list[str]:
     """Names missing from the base's file: without it, a removal from the base's harness would look new."""
     if base is None:
         return [head.workload]
-    added = [*(head.shapes.keys() - base.shapes.keys()), *(head.functions.keys() - base.functions.keys())]
+    added = [
+        *(head.shapes.keys() - base.shapes.keys()),
+        *(head.functions.keys() - base.functions.keys()),
+    ]
     if base.sla_p99 is None and head.sla_p99 is not None:
         added.append("sla_p99")
     return sorted(added)
@@ -72,7 +91,9 @@ def unknown_harnesses(names: Sequence[str], reason: str) -> list[Harness]:
 
 def _read(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> Harness:
     file_sha256 = _code_hash(bench, checkout, reference)
-    harness = Harness(workload=reference.name, reference=reference.text, file_sha256=file_sha256)
+    harness = Harness(
+        workload=reference.name, reference=reference.text, file_sha256=file_sha256
+    )
     try:
         reply = bench.read_harness(checkout, reference)
     except WorkerError as error:
@@ -88,7 +109,9 @@ def _read(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> Har
 
 
 def _code_hash(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> str:
-    return code_hash(checkout.harness / reference.file, importable=bench.python_path(checkout))
+    return code_hash(
+        checkout.harness / reference.file, importable=bench.python_path(checkout)
+    )
 
 
 # --- code
@@ -104,11 +127,16 @@ def code_hash(file: Path, *, importable: Collection[Path]) -> str:
     # The workload file comes first, whatever its name: it may have been renamed.
     parts = [_code(file)]
     for path in _neighbours(file, importable):
-        parts += [path.relative_to(file.parent).as_posix().encode(errors="replace"), _code(path)]
+        parts += [
+            path.relative_to(file.parent).as_posix().encode(errors="replace"),
+            _code(path),
+        ]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path], Collection[Path]]) -> list[str]:
+def changed_lines(
+    base: Path, head: Path, *, importable: tuple[Collection[Path], Collection[Path]]
+) -> list[str]:
     """The differences between the code of two harnesses: ``file:line`` of head for the first statement of every change.
 
     Files are named relative to the workload file; a removal is named by the statement now in its place.
@@ -122,7 +150,9 @@ def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path],
         name = file.relative_to(head.parent).as_posix()
         old = before.get(name, base.parent / name)
         if file.suffix in SOURCE_SUFFIXES:
-            lines += [f"{name}:{at}" for at, _ in changes(statements(old), statements(file))]
+            lines += [
+                f"{name}:{at}" for at, _ in changes(statements(old), statements(file))
+            ]
         elif not old.is_file() or old.read_bytes() != file.read_bytes():
             lines.append(f"{name}:1")
     return lines
@@ -141,7 +171,12 @@ def _neighbours(file: Path, importable: Collection[Path]) -> list[Path]:
     neighbours = []
     for path in sorted(folder.rglob("*")):
         is_code = path.suffix not in _PROSE and _BYTECODE not in path.parts
-        if is_code and path.is_file() and path != file.resolve() and own.isdisjoint(path.parents):
+        if (
+            is_code
+            and path.is_file()
+            and path != file.resolve()
+            and own.isdisjoint(path.parents)
+        ):
             neighbours.append(file.parent / path.relative_to(folder))
     return neighbours
 

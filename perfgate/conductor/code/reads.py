@@ -29,14 +29,20 @@ def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | N
     if not _shows_reads(root):
         return None
     before: dict[str, int | None] = {}
-    for file in filter(str.isprintable, files):  # a document cannot hold a name that is not text
+    for file in filter(
+        str.isprintable, files
+    ):  # a document cannot hold a name that is not text
         with suppress(OSError):  # e.g. left out of a sparse checkout
             path = root / file
             status = path.lstat()
             if not _would_move(status):
                 # After a recent read, setting its times to their current values makes the next read visible.
                 with suppress(OSError):  # another user's file
-                    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns), follow_symlinks=False)
+                    os.utime(
+                        path,
+                        ns=(status.st_atime_ns, status.st_mtime_ns),
+                        follow_symlinks=False,
+                    )
                 status = path.lstat()
             # The access time that the next read moves.
             before[file] = status.st_atime_ns if _would_move(status) else None

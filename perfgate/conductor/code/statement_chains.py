@@ -62,14 +62,18 @@ def _join(chain_of: list[int], first: int, second: int) -> None:
 
 def makes_nothing(statement: ast.stmt) -> bool:
     """Whether a statement computes nothing that could cost something: an empty list to be filled, an import, a plain `def`."""
-    if isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+    if isinstance(
+        statement, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
+    ):
         return True
     if isinstance(statement, _DEFINITIONS):
         has_defaults = not isinstance(statement, ast.ClassDef) and (
             statement.args.defaults or statement.args.kw_defaults
         )
         return not statement.decorator_list and not has_defaults
-    return isinstance(statement, (ast.Assign, ast.AnnAssign)) and _is_empty(statement.value)
+    return isinstance(statement, (ast.Assign, ast.AnnAssign)) and _is_empty(
+        statement.value
+    )
 
 
 def _is_empty(value: ast.expr | None) -> bool:
@@ -77,7 +81,9 @@ def _is_empty(value: ast.expr | None) -> bool:
         return not value.keys
     if isinstance(value, (ast.List, ast.Set)):
         return not value.elts
-    return value is None or (isinstance(value, ast.Tuple) and all(map(_is_empty, value.elts)))
+    return value is None or (
+        isinstance(value, ast.Tuple) and all(map(_is_empty, value.elts))
+    )
 
 
 def _names(statement: ast.stmt) -> _Names:
@@ -100,19 +106,29 @@ def _names(statement: ast.stmt) -> _Names:
 
 def _collect(node: ast.AST, names: _Names) -> None:
     receiver = _receiver(node)
-    if receiver is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    if (
+        receiver is not None
+        and isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+    ):
         if node.func.attr in _FILLING:
             names.filled.add(receiver)
             for argument in (*node.args, *node.keywords):
                 _collect(argument, names)
             return
         names.bound.add(receiver)  # in place
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and (name := _name(node.value)):
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and (name := _name(node.value))
+    ):
         names.filled.add(name)
         _collect(node.slice, names)
         return
     if (name := _name(node)) is not None:
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
+            node.ctx, ast.Store
+        ):
             names.bound.add(name)
             return
         names.read.add(name)
@@ -143,4 +159,8 @@ def _counts_turns(statement: ast.stmt) -> bool:
     if not isinstance(statement, (ast.For, ast.AsyncFor)):
         return False
     over = statement.iter
-    return isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range"
+    return (
+        isinstance(over, ast.Call)
+        and isinstance(over.func, ast.Name)
+        and over.func.id == "range"
+    )

@@ -100,7 +100,9 @@ class Engine:
         self._done_at_start = self.client.done
         began = self.clock()
         try:
-            quads = self.client.start(start, Standing(self.next_look, self.seconds_each))
+            quads = self.client.start(
+                start, Standing(self.next_look, self.seconds_each)
+            )
             self._start_seconds = self.clock() - began
             self._take_quads(start, quads)
             self.client.finish()
@@ -114,14 +116,20 @@ class Engine:
         for index in range(quads.most):
             if self._has_decided():
                 return
-            if not quads.is_whole and (self._time_is_up() or self._is_start_over(start, index, quads, began)):
+            if not quads.is_whole and (
+                self._time_is_up() or self._is_start_over(start, index, quads, began)
+            ):
                 return
-            self._take_quad(QuadTurns(index, order_of(next(second_leads), turns=self.turns)))
+            self._take_quad(
+                QuadTurns(index, order_of(next(second_leads), turns=self.turns))
+            )
 
     def _take_quad(self, quad: QuadTurns) -> None:
         for take in range(MOST_TAKES):
             began = self.clock()
-            counts = self.client.quad(replace(quad, take=take, is_last_take=take == MOST_TAKES - 1))
+            counts = self.client.quad(
+                replace(quad, take=take, is_last_take=take == MOST_TAKES - 1)
+            )
             self._quad_seconds += self.clock() - began
             self._quads += 1
             if counts:
@@ -145,7 +153,9 @@ class Engine:
             return False
         return self.budget.is_spent(self.clock(), done, self.seconds_each)
 
-    def _is_start_over(self, start: Start, index: int, quads: Quads, began: float) -> bool:
+    def _is_start_over(
+        self, start: Start, index: int, quads: Quads, began: float
+    ) -> bool:
         """Whether the next quad belongs to another start: this one has taken long enough by the time of its start.
 
         The last quads before a look, or before the time is up, do not if another start takes longer than they do; but one
@@ -155,7 +165,9 @@ class Engine:
         if index < quads.fewest or self.clock() - began <= worth:
             return False
         quads_to_look = self.next_look - self._done_at_start - index
-        seconds = min(quads_to_look * self._seconds_of_a_quad, self.budget.ends - self.clock())
+        seconds = min(
+            quads_to_look * self._seconds_of_a_quad, self.budget.ends - self.clock()
+        )
         return start.number + 1 < FEWEST_STARTS or seconds >= self._start_seconds
 
     @property

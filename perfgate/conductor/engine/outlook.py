@@ -37,7 +37,9 @@ def worth_of(start: int) -> float:
     return 1.0 if start < _EARLY_STARTS else _LATER_WORTH
 
 
-def foresee(pace: Pace, *, quads: int, seconds: float, start_seconds: float, quad_seconds: float) -> Reach:
+def foresee(
+    pace: Pace, *, quads: int, seconds: float, start_seconds: float, quad_seconds: float
+) -> Reach:
     """What fits into ``seconds``, up to ``quads``. A start that begins is paid in part if the time ends meanwhile."""
     quad_seconds = max(quad_seconds, _SHORTEST)
     if not pace.most:

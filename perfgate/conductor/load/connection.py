@@ -47,7 +47,12 @@ class Connections:
 
     @asynccontextmanager
     async def answer(
-        self, recording: ExchangeRecording, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
+        self,
+        recording: ExchangeRecording,
+        method: str,
+        address: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to a request, from its status on.
 
@@ -69,7 +74,9 @@ class Connections:
             except (library.ClientOSError, library.ServerDisconnectedError):
                 if not recording.is_on_kept_connection:
                     raise
-                response = await stack.enter_async_context(self.new.request(method, address, **request))
+                response = await stack.enter_async_context(
+                    self.new.request(method, address, **request)
+                )
             recording.status = response.status
             yield response
 

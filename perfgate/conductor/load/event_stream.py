@@ -36,22 +36,32 @@ class EventStream:
         lines: list[bytes] = []
         if b"\n" in received or b"\r" in received:
             lines = bytes(self._rest).splitlines(keepends=True)
-            self._rest = bytearray() if lines[-1].endswith((b"\n", b"\r")) else bytearray(lines.pop())
+            self._rest = (
+                bytearray()
+                if lines[-1].endswith((b"\n", b"\r"))
+                else bytearray(lines.pop())
+            )
             # "\r" and "\r\n" both end a line, and the "\n" may come with the next bytes.
             self._skip_newline = not self._rest and lines[-1].endswith(b"\r")
         for line in lines:
             yield from self._line(line.rstrip(b"\r\n"))
         if len(self._rest) > LONGEST_LINE:
-            raise EventStreamError(f"a line of the event stream is longer than {LONGEST_LINE} bytes")
+            raise EventStreamError(
+                f"a line of the event stream is longer than {LONGEST_LINE} bytes"
+            )
 
     def end(self) -> None:
         """Raises EventStreamError if the body ended within an event."""
         if self._rest or self._data:
-            raise EventStreamError("the event stream ended within an event: it was cut off")
+            raise EventStreamError(
+                "the event stream ended within an event: it was cut off"
+            )
 
     def _line(self, line: bytes) -> Iterator[str]:
         if len(line) > LONGEST_LINE:
-            raise EventStreamError(f"a line of the event stream is longer than {LONGEST_LINE} bytes")
+            raise EventStreamError(
+                f"a line of the event stream is longer than {LONGEST_LINE} bytes"
+            )
         if self._first:
             line, self._first = line.removeprefix(_BYTE_ORDER_MARK), False
         if not line:
@@ -66,7 +76,9 @@ class EventStream:
     def _add(self, value: bytes) -> None:
         self._size += len(value) + 1
         if self._size > LONGEST_EVENT:
-            raise EventStreamError(f"an event of the stream is longer than {LONGEST_EVENT} bytes")
+            raise EventStreamError(
+                f"an event of the stream is longer than {LONGEST_EVENT} bytes"
+            )
         try:
             self._data.append(value.decode("utf-8"))
         except UnicodeDecodeError as error:

@@ -39,7 +39,9 @@ class FunctionTarget:
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
         try:
-            reader, writer = await asyncio.open_unix_connection(self.address, limit=LONGEST_BODY)
+            reader, writer = await asyncio.open_unix_connection(
+                self.address, limit=LONGEST_BODY
+            )
         except OSError:
 
             async def refuse(request: PlannedRequest) -> Exchange:
@@ -81,7 +83,9 @@ class FunctionTarget:
                 await writer.wait_closed()
 
 
-async def _read(reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[_Answer]]) -> None:
+async def _read(
+    reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[_Answer]]
+) -> None:
     """Pass every answer to its waiter; once the process has ended, fail all pending requests."""
     try:
         while line := await reader.readline():

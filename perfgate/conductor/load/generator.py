@@ -35,7 +35,9 @@ def run_load(plan: LoadPlan, target: Target) -> Load:
     return Load(
         exchanges=exchanges,
         seconds=max((exchange.last for exchange in exchanges), default=0.0),
-        lateness=np.array([exchange.sent - exchange.at for exchange in exchanges], dtype=np.float64),
+        lateness=np.array(
+            [exchange.sent - exchange.at for exchange in exchanges], dtype=np.float64
+        ),
     )
 
 
@@ -61,13 +63,21 @@ async def send_load(plan: LoadPlan, send: Send, clock: Clock = _WALL) -> list[Ex
     """
     if plan.concurrency is None:
         begin = clock.now() + _LEAD
-        return [exchange.after(begin) for exchange in await _open_loop(plan.requests, send, clock, begin)]
+        return [
+            exchange.after(begin)
+            for exchange in await _open_loop(plan.requests, send, clock, begin)
+        ]
     begin = clock.now()
-    closed = [exchange.after(begin) for exchange in await _closed_loop(plan.requests, plan.concurrency, send, clock)]
+    closed = [
+        exchange.after(begin)
+        for exchange in await _closed_loop(plan.requests, plan.concurrency, send, clock)
+    ]
     return [exchange._replace(at=exchange.sent) for exchange in closed]
 
 
-async def _open_loop(requests: tuple[PlannedRequest, ...], send: Send, clock: Clock, begin: float) -> list[Exchange]:
+async def _open_loop(
+    requests: tuple[PlannedRequest, ...], send: Send, clock: Clock, begin: float
+) -> list[Exchange]:
     tasks: list[asyncio.Task[Exchange]] = []
     try:
         for request in requests:
@@ -88,7 +98,9 @@ async def _closed_loop(
         for number, request in waiting:
             exchanges[number] = await _exchange(request, send, clock)
 
-    clients = [asyncio.create_task(client()) for _ in range(min(concurrency, len(requests)))]
+    clients = [
+        asyncio.create_task(client()) for _ in range(min(concurrency, len(requests)))
+    ]
     try:
         await asyncio.gather(*clients)
     finally:

@@ -66,19 +66,31 @@ class HttpTarget:
 
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
-        async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
+        async with open_connections(
+            self.timeout, keep=KEEP_ALIVE not in self.without
+        ) as connections:
             yield lambda request: self._exchange(connections, request, clock)
 
-    async def _exchange(self, connections: Connections, request: PlannedRequest, clock: Clock) -> Exchange:
-        address = self.url.rstrip("/") + _fill(self.path, request, prompt=quote(request.prompt, safe=""))
-        prompt = json.dumps(request.prompt)[1:-1] if "json" in self.content_type else request.prompt
+    async def _exchange(
+        self, connections: Connections, request: PlannedRequest, clock: Clock
+    ) -> Exchange:
+        address = self.url.rstrip("/") + _fill(
+            self.path, request, prompt=quote(request.prompt, safe="")
+        )
+        prompt = (
+            json.dumps(request.prompt)[1:-1]
+            if "json" in self.content_type
+            else request.prompt
+        )
         body = _fill(self.body, request, prompt=prompt).encode() if self.body else None
         headers = {**self.headers, "X-Request-Id": request.id}
         if body is not None:
             headers["Content-Type"] = self.content_type
         recording = ExchangeRecording(request, clock)
         try:
-            async with connections.answer(recording, self.method, address, body, headers) as response:
+            async with connections.answer(
+                recording, self.method, address, body, headers
+            ) as response:
                 if response.status >= 400:
                     return recording.failed(await failure_text(response))
                 recording.first = clock.now()
@@ -89,7 +101,9 @@ class HttpTarget:
 
 
 def _fill(template: str, request: PlannedRequest, *, prompt: str) -> str:
-    return Template(template).substitute(prompt=prompt, output_tokens=request.output_tokens, id=request.id)
+    return Template(template).substitute(
+        prompt=prompt, output_tokens=request.output_tokens, id=request.id
+    )
 
 
 async def _read(response: aiohttp.ClientResponse, recording: ExchangeRecording) -> str:

@@ -23,5 +23,7 @@ def _length(length: list[int] | Lengths, share: float) -> int:
         return length[int(share * len(length))]
     if length.median is None or length.sigma is None:
         return length.least + int(share * (length.most - length.least + 1))
-    drawn = length.median * math.exp(length.sigma * NormalDist().inv_cdf(min(max(share, 1e-12), 1 - 1e-12)))
+    drawn = length.median * math.exp(
+        length.sigma * NormalDist().inv_cdf(min(max(share, 1e-12), 1 - 1e-12))
+    )
     return min(length.most, max(length.least, round(drawn)))

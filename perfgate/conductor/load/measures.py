@@ -92,21 +92,29 @@ def measure_load(load: Load) -> Measures:
     )
 
 
-def goodput(exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None) -> float | None:
+def goodput(
+    exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None
+) -> float | None:
     """The share of requests with time to first token <= ``first_token`` and time per output token <= ``per_token``.
 
     A failed request misses. Answers without any text do not count; None if there are no others. An answer without a time per
     output token misses a given ``per_token``, unless the server counted a single token. It is Jeffreys' estimate, (good
     + 1/2) / (all + 1): few requests do not show that none misses, nor that all do.
     """
-    judged = [exchange for exchange in exchanges if exchange.error or exchange.first is not None]
+    judged = [
+        exchange
+        for exchange in exchanges
+        if exchange.error or exchange.first is not None
+    ]
     if not judged:
         return None
     good = len(judged) - misses(judged, first_token=first_token, per_token=per_token)
     return (good + 0.5) / (len(judged) + 1)
 
 
-def misses(exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None) -> int:
+def misses(
+    exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None
+) -> int:
     """How many requests fail, do not hold the SLA, or have no text."""
     return sum(not _holds(exchange, first_token, per_token) for exchange in exchanges)
 
@@ -126,7 +134,11 @@ def _time_to_first_token(exchange: Exchange) -> float | None:
 
 
 def _time_per_output_token(exchange: Exchange) -> float | None:
-    if exchange.first is None or exchange.output_tokens is None or exchange.output_tokens < 2:
+    if (
+        exchange.first is None
+        or exchange.output_tokens is None
+        or exchange.output_tokens < 2
+    ):
         return None
     return (exchange.last - exchange.first) / (exchange.output_tokens - 1)
 

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 Api = Literal["completions", "chat"]
 
-_PATHS: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+_PATHS: dict[Api, str] = {
+    "completions": "/v1/completions",
+    "chat": "/v1/chat/completions",
+}
 _DONE = "[DONE]"
 _EVENT_STREAM = "text/event-stream"
 
@@ -56,7 +59,9 @@ class OpenAITarget:
 
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
-        async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
+        async with open_connections(
+            self.timeout, keep=KEEP_ALIVE not in self.without
+        ) as connections:
             yield lambda request: self._exchange(connections, request, clock)
 
     def body(self, request: PlannedRequest) -> bytes:
@@ -96,20 +101,30 @@ class OpenAITarget:
                     return name
         return ""
 
-    async def _exchange(self, connections: Connections, request: PlannedRequest, clock: Clock) -> Exchange:
+    async def _exchange(
+        self, connections: Connections, request: PlannedRequest, clock: Clock
+    ) -> Exchange:
         body = self.body(request)
-        headers = {**self.headers, "Content-Type": "application/json", "X-Request-Id": request.id}
+        headers = {
+            **self.headers,
+            "Content-Type": "application/json",
+            "X-Request-Id": request.id,
+        }
         recording = ExchangeRecording(request, clock)
         address = self.url.rstrip("/") + _PATHS[self.api]
         try:
-            async with connections.answer(recording, "POST", address, body, headers) as response:
+            async with connections.answer(
+                recording, "POST", address, body, headers
+            ) as response:
                 if response.status != 200:
                     text = await failure_text(response)
                     recording.rejected = self._rejected(response.status, text)
                     return recording.failed(text)
                 if response.content_type != _EVENT_STREAM:
                     text = await failure_text(response)
-                    return recording.failed(f"expected {_EVENT_STREAM}, received {response.content_type}: {text}")
+                    return recording.failed(
+                        f"expected {_EVENT_STREAM}, received {response.content_type}: {text}"
+                    )
                 await _Answer(recording, self.api).read(response.content)
         except EventStreamError as error:
             return recording.failed(str(error))
@@ -142,7 +157,11 @@ class _Usage(msgspec.Struct, frozen=True):
         if not isinstance(self.prompt_tokens_details, dict):
             return None
         cached = self.prompt_tokens_details.get("cached_tokens")
-        return cached if isinstance(cached, int) and 0 <= cached <= self.prompt_tokens else None
+        return (
+            cached
+            if isinstance(cached, int) and 0 <= cached <= self.prompt_tokens
+            else None
+        )
 
 
 class _Chunk(msgspec.Struct, frozen=True):
@@ -172,12 +191,16 @@ class _Answer:
             arrived = self._recording.clock.now()
             size += len(received)
             if size > LONGEST_BODY:
-                raise EventStreamError(f"the answer is longer than {LONGEST_BODY} bytes")
+                raise EventStreamError(
+                    f"the answer is longer than {LONGEST_BODY} bytes"
+                )
             for event in stream.feed(received):
                 self._take(event, arrived)
         stream.end()
         if not (self._done or self._finished):
-            raise EventStreamError(f"the event stream ended without {_DONE} or a finish_reason: it was cut off")
+            raise EventStreamError(
+                f"the event stream ended without {_DONE} or a finish_reason: it was cut off"
+            )
 
     def _take(self, event: str, arrived: float) -> None:
         if self._done:
@@ -188,19 +211,28 @@ class _Answer:
         try:
             chunk = _DECODER.decode(event)
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-            raise EventStreamError(f"a chunk of the answer is malformed: {error}: {shortened(event)}") from None
+            raise EventStreamError(
+                f"a chunk of the answer is malformed: {error}: {shortened(event)}"
+            ) from None
         if chunk.error is not None:
-            raise EventStreamError(f"the server reports an error in the stream: {shortened(event)}")
+            raise EventStreamError(
+                f"the server reports an error in the stream: {shortened(event)}"
+            )
         self._note(chunk, arrived, event)
 
     def _note(self, chunk: _Chunk, arrived: float, event: str) -> None:
         recording = self._recording
         if chunk.usage is not None:
-            recording.input_tokens, recording.output_tokens = chunk.usage.prompt_tokens, chunk.usage.completion_tokens
+            recording.input_tokens, recording.output_tokens = (
+                chunk.usage.prompt_tokens,
+                chunk.usage.completion_tokens,
+            )
             recording.cached_tokens = chunk.usage.cached_tokens
         if not chunk.choices:
             if chunk.usage is None:
-                raise EventStreamError(f"a chunk of the answer has neither choices nor usage: {shortened(event)}")
+                raise EventStreamError(
+                    f"a chunk of the answer has neither choices nor usage: {shortened(event)}"
+                )
             return
         # A chunk may hold no text because a character is not complete yet: its token has arrived all the same.
         recording.last = arrived
@@ -217,5 +249,9 @@ class _Answer:
             return choice.text
         if self._api == "chat" and choice.delta is not None:
             delta = choice.delta
-            return (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
-        raise EventStreamError(f"a chunk is not one of the {self._api} API: {shortened(event)}")
+            return (delta.reasoning_content or delta.reasoning or "") + (
+                delta.content or ""
+            )
+        raise EventStreamError(
+            f"a chunk is not one of the {self._api} API: {shortened(event)}"
+        )

@@ -51,8 +51,13 @@ class LoadPlan(NamedTuple):
     @property
     def sha256(self) -> str:
         """A hash of the requests and their times, which proves that both sides got the same."""
-        requests = [(request.at, request.prompt, request.output_tokens) for request in self.requests]
-        return hashlib.sha256(msgspec.json.encode((self.concurrency, requests))).hexdigest()
+        requests = [
+            (request.at, request.prompt, request.output_tokens)
+            for request in self.requests
+        ]
+        return hashlib.sha256(
+            msgspec.json.encode((self.concurrency, requests))
+        ).hexdigest()
 
 
 def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> LoadPlan:
@@ -65,11 +70,15 @@ def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> Load
         return LoadPlan(_replayed(settings, root, seed), settings.concurrency)
     shared = _words(settings.prefix, f"{seed}/prefix")
     inputs = draw_lengths(settings.input, count=settings.requests, seed=f"{seed}/input")
-    outputs = draw_lengths(settings.output or _OUTPUT, count=settings.requests, seed=f"{seed}/output")
+    outputs = draw_lengths(
+        settings.output or _OUTPUT, count=settings.requests, seed=f"{seed}/output"
+    )
     requests = []
     for number, time in enumerate(_times(settings, seed)):
         words = shared + _words(inputs[number] - settings.prefix, f"{seed}/{number}")
-        requests.append(PlannedRequest(time, " ".join(words), outputs[number], _id(seed, number)))
+        requests.append(
+            PlannedRequest(time, " ".join(words), outputs[number], _id(seed, number))
+        )
     return LoadPlan(tuple(requests), settings.concurrency)
 
 
@@ -78,7 +87,12 @@ def _times(settings: LoadSettings, seed: int) -> list[float]:
     if settings.rate is None:
         return [0.0] * settings.requests
     assert settings.rate != "highest", "the rate is found before a load is planned"
-    drawn = draw(settings.rate, burstiness=settings.burstiness, count=settings.requests, seed=seed)
+    drawn = draw(
+        settings.rate,
+        burstiness=settings.burstiness,
+        count=settings.requests,
+        seed=seed,
+    )
     # The last digits of a gamma draw depend on the machine's libm.
     return [round(time, 6) for time in drawn.tolist()]
 
@@ -94,7 +108,9 @@ def _words(length: int, seed: str) -> list[str]:
     return [_WORDS[int(generator.random() * len(_WORDS))] for _ in range(length)]
 
 
-def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[PlannedRequest, ...]:
+def _replayed(
+    settings: LoadSettings, root: Path, seed: int
+) -> tuple[PlannedRequest, ...]:
     """The requests of the turn's own window of a log or a dataset.
 
     Used-up windows repeat, with the number of the round before each prompt, so that a prefix cache misses them. It is the
@@ -122,16 +138,22 @@ def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[PlannedReq
         times = _times(settings, seed)
     outputs = [request.output for request in replayed]
     if settings.dataset and settings.output is not None:
-        outputs = draw_lengths(settings.output, count=settings.requests, seed=f"{seed}/output")
+        outputs = draw_lengths(
+            settings.output, count=settings.requests, seed=f"{seed}/output"
+        )
     shared = _words(settings.prefix, f"{seed}/prefix")
     requests = []
     for number, request in enumerate(replayed):
         prompt = _prompt(request, shared, round_number, f"{seed}/{number}")
-        requests.append(PlannedRequest(times[number], prompt, outputs[number], _id(seed, number)))
+        requests.append(
+            PlannedRequest(times[number], prompt, outputs[number], _id(seed, number))
+        )
     return tuple(requests)
 
 
-def _prompt(recorded: RecordedRequest, shared: list[str], round_number: int, seed: str) -> str:
+def _prompt(
+    recorded: RecordedRequest, shared: list[str], round_number: int, seed: str
+) -> str:
     """The prompt after its prefix; a prompt recorded by length only gets that many words."""
     if recorded.prompt is None:
         length = recorded.input or 0

@@ -103,7 +103,9 @@ class ExchangeRecording:
 
     def failed(self, error: str) -> Exchange:
         """Arrivals before the failure stay in the exchange."""
-        return self._exchange(self.clock.now(), shortened(error) or "failed without a message")
+        return self._exchange(
+            self.clock.now(), shortened(error) or "failed without a message"
+        )
 
     def _exchange(self, last: float, error: str) -> Exchange:
         return Exchange(

@@ -50,11 +50,18 @@ def _read(path: Path, kind: str) -> Sequence[RecordedRequest]:
         status = path.stat()
         return _read_version(path, kind, (status.st_mtime_ns, status.st_size))
     except OSError as error:
-        raise ConfigError("the {kind} {path} cannot be read: {error}", kind=kind, path=path, error=error) from error
+        raise ConfigError(
+            "the {kind} {path} cannot be read: {error}",
+            kind=kind,
+            path=path,
+            error=error,
+        ) from error
 
 
 @lru_cache(maxsize=2)
-def _read_version(path: Path, kind: str, _version: tuple[int, int]) -> Sequence[RecordedRequest]:
+def _read_version(
+    path: Path, kind: str, _version: tuple[int, int]
+) -> Sequence[RecordedRequest]:
     """Every turn needs the file; it is read again if ``_version`` changed."""
     content = path.read_bytes()
     return tuple(_log(content, path) if kind == "log" else _dataset(content, path))
@@ -98,7 +105,11 @@ def _dataset(content: bytes, path: Path) -> Iterator[RecordedRequest]:
         if content.lstrip()[:1] == b"[":
             conversations = msgspec.json.decode(content, type=list[Any])
         else:
-            conversations = [msgspec.json.decode(line) for line in content.split(b"\n") if line.strip()]
+            conversations = [
+                msgspec.json.decode(line)
+                for line in content.split(b"\n")
+                if line.strip()
+            ]
     except msgspec.DecodeError as error:
         raise ConfigError(
             "{path}: {error}; a dataset is a JSON list, or lines, of "
@@ -111,7 +122,9 @@ def _dataset(content: bytes, path: Path) -> Iterator[RecordedRequest]:
         for (role, question), (next_role, answer) in pairwise(_turns(conversation)):
             if role in _ASKING and next_role in _ANSWERING:
                 if question.strip() and answer.strip():
-                    yield RecordedRequest(at=0.0, output=len(answer.split()), prompt=question)
+                    yield RecordedRequest(
+                        at=0.0, output=len(answer.split()), prompt=question
+                    )
                 break
 
 
@@ -119,8 +132,13 @@ def _turns(conversation: Any) -> Iterator[tuple[str, str]]:
     """The roles and texts of a conversation; malformed entries are left out."""
     if not isinstance(conversation, dict):
         return
-    for entry in conversation.get("conversations") or conversation.get("messages") or ():
+    for entry in (
+        conversation.get("conversations") or conversation.get("messages") or ()
+    ):
         if isinstance(entry, dict):
-            role, text = entry.get("from") or entry.get("role"), entry.get("value") or entry.get("content")
+            role, text = (
+                entry.get("from") or entry.get("role"),
+                entry.get("value") or entry.get("content"),
+            )
             if isinstance(role, str) and isinstance(text, str):
                 yield role, text

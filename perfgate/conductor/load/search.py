@@ -69,7 +69,9 @@ def find_highest_rate(
     return answers
 
 
-def judge_rate(probe: Probe, rate: float, *, good: float = GOOD, bad: float = BAD) -> RateAnswer:
+def judge_rate(
+    probe: Probe, rate: float, *, good: float = GOOD, bad: float = BAD
+) -> RateAnswer:
     """Send requests until Wald's sequential probability ratio test separates the good share of misses from the bad one.
 
     With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and

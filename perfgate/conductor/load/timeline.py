@@ -42,7 +42,9 @@ def write_timeline(path: Path, exchanges: Iterable[Exchange]) -> None:
     ends: list[float] = []
     events: list[_Event] = []
     for exchange in sorted(exchanges, key=lambda exchange: exchange.at):
-        track = next((index for index, end in enumerate(ends) if end <= exchange.at), len(ends))
+        track = next(
+            (index for index, end in enumerate(ends) if end <= exchange.at), len(ends)
+        )
         ends[track : track + 1] = [exchange.last]
         events += _events(exchange, track)
     path.write_bytes(msgspec.json.encode(_ChromeTrace(events)))
@@ -63,7 +65,13 @@ def _events(exchange: Exchange, track: int) -> Iterator[_Event]:
 
 
 def _event(
-    track: int, name: str, begin: float, end: float, about: _RequestArguments | msgspec.UnsetType = msgspec.UNSET
+    track: int,
+    name: str,
+    begin: float,
+    end: float,
+    about: _RequestArguments | msgspec.UnsetType = msgspec.UNSET,
 ) -> _Event:
     duration = (end - begin) * _MICROSECONDS
-    return _Event(tid=track, name=name, ts=begin * _MICROSECONDS, dur=duration, args=about)
+    return _Event(
+        tid=track, name=name, ts=begin * _MICROSECONDS, dur=duration, args=about
+    )

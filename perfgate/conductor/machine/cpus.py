@@ -34,7 +34,9 @@ def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | N
         quota, _, period = _read(folder / "cpu.max").partition(" ")
         texts.append((quota, period))
     for folder in _folders(cgroup, membership, "cpu"):
-        texts.append((_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")))
+        texts.append(
+            (_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+        )
     limits = []
     for quota, period in texts:
         # ``max`` (v2), -1 (v1) and other text mean no limit.
@@ -47,7 +49,10 @@ def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
     """The bytes this job may use: the smallest limit of our cgroups, or the machine's memory."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     files = [folder / "memory.max" for folder in _folders(cgroup, membership, "")]
-    files += [folder / "memory.limit_in_bytes" for folder in _folders(cgroup, membership, "memory")]
+    files += [
+        folder / "memory.limit_in_bytes"
+        for folder in _folders(cgroup, membership, "memory")
+    ]
     for text in map(_read, files):
         # v2 has "max" for no limit, v1 a number beyond any memory.
         if text.isdigit():
@@ -103,7 +108,9 @@ def _busy_ticks() -> Counter[int]:
         name, *fields = line.split()
         if name.startswith("cpu") and name != "cpu":
             ticks = [int(field) for field in fields]
-            busy[int(name[3:])] = sum(ticks[:8]) - ticks[3] - ticks[4]  # all but idle and iowait
+            busy[int(name[3:])] = (
+                sum(ticks[:8]) - ticks[3] - ticks[4]
+            )  # all but idle and iowait
     return busy
 
 

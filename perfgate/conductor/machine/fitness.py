@@ -71,11 +71,18 @@ def look(machine: Machine, cpus: list[int]) -> Moment:
     moment = Moment(hot=_throttled(machine, cpus), quota=_quota_throttled(machine))
     for line in (machine.read("proc/stat") or "").splitlines():
         name, *fields = line.split()
-        if name[:3] == "cpu" and name[3:].isdigit() and int(name[3:]) in cpus and len(fields) >= 8:
+        if (
+            name[:3] == "cpu"
+            and name[3:].isdigit()
+            and int(name[3:]) in cpus
+            and len(fields) >= 8
+        ):
             user, nice, system, idle, iowait, irq, softirq, steal = map(int, fields[:8])
             cpu = int(name[3:])
             moment.busy[cpu] = user + nice + system + irq + softirq
-            moment.total[cpu] = user + nice + system + idle + iowait + irq + softirq + steal
+            moment.total[cpu] = (
+                user + nice + system + idle + iowait + irq + softirq + steal
+            )
             moment.steal[cpu] = steal
     return moment
 
@@ -95,18 +102,28 @@ def examine_kernel(kernel: KernelFiles) -> list[FitnessCheck]:
     """Judge the machine; a fact that it hides is `unavailable`."""
     checks = []
     for name, judge in _CHECKS.items():
-        unavailable = _check(name, "unavailable", {}, "unavailable", "unavailable-remedy")
+        unavailable = _check(
+            name, "unavailable", {}, "unavailable", "unavailable-remedy"
+        )
         checks.append(judge(kernel) or unavailable)
     return checks
 
 
 def check_disk(free: int, folder: Path) -> FitnessCheck:
     """Judge the space for scratch homes and traces, ``free`` bytes."""
-    return _check("disk", _room(free, LEAST_DISK, LITTLE_DISK), {"free": free, "folder": str(folder)})
+    return _check(
+        "disk",
+        _room(free, LEAST_DISK, LITTLE_DISK),
+        {"free": free, "folder": str(folder)},
+    )
 
 
 def _check(
-    name: str, status: FitnessStatus, values: dict[str, MessageValue], sentence: str = "", remedy: str = "remedy"
+    name: str,
+    status: FitnessStatus,
+    values: dict[str, MessageValue],
+    sentence: str = "",
+    remedy: str = "remedy",
 ) -> FitnessCheck:
     """A check with its sentence and remedy in the catalogue; ``sentence`` and ``remedy`` choose among several."""
     code = f"fitness.{name.partition('.')[0]}"
@@ -133,7 +150,11 @@ def _cpus(kernel: KernelFiles) -> FitnessCheck:
     """The CPUs we may run on: affinity mask and cgroup quota against the machine's."""
     root, count = kernel.machine.root, len(kernel.cpus)
     quota = cpu_quota(root / "sys/fs/cgroup", root / "proc/self/cgroup")
-    values: dict[str, MessageValue] = {"mine": count, "visible": kernel.visible, "numbers": _ranges(kernel.cpus)}
+    values: dict[str, MessageValue] = {
+        "mine": count,
+        "visible": kernel.visible,
+        "numbers": _ranges(kernel.cpus),
+    }
     sentence = ""
     if quota is not None:
         values["quota"] = quota
@@ -146,10 +167,14 @@ def _cpus(kernel: KernelFiles) -> FitnessCheck:
 
 
 def _governor(kernel: KernelFiles) -> FitnessCheck | None:
-    governors = sorted(set(_of_cpus(kernel.machine, kernel.cpus, "cpufreq/scaling_governor").values()))
+    governors = sorted(
+        set(_of_cpus(kernel.machine, kernel.cpus, "cpufreq/scaling_governor").values())
+    )
     if not governors:
         return None
-    return _check("governor", _status(governors != ["performance"]), {"governors": governors})
+    return _check(
+        "governor", _status(governors != ["performance"]), {"governors": governors}
+    )
 
 
 def _frequency(kernel: KernelFiles) -> FitnessCheck | None:
@@ -161,7 +186,11 @@ def _frequency(kernel: KernelFiles) -> FitnessCheck | None:
     if not both:
         return None
     cap, top = min(limits[cpu] for cpu in both), min(tops[cpu] for cpu in both)
-    values: dict[str, MessageValue] = {"cap": cap * 1e3, "top": top * 1e3, "top_khz": top}
+    values: dict[str, MessageValue] = {
+        "cap": cap * 1e3,
+        "top": top * 1e3,
+        "top_khz": top,
+    }
     if now := min(running.values(), default=0):
         values["now"] = now * 1e3
     return _check("frequency", _status(cap < 0.97 * top), values, "now" if now else "")
@@ -171,7 +200,11 @@ def _throttling(kernel: KernelFiles) -> FitnessCheck | None:
     before, after = kernel.before.hot, kernel.after.hot
     if before is None or after is None:
         return None
-    return _check("throttling", _status(after > before), {"looking": after - before, "boot": after})
+    return _check(
+        "throttling",
+        _status(after > before),
+        {"looking": after - before, "boot": after},
+    )
 
 
 def _quota(kernel: KernelFiles) -> FitnessCheck | None:
@@ -183,7 +216,9 @@ def _quota(kernel: KernelFiles) -> FitnessCheck | None:
 
 def _clock(kernel: KernelFiles) -> FitnessCheck | None:
     """The clock that times are read from: one outside the CPU costs a microsecond a reading."""
-    clock = kernel.machine.read("sys/devices/system/clocksource/clocksource0/current_clocksource")
+    clock = kernel.machine.read(
+        "sys/devices/system/clocksource/clocksource0/current_clocksource"
+    )
     if not clock:
         return None
     return _check("clock", _status(clock in _SLOW_CLOCKS), {"clock": clock})
@@ -194,7 +229,10 @@ def _load(kernel: KernelFiles) -> FitnessCheck | None:
     if len(fields) < 4:
         return None
     load = float(fields[0])
-    values: dict[str, MessageValue] = {"load": load, "runnable": int(fields[3].partition("/")[0])}
+    values: dict[str, MessageValue] = {
+        "load": load,
+        "runnable": int(fields[3].partition("/")[0]),
+    }
     return _check("load", _status(load > LOAD_ATTENTION * len(kernel.cpus)), values)
 
 
@@ -204,7 +242,9 @@ def _neighbours(kernel: KernelFiles) -> FitnessCheck | None:
     if not shares:
         return None
     cpu, share = min(shares.items(), key=lambda item: (item[1], item[0]))
-    return _check("neighbours", _status(share > BUSY_ATTENTION), {"cpu": cpu, "share": share})
+    return _check(
+        "neighbours", _status(share > BUSY_ATTENTION), {"cpu": cpu, "share": share}
+    )
 
 
 def _steal(kernel: KernelFiles) -> FitnessCheck | None:
@@ -225,17 +265,26 @@ def _pressure(kernel: KernelFiles, resource: str) -> FitnessCheck | None:
         except ValueError:
             continue
         if kind == "some" and math.isfinite(share):
-            return _check(f"pressure.{resource}", _status(share > PRESSURE_ATTENTION), {"share": share})
+            return _check(
+                f"pressure.{resource}",
+                _status(share > PRESSURE_ATTENTION),
+                {"share": share},
+            )
     return None
 
 
 def _memory(kernel: KernelFiles) -> FitnessCheck | None:
     machine = kernel.machine
-    available = re.search(r"^MemAvailable:\s*(\d+)", machine.read("proc/meminfo") or "", re.MULTILINE)
+    available = re.search(
+        r"^MemAvailable:\s*(\d+)", machine.read("proc/meminfo") or "", re.MULTILINE
+    )
     if available is None:
         return None
     free = int(available[1]) * 1024
-    limit, used = machine.number("sys/fs/cgroup/memory.max"), machine.number("sys/fs/cgroup/memory.current")
+    limit, used = (
+        machine.number("sys/fs/cgroup/memory.max"),
+        machine.number("sys/fs/cgroup/memory.current"),
+    )
     if limit is not None and used is not None:
         free = min(free, max(0, limit - used))
     return _check("memory", _room(free, LEAST_MEMORY, LITTLE_MEMORY), {"free": free})
@@ -258,7 +307,9 @@ _CHECKS: dict[str, Callable[[KernelFiles], FitnessCheck | None]] = {
 }
 
 
-def _shares(first: dict[int, int], second: dict[int, int], kernel: KernelFiles) -> dict[int, float]:
+def _shares(
+    first: dict[int, int], second: dict[int, int], kernel: KernelFiles
+) -> dict[int, float]:
     """By CPU, the share of its time in which a counter rose."""
     before, after = kernel.before.total, kernel.after.total
     shares: dict[int, float] = {}
@@ -292,7 +343,9 @@ def _of_cpus(machine: Machine, cpus: Iterable[int], file: str) -> dict[int, str]
     return {cpu: text for cpu, text in texts.items() if text}
 
 
-def _numbers_of_cpus(machine: Machine, cpus: Iterable[int], file: str) -> dict[int, int]:
+def _numbers_of_cpus(
+    machine: Machine, cpus: Iterable[int], file: str
+) -> dict[int, int]:
     texts = _of_cpus(machine, cpus, file)
     return {cpu: int(text) for cpu, text in texts.items() if text.isdigit()}
 
@@ -300,18 +353,26 @@ def _numbers_of_cpus(machine: Machine, cpus: Iterable[int], file: str) -> dict[i
 def _throttled(machine: Machine, cpus: list[int]) -> int | None:
     total: int | None = None
     for name in ("core_throttle_count", "package_throttle_count"):
-        for count in _numbers_of_cpus(machine, cpus, f"thermal_throttle/{name}").values():
+        for count in _numbers_of_cpus(
+            machine, cpus, f"thermal_throttle/{name}"
+        ).values():
             total = (total or 0) + count
     return total
 
 
 def _quota_throttled(machine: Machine) -> int | None:
     folders = ["sys/fs/cgroup", "sys/fs/cgroup/cpu"]
-    own = re.search(r"^0::/*(.*?)/*$", machine.read("proc/self/cgroup") or "", re.MULTILINE)
+    own = re.search(
+        r"^0::/*(.*?)/*$", machine.read("proc/self/cgroup") or "", re.MULTILINE
+    )
     if own is not None:
         folders.insert(0, f"sys/fs/cgroup/{own[1]}")
     for folder in folders:
-        throttled = re.search(r"^nr_throttled (\d+)$", machine.read(f"{folder}/cpu.stat") or "", re.MULTILINE)
+        throttled = re.search(
+            r"^nr_throttled (\d+)$",
+            machine.read(f"{folder}/cpu.stat") or "",
+            re.MULTILINE,
+        )
         if throttled is not None:
             return int(throttled[1])
     return None
@@ -325,7 +386,13 @@ OLDEST_GIT = (2, 31)
 
 def try_everything(scratch: Path, lock: Path) -> list[FitnessCheck]:
     """One check per permission; ``scratch`` is the folder of the workers' homes, ``lock`` the machine's lock."""
-    return [try_scratch(scratch), try_pinning(), try_git(), try_worktrees(scratch), try_lock(lock)]
+    return [
+        try_scratch(scratch),
+        try_pinning(),
+        try_git(),
+        try_worktrees(scratch),
+        try_lock(lock),
+    ]
 
 
 def try_scratch(folder: Path) -> FitnessCheck:
@@ -337,7 +404,9 @@ def try_scratch(folder: Path) -> FitnessCheck:
         finally:
             remove_folder(home)
     except OSError as error:
-        refused = _message("scratch-refused", folder=str(folder), error=str(error.strerror))
+        refused = _message(
+            "scratch-refused", folder=str(folder), error=str(error.strerror)
+        )
         return FitnessCheck(name, "unfit", refused, _message("scratch-remedy"))
     return FitnessCheck(name, "ok", _message("scratch", folder=str(folder)))
 
@@ -375,18 +444,33 @@ def judge_git(version: str) -> FitnessCheck:
 def try_worktrees(scratch: Path) -> FitnessCheck:
     """Check out a commit of a scratch repository the way a gate checks out base and head."""
     try:
-        with tempfile.TemporaryDirectory(prefix="perfgate-doctor-", dir=scratch) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="perfgate-doctor-", dir=scratch
+        ) as folder:
             clone = Path(folder)
-            commit = ["commit", "--quiet", "--allow-empty", "--no-gpg-sign", "-m", "one"]
+            commit = [
+                "commit",
+                "--quiet",
+                "--allow-empty",
+                "--no-gpg-sign",
+                "-m",
+                "one",
+            ]
             for arguments in (["init", "--quiet"], commit):
                 result = run_git(clone, arguments, AS_PERFGATE)
                 if result.code:
-                    raise RepositoryError("git {arguments} failed: {why}", arguments=arguments[0], why=result.errors)
+                    raise RepositoryError(
+                        "git {arguments} failed: {why}",
+                        arguments=arguments[0],
+                        why=result.errors,
+                    )
             repository = Repository(clone)
             with repository.worktrees({"base": repository.head()}, link=[]):
                 return FitnessCheck("worktrees", "ok", _message("worktrees"))
     except (OSError, RepositoryError) as error:
-        return FitnessCheck("worktrees", "unfit", reason_of(error), _message("worktrees-remedy"))
+        return FitnessCheck(
+            "worktrees", "unfit", reason_of(error), _message("worktrees-remedy")
+        )
 
 
 def try_lock(path: Path) -> FitnessCheck:
@@ -394,11 +478,15 @@ def try_lock(path: Path) -> FitnessCheck:
     name = "machine lock"
     holder: list[str] = []
     try:
-        with machine_lock(path, purpose="perfgate doctor", say=holder.append, timeout=0.0):
+        with machine_lock(
+            path, purpose="perfgate doctor", say=holder.append, timeout=0.0
+        ):
             return FitnessCheck(name, "ok", _message("lock", path=str(path)))
     except MeasuringError as error:
         if holder:
-            return FitnessCheck(name, "attention", quote(holder[0]), _message("lock-held-remedy"))
+            return FitnessCheck(
+                name, "attention", quote(holder[0]), _message("lock-held-remedy")
+            )
         return FitnessCheck(name, "unfit", reason_of(error), _message("lock-remedy"))
 
 

@@ -35,12 +35,18 @@ _HELD: set[Path] = set()
 
 def lock_path(environ: Mapping[str, str] = os.environ) -> Path:
     """The machine's lock file; PERFGATE_LOCK names another, e.g. on a disk that two containers share."""
-    return Path(environ.get("PERFGATE_LOCK") or Path(tempfile.gettempdir()) / "perfgate.lock")
+    return Path(
+        environ.get("PERFGATE_LOCK") or Path(tempfile.gettempdir()) / "perfgate.lock"
+    )
 
 
 @contextmanager
 def machine_lock(
-    path: Path, *, purpose: str, say: Callable[[str], None], timeout: float = LOCK_SECONDS
+    path: Path,
+    *,
+    purpose: str,
+    say: Callable[[str], None],
+    timeout: float = LOCK_SECONDS,
 ) -> Iterator[float]:
     """Hold the machine while measuring; wait in line for the holder, and report it. Yields the seconds of that wait.
 
@@ -109,7 +115,13 @@ def _write(descriptor: int, text: str) -> None:
         os.pwrite(descriptor, text.encode(errors="replace"), 0)
 
 
-def _acquire(descriptor: int, ticket: Ticket, path: Path, say: Callable[[str], None], timeout: float) -> None:
+def _acquire(
+    descriptor: int,
+    ticket: Ticket,
+    path: Path,
+    say: Callable[[str], None],
+    timeout: float,
+) -> None:
     started = time.monotonic()
     status: str | None = None
     while True:
@@ -145,7 +157,10 @@ def _locked(descriptor: int, path: Path) -> bool:
 
 
 def _owner(descriptor: int) -> str:
-    return one_line(os.pread(descriptor, 400, 0).decode(errors="replace"), limit=400) or "another perfgate"
+    return (
+        one_line(os.pread(descriptor, 400, 0).decode(errors="replace"), limit=400)
+        or "another perfgate"
+    )
 
 
 def _waiting(holder: str, ahead: list[str], path: Path) -> str:
@@ -178,7 +193,11 @@ class Ticket:
         if self.descriptor is None:
             return []
         with suppress(OSError), _guarded(self.folder):
-            return [who for number in _numbers(self.folder) if number < self.number and (who := self._alive(number))]
+            return [
+                who
+                for number in _numbers(self.folder)
+                if number < self.number and (who := self._alive(number))
+            ]
         return []
 
     def give_back(self) -> None:
@@ -218,13 +237,17 @@ def take_ticket(lock: Path, who: str) -> Ticket:
             folder.chmod(0o777)  # runners of other users share the machine
         with _guarded(folder):
             number = 1 + max(_numbers(folder), default=0)
-            descriptor = os.open(_path(folder, number), _FLAGS | os.O_CREAT | os.O_EXCL, 0o666)
+            descriptor = os.open(
+                _path(folder, number), _FLAGS | os.O_CREAT | os.O_EXCL, 0o666
+            )
             os.fchmod(descriptor, 0o666)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return Ticket(folder)
     with suppress(OSError):  # a full disk loses the name and not the place
-        os.pwrite(descriptor, f"{who}, waiting since {_now()}".encode(errors="replace"), 0)
+        os.pwrite(
+            descriptor, f"{who}, waiting since {_now()}".encode(errors="replace"), 0
+        )
     return Ticket(folder, number, descriptor)
 
 
@@ -248,7 +271,11 @@ def _guarded(folder: Path) -> Iterator[None]:
 
 
 def _numbers(folder: Path) -> list[int]:
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.name.isascii())
+    return sorted(
+        int(path.name)
+        for path in folder.iterdir()
+        if path.name.isdecimal() and path.name.isascii()
+    )
 
 
 def _path(folder: Path, number: int) -> Path:

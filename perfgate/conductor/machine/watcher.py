@@ -36,7 +36,13 @@ class Watcher:
     driver lists can only be those that we see: in a container they may be the host's.
     """
 
-    def __init__(self, sampler: Sampler | None, *, own: Collection[int], host_ids: bool | None = None) -> None:
+    def __init__(
+        self,
+        sampler: Sampler | None,
+        *,
+        own: Collection[int],
+        host_ids: bool | None = None,
+    ) -> None:
         self._sampler = sampler
         self._own = own
         self._host_ids = _in_first_pid_namespace() if host_ids is None else host_ids
@@ -61,24 +67,41 @@ class Watcher:
         foreign = reading.telemetry.foreign_processes
         if foreign:
             # Names of other jobs do not belong in a document.
-            others = [replace(process, name="") for process in foreign if process.pid not in self._own]
+            others = [
+                replace(process, name="")
+                for process in foreign
+                if process.pid not in self._own
+            ]
             if len(others) == len(foreign) and not self._host_ids:
                 foreign = None  # ids of the host, among which ours may be
             else:
                 foreign = others
-        return replace(reading, telemetry=replace(reading.telemetry, foreign_processes=foreign))
+        return replace(
+            reading, telemetry=replace(reading.telemetry, foreign_processes=foreign)
+        )
 
 
 @contextmanager
 def watching(
-    device: str, identity: str, *, own: Collection[int], environment: Mapping[str, str], folder: Path
+    device: str,
+    identity: str,
+    *,
+    own: Collection[int],
+    environment: Mapping[str, str],
+    folder: Path,
 ) -> Iterator[Watcher]:
     """Watch a device such as ``npu:1`` until the context ends. Raises MeasuringError if its state cannot be read."""
     if device_kind(device) in UNWATCHED_KINDS:
         yield Watcher(None, own=own)
         return
     options = ["--watch", identity]
-    with sampling(device, options, folder=folder, environment=environment, patience=PATIENCE_SECONDS) as sampler:
+    with sampling(
+        device,
+        options,
+        folder=folder,
+        environment=environment,
+        patience=PATIENCE_SECONDS,
+    ) as sampler:
         yield Watcher(sampler, own=own)
 
 
@@ -107,7 +130,10 @@ def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Repl
     whole = TimeSpan(min(span.start for span in spans), max(span.end for span in spans))
 
     def with_conditions(lane: Mapping[str, BlockColumns]) -> dict[str, BlockColumns]:
-        return {shape: _with_condition(columns, whole, readings) for shape, columns in lane.items()}
+        return {
+            shape: _with_condition(columns, whole, readings)
+            for shape, columns in lane.items()
+        }
 
     return replace(
         replicate,
@@ -119,17 +145,36 @@ def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Repl
 
 def _spans(columns: BlockColumns) -> list[TimeSpan]:
     observed = columns.conductor
-    return [TimeSpan(began, began + duration) for began, duration in zip(observed.asked_ns, observed.seen_ns)]
+    return [
+        TimeSpan(began, began + duration)
+        for began, duration in zip(observed.asked_ns, observed.seen_ns)
+    ]
 
 
-def _overlapping(span: TimeSpan, readings: Sequence[TelemetryReading]) -> list[TelemetryReading]:
-    return [reading for reading in readings if reading.began_ns < span.end and reading.ended_ns > span.start]
+def _overlapping(
+    span: TimeSpan, readings: Sequence[TelemetryReading]
+) -> list[TelemetryReading]:
+    return [
+        reading
+        for reading in readings
+        if reading.began_ns < span.end and reading.ended_ns > span.start
+    ]
 
 
-def _with_condition(columns: BlockColumns, whole: TimeSpan, readings: Sequence[TelemetryReading]) -> BlockColumns:
+def _with_condition(
+    columns: BlockColumns, whole: TimeSpan, readings: Sequence[TelemetryReading]
+) -> BlockColumns:
     spans = _spans(columns)
-    with_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
-    within = [reading for reading in readings if whole.start <= reading.began_ns and reading.ended_ns <= whole.end]
+    with_processes = [
+        reading
+        for reading in readings
+        if reading.telemetry.foreign_processes is not None
+    ]
+    within = [
+        reading
+        for reading in readings
+        if whole.start <= reading.began_ns and reading.ended_ns <= whole.end
+    ]
     device = DeviceColumns(
         throttled=_states(spans, readings, lambda state: state.throttled),
         power_capped=_states(spans, readings, lambda state: state.power_capped),
@@ -145,7 +190,9 @@ def _states(
     state_of: Callable[[DeviceState], bool | None],
 ) -> list[bool | None]:
     """For each block the state of any overlapping reading, or else of the two readings around it if they agree."""
-    reported = [reading for reading in readings if state_of(reading.telemetry) is not None]
+    reported = [
+        reading for reading in readings if state_of(reading.telemetry) is not None
+    ]
     states: list[bool | None] = []
     for span in spans:
         state: bool | None = None
@@ -184,7 +231,9 @@ def _foreign_count(span: TimeSpan, readings: Sequence[TelemetryReading]) -> int 
     return len(_pids(before) & _pids(after))
 
 
-def _around(span: TimeSpan, readings: Sequence[TelemetryReading]) -> tuple[TelemetryReading, TelemetryReading] | None:
+def _around(
+    span: TimeSpan, readings: Sequence[TelemetryReading]
+) -> tuple[TelemetryReading, TelemetryReading] | None:
     """The last reading before a block and the first after it."""
     before = [reading for reading in readings if reading.ended_ns <= span.start]
     after = [reading for reading in readings if reading.began_ns >= span.end]
@@ -192,4 +241,6 @@ def _around(span: TimeSpan, readings: Sequence[TelemetryReading]) -> tuple[Telem
 
 
 def _pids(reading: TelemetryReading) -> frozenset[int]:
-    return frozenset(process.pid for process in reading.telemetry.foreign_processes or ())
+    return frozenset(
+        process.pid for process in reading.telemetry.foreign_processes or ()
+    )

@@ -18,7 +18,9 @@ _PLAIN = re.compile(r"[+-]?(\d[\d,_]*)?(\.\d+)?([eE][+-]?\d+)?")
 _PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
 
-def find_number(name: str, settings: NumberSettings, *, output: str, file: Path | None) -> ResultNumber:
+def find_number(
+    name: str, settings: NumberSettings, *, output: str, file: Path | None
+) -> ResultNumber:
     """The number at its place, in base units. Raises ResultsError if there is none."""
     values: list[object]
     if settings.column:
@@ -35,16 +37,26 @@ def find_number(name: str, settings: NumberSettings, *, output: str, file: Path 
     unit, factor = UNITS[settings.unit]
     numbers = [_checked(name, value) * factor for value in values]
     samples = tuple(numbers) if len(numbers) > 1 else ()
-    return ResultNumber(name, math.fsum(numbers) / len(numbers), unit, settings.better, samples)
+    return ResultNumber(
+        name, math.fsum(numbers) / len(numbers), unit, settings.better, samples
+    )
 
 
 def _checked(name: str, value: object) -> float:
-    if isinstance(value, str) and _PLAIN.fullmatch(value.strip()) and any(map(str.isdigit, value)):
+    if (
+        isinstance(value, str)
+        and _PLAIN.fullmatch(value.strip())
+        and any(map(str.isdigit, value))
+    ):
         value = float(value.strip().replace(",", "").replace("_", ""))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ResultsError("number {name} is {value!r}, not a number", name=name, value=value)
+        raise ResultsError(
+            "number {name} is {value!r}, not a number", name=name, value=value
+        )
     if not math.isfinite(value) or value <= 0:
-        raise ResultsError("number {name} is {value}, not a valid measurement", name=name, value=value)
+        raise ResultsError(
+            "number {name} is {value}, not a valid measurement", name=name, value=value
+        )
     return float(value)
 
 
@@ -55,7 +67,9 @@ def _json(output: str, file: Path | None) -> Any:
             return json.loads(_text(file))
         except ValueError as error:
             raise ResultsError(
-                "{name} is not JSON: {error}; let the program write one document to it", name=file.name, error=error
+                "{name} is not JSON: {error}; let the program write one document to it",
+                name=file.name,
+                error=error,
             ) from error
     for line in reversed(output.splitlines()):
         if line.lstrip().startswith("{"):
@@ -63,7 +77,9 @@ def _json(output: str, file: Path | None) -> Any:
                 return json.loads(line)
             except ValueError:
                 continue
-    raise ResultsError("no line of the output is a JSON object; print one at the end, or name `file`")
+    raise ResultsError(
+        "no line of the output is a JSON object; print one at the end, or name `file`"
+    )
 
 
 def _at_path(document: Any, path: str) -> object:
@@ -74,7 +90,9 @@ def _at_path(document: Any, path: str) -> object:
         except (KeyError, IndexError, TypeError):
             names = ""
             if isinstance(value, dict) and value:
-                names = Activity("; there are {names}", names=", ".join(map(str, list(value)[:8])))
+                names = Activity(
+                    "; there are {names}", names=", ".join(map(str, list(value)[:8]))
+                )
             raise ResultsError(
                 "the JSON has no {path}: nothing at {missing} below {above}{known}; correct `json` of the number, or let "
                 "the program write it",
@@ -96,7 +114,8 @@ def _column(file: Path, column: str) -> list[object]:
     rows = list(csv.DictReader(_text(file).splitlines()))
     if not rows:
         raise ResultsError(
-            "{name} has no row below its header; let the program write its numbers to it", name=file.name
+            "{name} has no row below its header; let the program write its numbers to it",
+            name=file.name,
         )
     if column not in rows[0]:
         raise ResultsError(
@@ -124,5 +143,7 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ResultsError(
-            "the results {name} cannot be read: {error}; check `file`", name=file.name, error=error.strerror
+            "the results {name} cannot be read: {error}; check `file`",
+            name=file.name,
+            error=error.strerror,
         ) from error

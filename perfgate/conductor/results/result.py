@@ -100,13 +100,22 @@ class Content:
 
     def has(self, *keys: str) -> bool:
         """Whether it is a JSON object with all these keys."""
-        return isinstance(self.document, dict) and all(key in self.document for key in keys)
+        return isinstance(self.document, dict) and all(
+            key in self.document for key in keys
+        )
 
     def refused(self, english: str, **values: object) -> ResultsError:
-        return ResultsError("{file}: {why}", file=self.path.name, why=Activity(english, **values))
+        return ResultsError(
+            "{file}: {why}", file=self.path.name, why=Activity(english, **values)
+        )
 
     def number(
-        self, name: str, value: object, unit: str, better: Better, samples: Iterable[object] = ()
+        self,
+        name: str,
+        value: object,
+        unit: str,
+        better: Better,
+        samples: Iterable[object] = (),
     ) -> ResultNumber:
         """A number in its base unit. Raises ResultsError if the value is not a number, or the unit is unknown."""
         if unit not in UNITS:
@@ -118,21 +127,28 @@ class Content:
             )
         base, factor = UNITS[unit]
         listed = tuple(self.checked(name, sample) * factor for sample in samples)
-        return ResultNumber(name, self.checked(name, value) * factor, base, better, listed)
+        return ResultNumber(
+            name, self.checked(name, value) * factor, base, better, listed
+        )
 
     def checked(self, name: str, value: object) -> float:
         """A value that can be measured. Raises ResultsError for values that are not finite non-negative numbers."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.refused("{name} is {value!r}, not a number", name=name, value=value)
+            raise self.refused(
+                "{name} is {value!r}, not a number", name=name, value=value
+            )
         if not math.isfinite(value) or value < 0:
-            raise self.refused("{name} is {value}, not a valid measurement", name=name, value=value)
+            raise self.refused(
+                "{name} is {value}, not a valid measurement", name=name, value=value
+            )
         return float(value)
 
     def none_failed(self, failed: object) -> None:
         """Raises ResultsError after failed requests, because the remaining work differs."""
         if self.checked("failed requests", failed):
             raise self.refused(
-                "{failed:g} requests failed, so its numbers describe less work; see the program's output", failed=failed
+                "{failed:g} requests failed, so its numbers describe less work; see the program's output",
+                failed=failed,
             )
 
     def all_answered(self, result: Mapping[str, object]) -> None:
@@ -183,7 +199,11 @@ def written_file(folder: Path, pattern: str, not_before: float) -> Path:
     names = [pattern]
     if not (folder / pattern).is_file():
         names = sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207 - Path's takes no absolute one
-    times = {name: (folder / name).stat().st_mtime for name in names if (folder / name).is_file()}
+    times = {
+        name: (folder / name).stat().st_mtime
+        for name in names
+        if (folder / name).is_file()
+    }
     if not times:
         raise ResultsError(
             "the program ended without writing {pattern}; let it write there, or set `file` to its output path, "
@@ -227,11 +247,17 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
             )
         format = names[0]  # noqa: A001
     elif format not in readers:
-        raise ResultsError("unknown format {format!r}; the formats are {formats}", format=format, formats=formats)
+        raise ResultsError(
+            "unknown format {format!r}; the formats are {formats}",
+            format=format,
+            formats=formats,
+        )
     elif not readers[format].recognises(content):
         _refuse_broken(content)
         raise content.refused(
-            "it is not in the format {format}, which reads {reads}", format=format, reads=readers[format].READS
+            "it is not in the format {format}, which reads {reads}",
+            format=format,
+            reads=readers[format].READS,
         )
     try:
         results = readers[format].read(content)
@@ -245,17 +271,25 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
             reads=readers[format].READS,
         ) from error
     if not results.numbers:
-        raise content.refused("it holds no number of format {format}; name the numbers with `numbers`", format=format)
+        raise content.refused(
+            "it holds no number of format {format}; name the numbers with `numbers`",
+            format=format,
+        )
     names = [number.name for number in results.numbers]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise content.refused("it holds {twice} twice; let the program write one result to it", twice=twice[0])
+        raise content.refused(
+            "it holds {twice} twice; let the program write one result to it",
+            twice=twice[0],
+        )
     return results._replace(format=format)
 
 
 def _refuse_broken(content: Content) -> None:
     """Raise ResultsError for an empty file, and with the place of the error for a file that is meant to be JSON."""
     if not content.text.strip():
-        raise content.refused("it is empty; the program was stopped before it wrote its results")
+        raise content.refused(
+            "it is empty; the program was stopped before it wrote its results"
+        )
     is_meant = any(line.lstrip().startswith("{") for line in content.text.splitlines())
     if is_meant and content.fault is not None:
         raise content.refused(
@@ -281,5 +315,7 @@ def _text(path: Path) -> str:
         return data.decode(encoding, errors="replace")
     except OSError as error:
         raise ResultsError(
-            "the results {name} cannot be read: {error}; check `file`", name=path.name, error=error.strerror
+            "the results {name} cannot be read: {error}; check `file`",
+            name=path.name,
+            error=error.strerror,
         ) from error

@@ -95,7 +95,9 @@ class JobTurns:
         self._rejected: TurnsOfQuad | None = None
         self._start = 0
         added = f":{measured.before.quads}" if any(measured.before) else ""
-        self._lots = Lots(random.Random(f"{self.seed}:{self._job}{added}"), starts_run=4)
+        self._lots = Lots(
+            random.Random(f"{self.seed}:{self._job}{added}"), starts_run=4
+        )
         self._engine = Engine(
             self,
             self._lots.starts(measured.before.starts),
@@ -126,12 +128,16 @@ class JobTurns:
         finally:
             self.stop_sides()
         if not self.done and not self.measured.failed:
-            self._record_failure(TurnError(ErrorDetail(kind="timeout", message=TIME_SPENT)))
+            self._record_failure(
+                TurnError(ErrorDetail(kind="timeout", message=TIME_SPENT))
+            )
 
     def reach(self) -> Reach:
         """The expected results when the time is spent or the last look is reached, including an earlier check's."""
         before, added = self.measured.before, self._engine.reach(self._pace)
-        return Reach(before.quads + added.quads, before.starts + added.starts, added.seconds)
+        return Reach(
+            before.quads + added.quads, before.starts + added.starts, added.seconds
+        )
 
     @property
     def _pace(self) -> Pace:
@@ -190,20 +196,29 @@ class JobTurns:
 
     # --- turns
 
-    def turns_of(self, quad: QuadTurns, *, number: int, first_place: int = 0) -> TurnsOfQuad | None:
+    def turns_of(
+        self, quad: QuadTurns, *, number: int, first_place: int = 0
+    ) -> TurnsOfQuad | None:
         """The turns of quad ``number`` of the job, None if one is blurred, or if the sides got different requests.
 
         The second happens if a side discovers in its own turn that its server rejects a field. Another attempt has new work on
         both sides, because a server may have earlier answers in its cache.
         """
         self.say(
-            sentence("{name}: quad {number} of at most {most}", name=self._job, number=number + 1, most=self.looks[-1])
+            sentence(
+                "{name}: quad {number} of at most {most}",
+                name=self._job,
+                number=number + 1,
+                most=self.looks[-1],
+            )
         )
         turns: TurnsOfQuad = {name: [] for name in self._names}
         is_blurred = False
         for place, index in enumerate(quad.turns(), first_place):
             name = self._names[index]
-            turns[name].append(self._turn(name, quad, number, place, of_side=len(turns[name])))
+            turns[name].append(
+                self._turn(name, quad, number, place, of_side=len(turns[name]))
+            )
             is_blurred |= self.sides[name].is_blurred
         if self._rejected is not None:
             self._restore_texts(turns, self._rejected)
@@ -216,14 +231,18 @@ class JobTurns:
         self._rejected = None
         return turns
 
-    def _turn(self, name: SideName, quad: QuadTurns, number: int, place: int, *, of_side: int) -> Turn:
+    def _turn(
+        self, name: SideName, quad: QuadTurns, number: int, place: int, *, of_side: int
+    ) -> Turn:
         """One turn. Both sides get the same work in a quad; every quad and every attempt has another."""
         has_own_process = not self.plan.most
         if has_own_process:
             self.begin([name])
         turns_of_a_side = len(quad.order) // len(self._names)
         began = self.clock()
-        result = self._side(name).turn(quad.take * _TAKE + number * turns_of_a_side + of_side)
+        result = self._side(name).turn(
+            quad.take * _TAKE + number * turns_of_a_side + of_side
+        )
         return Turn(
             **msgspec.structs.asdict(result),
             workload=self._job,
@@ -255,7 +274,9 @@ class JobTurns:
         taken = self.done - self.measured.before.quads
         if not self.measured.record.is_command or taken < COUNTED_RUNS:
             return
-        self.say(sentence("{name}: counting the lines of Python of a run", name=self._job))
+        self.say(
+            sentence("{name}: counting the lines of Python of a run", name=self._job)
+        )
         counts: dict[SideName, Mapping[str, int]] = {}
         for back in range(1, COUNTED_RUNS + 1):
             # A failed count, with a 0, is not repeated: such a run may take long.
@@ -265,7 +286,9 @@ class JobTurns:
                     self.begin([name])
                     counts[name] = self._side(name).count()
             for name, turns in zip(NAMES, (self.measured.base, self.measured.head)):
-                turns[-back] = msgspec.structs.replace(turns[-back], counters=dict(counts[name]))
+                turns[-back] = msgspec.structs.replace(
+                    turns[-back], counters=dict(counts[name])
+                )
 
     def _profile(self) -> None:
         """Profile both sides after the last turn, to find causes. A failure costs its profile only.
@@ -294,7 +317,9 @@ class JobTurns:
     def _record_failure(self, error: TurnError, side: SideName | None = None) -> None:
         if len(self._names) == 1:
             side = None
-        failed = FailedPair(pair=self.done, arm="ab", workload=self._job, error=error.detail, side=side)
+        failed = FailedPair(
+            pair=self.done, arm="ab", workload=self._job, error=error.detail, side=side
+        )
         self.measured.failed.append(failed)
 
 
@@ -307,7 +332,9 @@ class SwappingTurns(JobTurns):
     """
 
     _is_swapped: bool = field(default=False, init=False)
-    _halves: tuple[list[TurnsOfQuad], list[TurnsOfQuad]] = field(default=([], []), init=False)
+    _halves: tuple[list[TurnsOfQuad], list[TurnsOfQuad]] = field(
+        default=([], []), init=False
+    )
 
     @property
     def _pace(self) -> Pace:
@@ -324,7 +351,9 @@ class SwappingTurns(JobTurns):
 
     def quad(self, quad: QuadTurns) -> bool:
         first_place = self.plan.turns if self._is_swapped else 0
-        turns = self.turns_of(quad, number=self.done + quad.index, first_place=first_place)
+        turns = self.turns_of(
+            quad, number=self.done + quad.index, first_place=first_place
+        )
         if turns is None:
             return False
         self._halves[self._is_swapped].append(turns)
@@ -336,5 +365,9 @@ class SwappingTurns(JobTurns):
                 self.keep({name: [*first[name], *second[name]] for name in first})
         elif self._halves[0]:
             self._is_swapped = True
-            self._engine.take_start(Start(self._start, next(self._lots.second_starts), self._lots.second_leads))
+            self._engine.take_start(
+                Start(
+                    self._start, next(self._lots.second_starts), self._lots.second_leads
+                )
+            )
             self._is_swapped = False

@@ -81,7 +81,11 @@ def plan_of(reference: JobReference, fits: Fits) -> SidePlan:
 
 
 def make_layouts(
-    bench: Bench, reference: JobReference, checkouts: Mapping[SideName, Checkout], cpus: list[int], fits: Fits
+    bench: Bench,
+    reference: JobReference,
+    checkouts: Mapping[SideName, Checkout],
+    cpus: list[int],
+    fits: Fits,
 ) -> list[dict[SideName, Side]]:
     """Both sides in their places: once, or for ``swap`` on either half of the devices, base first on the first."""
     # Fields that one side's server rejects are left out of requests to the other too.
@@ -96,7 +100,9 @@ def make_layouts(
         for halves in ((first, second), (second, first)):
             sides: dict[SideName, Side] = {}
             for name, half in zip(NAMES, halves):
-                sides[name] = make(place_on_half(bench, reference, checkouts[name], name, half))
+                sides[name] = make(
+                    place_on_half(bench, reference, checkouts[name], name, half)
+                )
             layouts.append(sides)
         return layouts
     sides = {}
@@ -110,11 +116,25 @@ def make_layouts(
     return [sides]
 
 
-def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> Side:
-    return SIDES[reference.kind](reference, place_of(bench, reference, checkout, name, cpus))
+def make_side(
+    bench: Bench,
+    reference: JobReference,
+    checkout: Checkout,
+    name: str,
+    cpus: list[int],
+) -> Side:
+    return SIDES[reference.kind](
+        reference, place_of(bench, reference, checkout, name, cpus)
+    )
 
 
-def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> SidePlace:
+def place_of(
+    bench: Bench,
+    reference: JobReference,
+    checkout: Checkout,
+    name: str,
+    cpus: list[int],
+) -> SidePlace:
     """The place of the side called ``name``, bound to ``cpus``; each process has one thread per CPU."""
     log = bench.log(f"{reference.name}-{name}")
     profile = log.with_suffix(".profile")
@@ -122,7 +142,9 @@ def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: st
     return SidePlace(
         root=checkout.root,
         environment={
-            **profiling_environment(bench.program_environment(checkout, threads=threads), profile),
+            **profiling_environment(
+                bench.program_environment(checkout, threads=threads), profile
+            ),
             DEVICE_VARIABLE: bench.config.device,
         },
         log=log,
@@ -134,13 +156,21 @@ def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: st
     )
 
 
-def place_on_half(bench: Bench, reference: JobReference, checkout: Checkout, name: str, half: str) -> SidePlace:
+def place_on_half(
+    bench: Bench, reference: JobReference, checkout: Checkout, name: str, half: str
+) -> SidePlace:
     """The place of a side that sees one half of the devices; the halves of a CPU are CPUs."""
     kind = device_kind(bench.config.device)
     if kind == "cpu":
-        return place_of(bench, reference, checkout, name, cpus_of_half(reference.name, half))
+        return place_of(
+            bench, reference, checkout, name, cpus_of_half(reference.name, half)
+        )
     place = place_of(bench, reference, checkout, name, cpus_of(reference.kind, bench))
-    return replace(place, environment={**place.environment, VISIBLE_DEVICES[kind]: half}, alone=True)
+    return replace(
+        place,
+        environment={**place.environment, VISIBLE_DEVICES[kind]: half},
+        alone=True,
+    )
 
 
 def cpus_of_half(job: str, half: str) -> list[int]:

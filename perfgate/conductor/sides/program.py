@@ -23,7 +23,12 @@ from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.system.interrupts import safe_point
 from perfgate.system.logs import KEPT_BYTES, cut_log, log_tail
-from perfgate.system.processes import cpu_ns_below, run_delay_ns_below, running_below, threads_of
+from perfgate.system.processes import (
+    cpu_ns_below,
+    run_delay_ns_below,
+    running_below,
+    threads_of,
+)
 from perfgate.system.walls import Room
 
 _TICK_SECONDS = 0.2
@@ -74,13 +79,18 @@ class CpuMeter:
         self._used, self._began = cpu_ns_below(pid), time.monotonic()
 
     def read(self) -> CpuTime:
-        seconds, used = time.monotonic() - self._began, cpu_ns_below(self._pid) - self._used
+        seconds, used = (
+            time.monotonic() - self._began,
+            cpu_ns_below(self._pid) - self._used,
+        )
         waited_ns = run_delay_ns_below(self._pid)
         waited: float | None = None
         if waited_ns is not None and self._waited is not None:
             # A thread that ended takes its waiting time with it.
             waited = round(max(0, waited_ns - self._waited) / 1e9, 6)
-        return CpuTime(used=round(used / 1e9, 6), waited=waited, seconds=round(seconds, 6))
+        return CpuTime(
+            used=round(used / 1e9, 6), waited=waited, seconds=round(seconds, 6)
+        )
 
 
 class SideProgram:
@@ -107,7 +117,9 @@ class SideProgram:
         ours, theirs = socket.socketpair()
         on = ",".join(map(str, cpus or granted_cpus()))
         walls = json.dumps(room) if room else ""
-        keeper = our_process("perfgate.system.keeper", str(theirs.fileno()), on, str(folder), walls)
+        keeper = our_process(
+            "perfgate.system.keeper", str(theirs.fileno()), on, str(folder), walls
+        )
         self._connection = ours
         cut_log(log)
         with log.open("ab") as output:
@@ -123,7 +135,9 @@ class SideProgram:
                 start_new_session=True,
             )
         theirs.close()
-        began = msgspec.json.decode(self._next_line(time.monotonic() + _START_SECONDS), type=dict[str, int])
+        began = msgspec.json.decode(
+            self._next_line(time.monotonic() + _START_SECONDS), type=dict[str, int]
+        )
         self.pid = began["pid"]
 
     def bind(self, cpus: Sequence[int]) -> None:
@@ -135,7 +149,10 @@ class SideProgram:
 
     def wait(self, timeout: float) -> ProgramEnd:
         """Wait for the end. Raises SideError after ``timeout`` seconds."""
-        return msgspec.json.decode(self._next_line(time.monotonic() + timeout, seconds=timeout), type=ProgramEnd)
+        return msgspec.json.decode(
+            self._next_line(time.monotonic() + timeout, seconds=timeout),
+            type=ProgramEnd,
+        )
 
     def ended(self, within: float = 0.0) -> ProgramEnd | None:
         """How it ended, or ends within some seconds; None if it is still running."""
@@ -174,26 +191,35 @@ class SideProgram:
         if self._turn_ended is None:
             return None
         ended, used = self._turn_ended
-        return round((self.cpu_ns() - used) / 1e9 / max(1e-9, time.monotonic() - ended), 4)
+        return round(
+            (self.cpu_ns() - used) / 1e9 / max(1e-9, time.monotonic() - ended), 4
+        )
 
     def end_turn(self) -> None:
         self._turn_ended = time.monotonic(), self.cpu_ns()
 
     def failed(self, kind: ErrorKind, message: Message) -> SideError:
-        return SideError(ErrorDetail(kind=kind, message=message, log_tail=log_tail(self._log)))
+        return SideError(
+            ErrorDetail(kind=kind, message=message, log_tail=log_tail(self._log))
+        )
 
     def _next_line(self, deadline: float, *, seconds: float = _START_SECONDS) -> bytes:
         while b"\n" not in self._buffer:
             safe_point()
             if time.monotonic() > deadline:
-                raise self.failed("timeout", Message("job.timed-out", {"line": self._line, "seconds": seconds}))
+                raise self.failed(
+                    "timeout",
+                    Message("job.timed-out", {"line": self._line, "seconds": seconds}),
+                )
             self._connection.settimeout(_TICK_SECONDS)
             try:
                 data = self._connection.recv(4096)
             except TimeoutError:
                 continue
             if not data:
-                raise self.failed("exit", Message("job.keeper-gone", {"line": self._line}))
+                raise self.failed(
+                    "exit", Message("job.keeper-gone", {"line": self._line})
+                )
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line

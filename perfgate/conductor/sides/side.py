@@ -25,7 +25,10 @@ def times_of(metric: str, seconds: npt.ArrayLike) -> SampleSet:
     times = np.asarray(seconds, dtype=np.float64)
     if times.size > _MOST_SAMPLES:
         times = np.quantile(times, (np.arange(_MOST_SAMPLES) + 0.5) / _MOST_SAMPLES)
-    return SampleSet(metric=metric, samples=pack(np.maximum(np.round(times * 1e9), 0).astype(np.int64)))
+    return SampleSet(
+        metric=metric,
+        samples=pack(np.maximum(np.round(times * 1e9), 0).astype(np.int64)),
+    )
 
 
 class Side(Protocol):
@@ -100,7 +103,12 @@ class SidePlace:
     room: Room | None = None
 
     def run(
-        self, line: str, variables: Mapping[str, str], *, cpus: list[int] | None = None, log: Path | None = None
+        self,
+        line: str,
+        variables: Mapping[str, str],
+        *,
+        cpus: list[int] | None = None,
+        log: Path | None = None,
     ) -> SideProgram:
         """Start a program in this place, with further environment variables."""
         return SideProgram(

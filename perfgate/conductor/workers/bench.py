@@ -14,7 +14,12 @@ import msgspec
 from perfgate.conductor.machine.cpus import granted_cpus, granted_memory
 from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.conductor.workers.checkout import Checkout, ServerKey
-from perfgate.conductor.workers.cleanup import kill_leftovers, leftover_notes, remove, scratch_folder
+from perfgate.conductor.workers.cleanup import (
+    kill_leftovers,
+    leftover_notes,
+    remove,
+    scratch_folder,
+)
 from perfgate.conductor.workers.environment import (
     MALLOC_SETTINGS,
     WAIT_POLICY,
@@ -32,7 +37,13 @@ from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker
 from perfgate.conductor.workers.parking import Parking, can_move_weights
 from perfgate.conductor.workers.rooms import HOME, RECORDINGS, Rooms
 from perfgate.conductor.workers.seals import SealedFolder, sealed_files, sealed_tree
-from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError, WorkerSource
+from perfgate.conductor.workers.worker import (
+    ForkServer,
+    Say,
+    Worker,
+    WorkerError,
+    WorkerSource,
+)
 from perfgate.conductor.workers.worker_plan import LineWatch, WorkerPlan
 from perfgate.config import Config, MeasureSettings, WorkloadReference, device_kind
 from perfgate.document.doctor import FitnessCheck
@@ -93,7 +104,9 @@ class Bench:
         self.cpus = granted_cpus()
         self.threads = config.measure.threads or len(self.cpus)
         self.rooms = Rooms(scratch)
-        self.settings = ServerSettings(config, self.rooms, self.threads, config.measure.seed, one_code, loads)
+        self.settings = ServerSettings(
+            config, self.rooms, self.threads, config.measure.seed, one_code, loads
+        )
         self.host_builds = HostBuilds(self)
         self.servers = ForkServers(
             self.settings,
@@ -151,7 +164,9 @@ class Bench:
         Raises WorkerError when there is no worker, or it cannot load the workload.
         """
         log_name = log_name or reference.name
-        plan = WorkerPlan(checkout, reference, cpus or self.cpus, log_name, layout_seed, room=room)
+        plan = WorkerPlan(
+            checkout, reference, cpus or self.cpus, log_name, layout_seed, room=room
+        )
         with self.loading(plan) as loading:
             yield loading.worker, loading.wait()
 
@@ -173,7 +188,11 @@ class Bench:
         with self._accounted(self._fork(plan, source, room), checkout.root) as worker:
             worker.parking = self.parking
             worker.begin(self._load_request(plan), descriptor=descriptor)
-            yield LoadingWorker(worker, reference.name, plan.load_timeout or self.config.measure.load_timeout)
+            yield LoadingWorker(
+                worker,
+                reference.name,
+                plan.load_timeout or self.config.measure.load_timeout,
+            )
 
     def _source_of(self, plan: WorkerPlan) -> WorkerSource:
         """The fork server of a worker, or what it forked with the model."""
@@ -184,7 +203,14 @@ class Bench:
             host = self.host_builds.server_of(plan.checkout, plan.reference, server)
         return host or server
 
-    def _fork(self, plan: WorkerPlan, source: WorkerSource, room: Path, *, builds: LoadRequest | None = None) -> Worker:
+    def _fork(
+        self,
+        plan: WorkerPlan,
+        source: WorkerSource,
+        room: Path,
+        *,
+        builds: LoadRequest | None = None,
+    ) -> Worker:
         """Fork a worker that runs the code of a checkout."""
         # A host server is within the walls of its room, and so is what it forks.
         walls = None if isinstance(source, HostServer) else self.rooms.walls(room)
@@ -217,15 +243,21 @@ class Bench:
             communication=self.config.trace.communication,
         )
 
-    def fork_host(self, server: ForkServer, checkout: Checkout, reference: WorkloadReference) -> HostServer:
+    def fork_host(
+        self, server: ForkServer, checkout: Checkout, reference: WorkloadReference
+    ) -> HostServer:
         """Fork a server that builds a workload on the host."""
         plan = WorkerPlan(checkout, reference, self.cpus, f"{reference.name}-host")
-        worker = self._fork(plan, server, self.rooms.of(checkout), builds=self._load_request(plan))
+        worker = self._fork(
+            plan, server, self.rooms.of(checkout), builds=self._load_request(plan)
+        )
         self._worker_ids |= namespace_ids(worker.pid)
         return HostServer(worker, folder=Path(f"host-{worker.worker_id}"), say=self.say)
 
     @contextmanager
-    def spawned(self, checkout: Checkout, warm: Worker, *, layout_seed: int) -> Iterator[Worker]:
+    def spawned(
+        self, checkout: Checkout, warm: Worker, *, layout_seed: int
+    ) -> Iterator[Worker]:
         """Yield a worker that is forked from a ``forkable`` one of the checkout; it ends with the context.
 
         Raises WorkerError when there is none.
@@ -238,13 +270,17 @@ class Bench:
     def load_ahead(self, checkout: Checkout, reference: WorkloadReference) -> None:
         """Begin to load a workload that the next worker of the checkout takes over."""
         if not self.has_ahead(checkout, reference):
-            loading = self.loading(WorkerPlan(checkout, reference, self.cpus, reference.name))
+            loading = self.loading(
+                WorkerPlan(checkout, reference, self.cpus, reference.name)
+            )
             self._ahead[checkout, reference.name] = AheadWorker.begin(loading)
 
     def has_ahead(self, checkout: Checkout, reference: WorkloadReference) -> bool:
         return (checkout, reference.name) in self._ahead
 
-    def loaded_ahead(self, checkout: Checkout, reference: WorkloadReference) -> Loaded | None:
+    def loaded_ahead(
+        self, checkout: Checkout, reference: WorkloadReference
+    ) -> Loaded | None:
         """The workload that loads ahead, once it is loaded; None if it does not, or cannot be loaded."""
         if not self.has_ahead(checkout, reference):
             return None
@@ -279,7 +315,9 @@ class Bench:
         if lacks_memory and self._ahead:
             # Another worker loaded meanwhile.
             self.let_go_ahead()
-            return self.try_workload(checkout, reference, packages=packages, watch=watch)
+            return self.try_workload(
+                checkout, reference, packages=packages, watch=watch
+            )
         self.copies_fit = tried.copies_fit
         fits_once = tried.copies_fit is not None and not self.fits(2)
         self.parking = Parking() if fits_once and tried.can_park else None
@@ -288,15 +326,24 @@ class Bench:
         return Tried() if lacks_memory else tried
 
     def _trial(
-        self, checkout: Checkout, reference: WorkloadReference, packages: bool, watch: LineWatch | None
+        self,
+        checkout: Checkout,
+        reference: WorkloadReference,
+        packages: bool,
+        watch: LineWatch | None,
     ) -> Tried:
         """Try a workload once; the result is empty if it took too long or ended the worker."""
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         call_timeout = TRIAL_SECONDS
         if watch is not None or self.host_builds.have_begun:
             # Measuring a change that no workload runs costs more than waiting for a model that loads slowly.
-            load_timeout, call_timeout = self.config.measure.load_timeout, WATCHED_CALLS_SECONDS
-        request = TryRequest(seconds=0.0 if watch is None else watch.seconds, packages=packages)
+            load_timeout, call_timeout = (
+                self.config.measure.load_timeout,
+                WATCHED_CALLS_SECONDS,
+            )
+        request = TryRequest(
+            seconds=0.0 if watch is None else watch.seconds, packages=packages
+        )
         doing = Activity("testing {name}", name=reference.name)
         with self.rooms.empty(checkout) as room:
             plan = WorkerPlan(
@@ -313,33 +360,53 @@ class Bench:
                 with self.loading(plan) as loading:
                     loaded = loading.wait()
                     is_loaded = True
-                    tried = loading.worker.ask(request, Tried, timeout=call_timeout, doing=doing)
+                    tried = loading.worker.ask(
+                        request, Tried, timeout=call_timeout, doing=doing
+                    )
                     signature = None
                     if self.host_builds.have_begun and tried.failed is None:
                         # A model that cannot be described is built by every process.
                         with suppress(WorkerError):
                             signature = self.host_builds.signature_of(loading)
-                    can_park = tried.copies_fit is None or tried.copies_fit > 1 or can_move_weights(loading.worker)
+                    can_park = (
+                        tried.copies_fit is None
+                        or tried.copies_fit > 1
+                        or can_move_weights(loading.worker)
+                    )
                     return msgspec.structs.replace(
-                        tried, load_seconds=loaded.seconds, signature=signature, can_park=can_park
+                        tried,
+                        load_seconds=loaded.seconds,
+                        signature=signature,
+                        can_park=can_park,
                     )
             except WorkerError as error:
                 if error.alive:
-                    return Tried(failed="call" if is_loaded else "load", error=error.detail)
+                    return Tried(
+                        failed="call" if is_loaded else "load", error=error.detail
+                    )
                 return Tried()
 
-    def time_call(self, checkout: Checkout, reference: WorkloadReference) -> tuple[float, Loaded] | None:
+    def time_call(
+        self, checkout: Checkout, reference: WorkloadReference
+    ) -> tuple[float, Loaded] | None:
         """Seconds of a warm call of every shape, and the loaded workload; None if that fails, which measuring then reports."""
         doing = Activity("timing a call of {name}", name=reference.name)
         self.say(doing.shown)
         try:
             with self.worker(checkout, reference) as (worker, loaded):
-                timed = worker.ask(TimeCallRequest(), CallTimed, timeout=self.config.measure.step_timeout, doing=doing)
+                timed = worker.ask(
+                    TimeCallRequest(),
+                    CallTimed,
+                    timeout=self.config.measure.step_timeout,
+                    doing=doing,
+                )
                 return timed.seconds, loaded
         except WorkerError:
             return None
 
-    def read_harness(self, checkout: Checkout, reference: WorkloadReference) -> HarnessReply:
+    def read_harness(
+        self, checkout: Checkout, reference: WorkloadReference
+    ) -> HarnessReply:
         """Read a workload file's description, without building anything. Raises WorkerError when it cannot be imported."""
         request = HarnessRequest(
             name=reference.name,
@@ -349,10 +416,17 @@ class Bench:
             python_path=self._settings_of(checkout).python_path,
         )
         plan = WorkerPlan(checkout, reference, self.cpus, f"{reference.name}-harness")
-        worker = self._fork(plan, self.servers.get(checkout.server), self.rooms.of(checkout))
+        worker = self._fork(
+            plan, self.servers.get(checkout.server), self.rooms.of(checkout)
+        )
         with self._accounted(worker, checkout.root):
             doing = Activity("reading workload {name}", name=reference.name)
-            return worker.ask(request, HarnessReply, timeout=self.config.measure.load_timeout, doing=doing)
+            return worker.ask(
+                request,
+                HarnessReply,
+                timeout=self.config.measure.load_timeout,
+                doing=doing,
+            )
 
     # --- workers that run no code of a checkout
 
@@ -365,7 +439,9 @@ class Bench:
         doing = Activity("opening device {device}", device=self.config.device)
         with self.own_worker(python, "testbed") as worker:
             try:
-                return worker.ask(request, TestbedReply, timeout=DEVICE_SECONDS, doing=doing).testbed
+                return worker.ask(
+                    request, TestbedReply, timeout=DEVICE_SECONDS, doing=doing
+                ).testbed
             except MeasuringError as error:
                 raise self.settings.explain(error, python, self.say) from error
 
@@ -378,7 +454,9 @@ class Bench:
         request = WatchLoadRequest(device=device, seconds=LOAD_SECONDS)
         doing = Activity("loading {device}", device=device)
         with self.own_worker(None, "load") as worker:
-            return worker.ask(request, LoadWatched, timeout=DEVICE_SECONDS, doing=doing).checks
+            return worker.ask(
+                request, LoadWatched, timeout=DEVICE_SECONDS, doing=doing
+            ).checks
 
     def recordings(self, checkout: Checkout) -> Path:
         """The folder of the raw profiler recordings of a checkout's workers, to be analysed later."""
@@ -400,8 +478,15 @@ class Bench:
         analysed is left out. Raises WorkerError if none could.
         """
         folder = str(self.recordings(checkout))
-        request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings, traces=traces or {})
-        doing = Activity("analysing {count} recordings of the profiler", count=len(recordings))
+        request = AnalyseRequest(
+            device=self.config.device,
+            folder=folder,
+            recordings=recordings,
+            traces=traces or {},
+        )
+        doing = Activity(
+            "analysing {count} recordings of the profiler", count=len(recordings)
+        )
         try:
             with self.own_worker(checkout.python, "analysis") as worker:
                 return worker.ask(request, Analysis, timeout=timeout, doing=doing)
@@ -410,7 +495,9 @@ class Bench:
             for recording in recordings:
                 shutil.rmtree(recording, ignore_errors=True)
 
-    def own_worker(self, python: Path | None, log_name: str) -> AbstractContextManager[Worker]:
+    def own_worker(
+        self, python: Path | None, log_name: str
+    ) -> AbstractContextManager[Worker]:
         """A new worker of an interpreter, without walls."""
         worker = self.servers.get(ServerKey(python)).fork(
             cpus=self.cpus,
@@ -445,18 +532,24 @@ class Bench:
 
     def python_path(self, checkout: Checkout) -> list[Path]:
         """The folders of a checkout that its own settings put on Python's path."""
-        return [checkout.root / folder for folder in self._settings_of(checkout).python_path]
+        return [
+            checkout.root / folder for folder in self._settings_of(checkout).python_path
+        ]
 
     def _settings_of(self, checkout: Checkout) -> MeasureSettings:
         return checkout.measure or self.config.measure
 
     def _own_variables(self, checkout: Checkout) -> dict[str, str]:
         """The variables that only the settings of this side pass on; the fork server has those that both do."""
-        names = set(self._settings_of(checkout).pass_env) - set(self.config.measure.pass_env)
+        names = set(self._settings_of(checkout).pass_env) - set(
+            self.config.measure.pass_env
+        )
         names -= set(find_secrets(os.environ).names)
         return {name: os.environ[name] for name in names if name in os.environ}
 
-    def program_environment(self, checkout: Checkout, *, threads: int) -> dict[str, str]:
+    def program_environment(
+        self, checkout: Checkout, *, threads: int
+    ) -> dict[str, str]:
         """The environment of a side's program: as workers have it, without their tuning.
 
         Its checkout's code comes before any other, and the side's interpreter is the first ``python`` that it finds.
@@ -465,20 +558,26 @@ class Bench:
         for name in {*MALLOC_SETTINGS, *WAIT_POLICY} - os.environ.keys():
             environment.pop(name, None)
         environment |= self._own_variables(checkout)
-        import_path = [str(folder) for folder in self.python_path(checkout) if folder.is_dir()]
+        import_path = [
+            str(folder) for folder in self.python_path(checkout) if folder.is_dir()
+        ]
         if environment.get("PYTHONPATH"):
             import_path.append(environment["PYTHONPATH"])
         python = checkout.python or RUNNING
         home = str(self.rooms.of(checkout) / HOME)
         environment.update(
-            PATH=os.pathsep.join([str(python.parent), environment.get("PATH", os.defpath)]),
+            PATH=os.pathsep.join(
+                [str(python.parent), environment.get("PATH", os.defpath)]
+            ),
             PYTHONPATH=os.pathsep.join(import_path),
             HOME=home,
             TMPDIR=home,
             # A program may mean to have all the CPUs that it is bound to.
             OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", str(threads)),
         )
-        return with_code(with_reports(environment, self.settings.loads), self.settings.shared_code)
+        return with_code(
+            with_reports(environment, self.settings.loads), self.settings.shared_code
+        )
 
     def walls_of(self, checkout: Checkout) -> Room:
         """The walls around the programs of a checkout."""
@@ -486,7 +585,9 @@ class Bench:
 
     def sealed_home(self, checkout: Checkout, side: Side) -> SealedFolder:
         """The home of a side, for a machine without walls: what is there, and start-up files, are that side's alone."""
-        return sealed_files(f"the home of {side}", self.rooms.of(checkout) / HOME, own=side)
+        return sealed_files(
+            f"the home of {side}", self.rooms.of(checkout) / HOME, own=side
+        )
 
     def sealed_shared_code(self) -> SealedFolder:
         return sealed_tree("perfgate's link to itself", self.settings.shared_code)
@@ -515,7 +616,10 @@ class Bench:
         """The notes for documents if the device was not watched."""
         device = self.config.device
         reasons = distinct(self._unwatched)
-        return [Message("notes.watcher-failed", {"device": device, "why": reason}) for reason in reasons]
+        return [
+            Message("notes.watcher-failed", {"device": device, "why": reason})
+            for reason in reasons
+        ]
 
     def leftover_notes(self, root: Path | None = None) -> list[Message]:
         """The notes for documents on processes left running by the workers of a checkout, or of unknown origin."""
@@ -550,7 +654,9 @@ def open_bench(
     for old in logs.glob("*.log"):
         remove(old)
     measure = config.measure
-    if fresh := fresh_caches(os.environ, reuse=measure.reuse_caches, pass_env=measure.pass_env):
+    if fresh := fresh_caches(
+        os.environ, reuse=measure.reuse_caches, pass_env=measure.pass_env
+    ):
         say(
             sentence(
                 "kernel caches start empty: {names} not passed on; [measure] reuse_caches = true would",

@@ -60,7 +60,10 @@ def _processes_at_home(scratch: Path) -> Iterator[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or belongs to someone else
             environment = (folder / "environ").read_bytes().split(b"\0")
-            if any(entry == marker or entry.startswith(marker + b"/") for entry in environment):
+            if any(
+                entry == marker or entry.startswith(marker + b"/")
+                for entry in environment
+            ):
                 yield int(folder.name)
 
 
@@ -129,7 +132,11 @@ def scratch_folder() -> Iterator[Path]:
     """
     try:
         is_chosen = any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-        parent = _SELDOM_USED if not is_chosen and os.access(_SELDOM_USED, os.W_OK | os.X_OK) else None
+        parent = (
+            _SELDOM_USED
+            if not is_chosen and os.access(_SELDOM_USED, os.W_OK | os.X_OK)
+            else None
+        )
         unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED_PREFIX, dir=parent))
     except OSError as error:
         raise MeasuringError(
@@ -142,7 +149,9 @@ def scratch_folder() -> Iterator[Path]:
     try:
         # Locked before it has the name by which it is swept.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        scratch = unlocked.rename(unlocked.with_name(unlocked.name.replace(_UNLOCKED_PREFIX, SCRATCH_PREFIX)))
+        scratch = unlocked.rename(
+            unlocked.with_name(unlocked.name.replace(_UNLOCKED_PREFIX, SCRATCH_PREFIX))
+        )
         try:
             yield scratch
         finally:

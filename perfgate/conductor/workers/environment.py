@@ -119,10 +119,15 @@ def worker_environment(
 
     ``device`` is the configured one, such as ``npu:1``; ``pass_env`` are further names from perfgate.toml, never tokens.
     """
-    withheld = {*find_secrets(environ).names, *fresh_caches(environ, reuse=reuse_caches, pass_env=pass_env)}
+    withheld = {
+        *find_secrets(environ).names,
+        *fresh_caches(environ, reuse=reuse_caches, pass_env=pass_env),
+    }
     environment = dict(WAIT_POLICY)
     for name, value in environ.items():
-        is_allowed = name in ALLOWED or name.startswith(ALLOWED_PREFIXES) or name in pass_env
+        is_allowed = (
+            name in ALLOWED or name.startswith(ALLOWED_PREFIXES) or name in pass_env
+        )
         if is_allowed and name not in withheld:
             environment[name] = value
     if device_kind(device) != AUTOLOADED_KIND:
@@ -139,14 +144,18 @@ def worker_environment(
     }
 
 
-def fresh_caches(environ: Mapping[str, str], *, reuse: bool, pass_env: list[str]) -> list[str]:
+def fresh_caches(
+    environ: Mapping[str, str], *, reuse: bool, pass_env: list[str]
+) -> list[str]:
     """The variables that workers do not get, so that every CI job begins with empty kernel caches, in its scratch home.
 
     On a developer's machine they are the developer's own; and a project may ask for them, all or by name.
     """
     if reuse or not in_ci(environ):
         return []
-    return [name for name in KERNEL_CACHES if environ.get(name) and name not in pass_env]
+    return [
+        name for name in KERNEL_CACHES if environ.get(name) and name not in pass_env
+    ]
 
 
 def reused_caches(environment: Mapping[str, str]) -> list[str]:
@@ -170,7 +179,9 @@ class Secrets:
 
 
 def in_ci(environ: Mapping[str, str]) -> bool:
-    return environ.get("CI", "").lower() in ("true", "1") or any(environ.get(name) for name in CI_VARIABLES)
+    return environ.get("CI", "").lower() in ("true", "1") or any(
+        environ.get(name) for name in CI_VARIABLES
+    )
 
 
 def find_secrets(environ: Mapping[str, str]) -> Secrets:
@@ -180,7 +191,11 @@ def find_secrets(environ: Mapping[str, str]) -> Secrets:
     for name, value in sorted(environ.items()):
         if value and name in FORGE_TOKENS:
             forge_tokens.append(name)
-        elif value and name not in HARMLESS and _holds_token(name, value, is_in_ci=in_ci(environ)):
+        elif (
+            value
+            and name not in HARMLESS
+            and _holds_token(name, value, is_in_ci=in_ci(environ))
+        ):
             tokens.append(name)
     return Secrets(tuple(tokens), tuple(forge_tokens))
 
@@ -195,7 +210,9 @@ def refuse_tokens(secrets: Secrets) -> None:
     """Raise UsageError that names the variables, never their values, and the remedy."""
     if not secrets.tokens:
         return
-    names = ", ".join(name if name.isprintable() else repr(name) for name in secrets.tokens)
+    names = ", ".join(
+        name if name.isprintable() else repr(name) for name in secrets.tokens
+    )
     raise UsageError(
         "this job measures other people's code and has a token in its environment: {names}. That code could take "
         "it, so nothing was run. Give tokens to the publishing job only: remove `env:` entries and `id-token: "
@@ -213,14 +230,22 @@ def refuse_persisted_token(clone: Path) -> None:
     file with the clone, and user code runs in them. Outside a clone there is none.
     """
     try:
-        settings = run_git(clone, ["config", "--get-regexp", r"^(http\..*extraheader|remote\..*url)$"], {})
+        settings = run_git(
+            clone,
+            ["config", "--get-regexp", r"^(http\..*extraheader|remote\..*url)$"],
+            {},
+        )
     except RepositoryError:  # no git, no clone
         return
     names = set()
     for line in settings.output.splitlines():
         name, _, value = line.partition(" ")
         # A token of the job on GitLab reads, and cannot write.
-        tokens = [token for token in _TOKEN_VALUE.findall(value) if not token.startswith("glcbt-")]
+        tokens = [
+            token
+            for token in _TOKEN_VALUE.findall(value)
+            if not token.startswith("glcbt-")
+        ]
         if tokens or "authorization:" in line.lower():
             names.add(name)
     if names:
@@ -234,7 +259,9 @@ def refuse_persisted_token(clone: Path) -> None:
 
 def drop_secrets(environ: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
     """An environment without the secrets; in CI it names them in DROPPED_VARIABLE."""
-    environment = {name: value for name, value in environ.items() if name not in secrets.names}
+    environment = {
+        name: value for name, value in environ.items() if name not in secrets.names
+    }
     if in_ci(environ):
         environment[DROPPED_VARIABLE] = ",".join(secrets.names)
     return environment
@@ -242,7 +269,11 @@ def drop_secrets(environ: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 def token_notes(environ: Mapping[str, str]) -> list[Message]:
     """The notes for a run document measured, on request, with a token in the environment."""
-    tokens = [name for name in environ.get(DROPPED_VARIABLE, "").split(",") if name and name not in FORGE_TOKENS]
+    tokens = [
+        name
+        for name in environ.get(DROPPED_VARIABLE, "").split(",")
+        if name and name not in FORGE_TOKENS
+    ]
     if not tokens:
         return []
     return [Message("notes.token-allowed", {"names": tokens})]

@@ -32,17 +32,23 @@ class Foresight:
     so_far: tuple[float, float] | None = None
 
 
-def foresee_steps(earlier: Mapping[int, float], done: Mapping[int, float], remaining: Sequence[int]) -> Foresight:
+def foresee_steps(
+    earlier: Mapping[int, float], done: Mapping[int, float], remaining: Sequence[int]
+) -> Foresight:
     """The remaining time of a checklist with steps that took ``earlier`` seconds before, and ``done`` so far."""
     number, count = len(done) + 1, len(done) + len(remaining)
     if not earlier.keys() >= set(remaining):
         return Foresight(number=number, count=count)
     before = sum(earlier.get(step, 0.0) for step in done)
     pace = sum(done.values()) / before if before >= _ENOUGH else 1.0
-    return Foresight(number=number, count=count, left=pace * sum(earlier[step] for step in remaining))
+    return Foresight(
+        number=number, count=count, left=pace * sum(earlier[step] for step in remaining)
+    )
 
 
-def foresee_pairs(seconds_each: float | None, done: int, *, next_look: int) -> Foresight:
+def foresee_pairs(
+    seconds_each: float | None, done: int, *, next_look: int
+) -> Foresight:
     """The remaining time of the pairs up to the next look, None before the first pair."""
     left = None if seconds_each is None else seconds_each * (next_look - done)
     return Foresight(number=done + 1, goal=next_look, left=left)

@@ -10,7 +10,13 @@ from pathlib import Path
 
 from perfgate.conductor.workers.checkout import ServerKey
 from perfgate.conductor.workers.environment import worker_environment
-from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
+from perfgate.conductor.workers.interpreters import (
+    RUNNING,
+    explain_closed,
+    probe_device,
+    share_code,
+    with_code,
+)
 from perfgate.conductor.workers.load_log import LoadLog, with_reports
 from perfgate.conductor.workers.rooms import Rooms
 from perfgate.conductor.workers.worker import ForkServer, Say, WorkerError
@@ -76,15 +82,23 @@ class ServerSettings:
             preload.insert(preload.index("torch") + 1, backend)
         return preload
 
-    def explain(self, error: MeasuringError, python: Path | None, say: Say) -> MeasuringError:
+    def explain(
+        self, error: MeasuringError, python: Path | None, say: Say
+    ) -> MeasuringError:
         """An error of starting or opening, with the faults that the device's probe reports; the CPU has no probe."""
         device = self.config.device
         if device_kind(device) == "cpu":
             return error
         say(sentence("diagnosing why {device} cannot be opened", device=device))
-        checks = probe_device(python or RUNNING, device, self.environment, cwd=self.rooms.scratch)
+        checks = probe_device(
+            python or RUNNING, device, self.environment, cwd=self.rooms.scratch
+        )
         package = _BACKEND_PACKAGES.get(device_kind(device), "")
-        if package and package not in self.config.measure.preload and f"No module named {package!r}" in str(error):
+        if (
+            package
+            and package not in self.config.measure.preload
+            and f"No module named {package!r}" in str(error)
+        ):
             error = MeasuringError(
                 "device {device!r} needs {package}, which {python} does not have; install the {package} of the same "
                 "version as torch there, or set device to one that is here",
@@ -137,7 +151,9 @@ class ForkServers:
 
     def _await(self, key: ServerKey, server: ForkServer) -> None:
         try:
-            server.wait_ready(timeout=max(self.settings.config.measure.load_timeout, PRELOAD_SECONDS))
+            server.wait_ready(
+                timeout=max(self.settings.config.measure.load_timeout, PRELOAD_SECONDS)
+            )
         except MeasuringError as error:
             raise self.settings.explain(error, key.python, self._say) from error
 
@@ -177,7 +193,10 @@ class ForkServers:
         """Whether ``renew`` would replace the fork servers now."""
         if not self._starting:
             return False
-        return all(server.is_ready() and self._is_prepared(key, server) for key, server in self._starting.items())
+        return all(
+            server.is_ready() and self._is_prepared(key, server)
+            for key, server in self._starting.items()
+        )
 
     def finish_starting(self) -> None:
         """Wait for the servers of ``start_next``, whose imports would disturb a measurement.

@@ -71,28 +71,46 @@ class HostBuilds:
         for server in self._bench.servers.all():
             server.close_hosts()
 
-    def server_of(self, checkout: Checkout, reference: WorkloadReference, server: ForkServer) -> HostServer | None:
+    def server_of(
+        self, checkout: Checkout, reference: WorkloadReference, server: ForkServer
+    ) -> HostServer | None:
         """The server that forks workers with the model of a checkout, once it is built; None if workers build their own."""
         if not self._are_confirmed or self._references.get(checkout) != reference:
             return None
         host = self._host_on(server, checkout)
-        return host if host.wait_built(timeout=self._bench.config.measure.load_timeout) else None
+        return (
+            host
+            if host.wait_built(timeout=self._bench.config.measure.load_timeout)
+            else None
+        )
 
     def are_built_on(self, key: ServerKey, server: ForkServer) -> bool:
         """Whether a server has built the models of its checkouts, or cannot; begins to build them."""
         if not self._are_confirmed:
             return True
-        hosts = [self._host_on(server, checkout) for checkout in self._references if checkout.server == key]
+        hosts = [
+            self._host_on(server, checkout)
+            for checkout in self._references
+            if checkout.server == key
+        ]
         return all(host.is_built() or host.error is not None for host in hosts)
 
-    def _difference(self, checkout: Checkout, signature: Signature | None) -> Message | None:
+    def _difference(
+        self, checkout: Checkout, signature: Signature | None
+    ) -> Message | None:
         """Why the model that was built on the host is not used; None if it equals the other."""
         host, reference = self._host_of(checkout), self._references[checkout]
         if not host.wait_built(timeout=self._bench.config.measure.load_timeout):
-            return Message("workload.host-build-slow") if host.error is None else as_message(host.error.message)
+            return (
+                Message("workload.host-build-slow")
+                if host.error is None
+                else as_message(host.error.message)
+            )
         try:
             signature = signature or self._signature_on_device(checkout, reference)
-            plan = WorkerPlan(checkout, reference, self._bench.cpus, reference.name, host=host)
+            plan = WorkerPlan(
+                checkout, reference, self._bench.cpus, reference.name, host=host
+            )
             with self._bench.loading(plan) as copying:
                 seconds = copying.wait().seconds
                 copy = self.signature_of(copying)
@@ -101,7 +119,9 @@ class HostBuilds:
         self.seconds_of_copy = max(seconds, self.seconds_of_copy or 0.0)
         return difference_of(signature, copy)
 
-    def _signature_on_device(self, checkout: Checkout, reference: WorkloadReference) -> Signature:
+    def _signature_on_device(
+        self, checkout: Checkout, reference: WorkloadReference
+    ) -> Signature:
         """The signature of a model that a worker builds for the device; it may have loaded ahead."""
         bench = self._bench
         plan = WorkerPlan(checkout, reference, bench.cpus, reference.name)
@@ -119,7 +139,9 @@ class HostBuilds:
         loading.wait()
         timeout = self._bench.config.measure.step_timeout
         doing = Activity("comparing the model of {name}", name=loading.name)
-        return loading.worker.ask(SignatureRequest(), Signature, timeout=timeout, doing=doing)
+        return loading.worker.ask(
+            SignatureRequest(), Signature, timeout=timeout, doing=doing
+        )
 
     def _host_of(self, checkout: Checkout) -> HostServer:
         return self._host_on(self._bench.servers.get(checkout.server), checkout)
@@ -128,15 +150,23 @@ class HostBuilds:
         """The server that builds the model of a checkout, forked from this one."""
         host = server.hosts.get(checkout)
         if not isinstance(host, HostServer):
-            host = server.hosts[checkout] = self._bench.fork_host(server, checkout, self._references[checkout])
+            host = server.hosts[checkout] = self._bench.fork_host(
+                server, checkout, self._references[checkout]
+            )
         return host
 
 
 def difference_of(device: Signature, host: Signature) -> Message | None:
     """How a model that was built on the host differs from one built for the device; None if it does not."""
     if device.model != host.model:
-        return Message("workload.other-model", {"device": device.model, "host": host.model})
+        return Message(
+            "workload.other-model", {"device": device.model, "host": host.model}
+        )
     for name in sorted(device.tensors.keys() | host.tensors.keys()):
         if device.tensors.get(name) != host.tensors.get(name):
             return Message("workload.other-tensor", {"name": name})
-    return None if device.operators == host.operators else Message("workload.other-operators")
+    return (
+        None
+        if device.operators == host.operators
+        else Message("workload.other-operators")
+    )

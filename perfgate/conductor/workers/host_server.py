@@ -6,7 +6,13 @@ import subprocess
 import time
 from pathlib import Path
 
-from perfgate.conductor.workers.worker import EXIT_SECONDS, Say, Worker, WorkerError, WorkerSource
+from perfgate.conductor.workers.worker import (
+    EXIT_SECONDS,
+    Say,
+    Worker,
+    WorkerError,
+    WorkerSource,
+)
 from perfgate.document.run import ErrorDetail
 from perfgate.protocol import ServerFailed, server_decoder
 from perfgate.system.interrupts import safe_point
@@ -20,7 +26,12 @@ class HostServer(WorkerSource):
 
     def __init__(self, worker: Worker, *, folder: Path, say: Say) -> None:
         super().__init__(
-            _ForkedProcess(worker), worker.connection, worker.inbox, folder=folder, log=worker.log, say=say
+            _ForkedProcess(worker),
+            worker.connection,
+            worker.inbox,
+            folder=folder,
+            log=worker.log,
+            say=say,
         )
         self._host = worker
         self._ready = False
@@ -40,7 +51,9 @@ class HostServer(WorkerSource):
     def wait_built(self, *, timeout: float) -> bool:
         """Wait until the model is there; False if it cannot be built, or takes too long."""
         deadline = time.monotonic() + timeout
-        while self.error is None and not self._note(0.1) and time.monotonic() < deadline:
+        while (
+            self.error is None and not self._note(0.1) and time.monotonic() < deadline
+        ):
             safe_point()
         return self._ready
 

@@ -9,9 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 
 # Default locations below ~/.cache: models and code. Tokens lie next to these folders, not in them.
-HUB_CACHES = ("huggingface/hub", "huggingface/modules", "torch/hub", "modelscope/hub", "openmind/hub")
+HUB_CACHES = (
+    "huggingface/hub",
+    "huggingface/modules",
+    "torch/hub",
+    "modelscope/hub",
+    "openmind/hub",
+)
 # Where a hub's cache may lie instead; workers get these variables.
-HUB_VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "TORCH_HOME", "MODELSCOPE_CACHE", "OPENMIND_HUB_CACHE")
+HUB_VARIABLES = (
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "TORCH_HOME",
+    "MODELSCOPE_CACHE",
+    "OPENMIND_HUB_CACHE",
+)
 # A hub writes large files under another name and then moves them; small files (refs, locks) it may write in place.
 _COPIED_BYTES = 64 * 1024
 
@@ -36,13 +48,23 @@ def shared_caches(environ: Mapping[str, str]) -> list[Path]:
 
 
 def _hubs_of_user(environ: Mapping[str, str]) -> dict[str, Path]:
-    caches = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/nonexistent"), ".cache"))
-    return {name: (caches / name).resolve() for name in HUB_CACHES if (caches / name).is_dir()}
+    caches = Path(
+        environ.get("XDG_CACHE_HOME")
+        or Path(environ.get("HOME", "/nonexistent"), ".cache")
+    )
+    return {
+        name: (caches / name).resolve()
+        for name in HUB_CACHES
+        if (caches / name).is_dir()
+    }
 
 
 def _mirror(source: Path, copy: Path, *, top: Path) -> None:
     copy.mkdir(parents=True)
-    with suppress(OSError), os.scandir(source) as entries:  # workers do not see files that the user may not read
+    with (
+        suppress(OSError),
+        os.scandir(source) as entries,
+    ):  # workers do not see files that the user may not read
         for entry in entries:
             path, there = Path(entry.path), copy / entry.name
             if entry.is_symlink():

@@ -30,7 +30,13 @@ from typing import Literal
 
 from perfgate.conductor.workers.load_log import Loads
 from perfgate.system.folders import PACKAGE
-from perfgate.system.stamps import STATE_LENGTH, Stamp, Stamps, is_library, without_change_time
+from perfgate.system.stamps import (
+    STATE_LENGTH,
+    Stamp,
+    Stamps,
+    is_library,
+    without_change_time,
+)
 
 # What a folder holds for a side: everything (a checkout, a linked folder), modules, libraries or programs.
 Holds = Literal["everything", "modules", "libraries", "programs"]
@@ -42,7 +48,9 @@ _BYTECODE = "__pycache__"
 _QUOTED = re.compile(rb"""["']([\w.+-]+)""")
 # The texts of a Python file: a line from its first quote to its last, and all lines of a long text.
 _TEXT = re.compile(rb"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|["'].*["']""")
-_STARTS_PROGRAMS = re.compile(rb"subprocess|pexpect|[Pp]open|spawn|\bexec[lv]|\bsystem\b|\bwhich\b")
+_STARTS_PROGRAMS = re.compile(
+    rb"subprocess|pexpect|[Pp]open|spawn|\bexec[lv]|\bsystem\b|\bwhich\b"
+)
 _FUNCTION = re.compile(rb"\b([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(rb"[\w.+-]+")
 _LIBRARY = re.compile(rb"[\w+-][\w.+-]*\.so$")
@@ -166,7 +174,11 @@ class FolderInUse:
         if self.holds == "everything":
             return True
         if self.holds == "programs":
-            words = self.used.programs if name in self.programs else self.used.absent_programs
+            words = (
+                self.used.programs
+                if name in self.programs
+                else self.used.absent_programs
+            )
             return bool(_INTERPRETERS.fullmatch(name)) or name in words
         if self.holds == "libraries":
             return _library_name(name) in self.library_names()
@@ -181,12 +193,19 @@ class FolderInUse:
             return True
         if _BYTECODE in name.split("/"):
             # New bytecode that a side has not loaded, and the times of the folder.
-            return name in self.expected and name.endswith(".pyc") and self._unit(name) in self._units
+            return (
+                name in self.expected
+                and name.endswith(".pyc")
+                and self._unit(name) in self._units
+            )
         if is_library(file) and _library_name(file) in self.library_names():
             return True
         if self._unit(name) in self._units:
             return True
-        return first not in self._entries and first.partition(".")[0] in self.used.module_names
+        return (
+            first not in self._entries
+            and first.partition(".")[0] in self.used.module_names
+        )
 
     def _unit(self, name: str) -> str:
         """The package or module that a file belongs to, by its path: two folders of a package without ``__init__.py``."""
@@ -203,7 +222,10 @@ class FolderInUse:
         sealed = self.expected.get(name, ())[-STATE_LENGTH:]
         if states <= {sealed}:
             return True
-        same_but_names = all(without_change_time(state) == without_change_time(sealed) for state in states)
+        same_but_names = all(
+            without_change_time(state) == without_change_time(sealed)
+            for state in states
+        )
         return same_but_names and self.is_unwritten(name)
 
 
@@ -229,7 +251,9 @@ def _library_name(name: str) -> str:
 
 
 @cache
-def _words_in(file: Path, pattern: re.Pattern[bytes], *, within: re.Pattern[bytes] | None = None) -> frozenset[str]:
+def _words_in(
+    file: Path, pattern: re.Pattern[bytes], *, within: re.Pattern[bytes] | None = None
+) -> frozenset[str]:
     text = _text_of(file)
     if within is not None:
         text = b"\n".join(within.findall(text))

@@ -87,7 +87,12 @@ def with_code(environment: Mapping[str, str], code: Path) -> dict[str, str]:
 
 
 def _ask_module(
-    python: Path, arguments: Sequence[str], environment: Mapping[str, str], answer: type[_Answer], *, cwd: Path
+    python: Path,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    answer: type[_Answer],
+    *,
+    cwd: Path,
 ) -> _Answer | str:
     """The last line that a module of ours prints, or a text with the reason if that is not an answer.
 
@@ -105,23 +110,41 @@ def _ask_module(
     )
     last = process.stdout.strip().rpartition(b"\n")[2]
     if process.returncode == 0:
-        with suppress(msgspec.DecodeError):  # it prints something at its end; its complaint has the reason
+        with suppress(
+            msgspec.DecodeError
+        ):  # it prints something at its end; its complaint has the reason
             return msgspec.json.decode(last, type=answer)
-    complaint = process.stderr.decode(errors="replace").strip().rpartition("\n")[2] or last.decode(errors="replace")
+    complaint = process.stderr.decode(errors="replace").strip().rpartition("\n")[
+        2
+    ] or last.decode(errors="replace")
     return one_line(complaint) or f"exit code {process.returncode}"
 
 
-def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy: str) -> Environment:
+def ask_about(
+    python: Path, environment: Mapping[str, str], *, cwd: Path, remedy: str
+) -> Environment:
     """An interpreter's version and packages. Raises ConfigError with the remedy when no worker can run in it."""
     try:
-        answer = _ask_module(python, ["perfgate.measuring.worker.about"], environment, Environment, cwd=cwd)
+        answer = _ask_module(
+            python,
+            ["perfgate.measuring.worker.about"],
+            environment,
+            Environment,
+            cwd=cwd,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(
-            "{python} cannot be started: {error}; {remedy}", python=python, error=error, remedy=remedy
+            "{python} cannot be started: {error}; {remedy}",
+            python=python,
+            error=error,
+            remedy=remedy,
         ) from error
     if isinstance(answer, str):
         raise ConfigError(
-            "no worker can run in {python}: {answer}; {remedy}", python=python, answer=answer, remedy=remedy
+            "no worker can run in {python}: {answer}; {remedy}",
+            python=python,
+            answer=answer,
+            remedy=remedy,
         )
     return answer
 
@@ -129,14 +152,18 @@ def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy
 # --- faults of a device
 
 
-def probe_device(python: Path, device: str, environment: Mapping[str, str], *, cwd: Path) -> list[FitnessCheck]:
+def probe_device(
+    python: Path, device: str, environment: Mapping[str, str], *, cwd: Path
+) -> list[FitnessCheck]:
     """An interpreter's checks of a device such as ``npu:1``, in the environment of its workers.
 
     Empty for a kind without an examination. A probe that fails is a check that is unavailable with the reason.
     """
     try:
         arguments = ["perfgate.measuring.devices.probe", device]
-        answer = _ask_module(python, arguments, environment, list[FitnessCheck], cwd=cwd)
+        answer = _ask_module(
+            python, arguments, environment, list[FitnessCheck], cwd=cwd
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         answer = one_line(str(error))
     if isinstance(answer, str):
@@ -161,6 +188,12 @@ def explain_closed(error: str, device: str, checks: list[FitnessCheck]) -> str:
     first, newline, rest = error.partition("\n")
     lines = []
     for check in obstacles:
-        texts = [english(as_message(text)) for text in (check.seen, check.remedy) if text]
+        texts = [
+            english(as_message(text)) for text in (check.seen, check.remedy) if text
+        ]
         lines.append(f"- {check.name}: {'; '.join(texts)}")
-    return "\n".join([first, f"what stands in the way of device {device!r}:", *lines]) + newline + rest
+    return (
+        "\n".join([first, f"what stands in the way of device {device!r}:", *lines])
+        + newline
+        + rest
+    )

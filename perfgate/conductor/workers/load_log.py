@@ -59,7 +59,10 @@ class LoadLog:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._send(self._end)
         self._thread.join(_FLUSH_SECONDS)
@@ -84,7 +87,10 @@ class LoadLog:
             return Loads(frozenset(self._modules), states)
 
     def _send(self, message: bytes) -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
+            suppress(OSError),
+        ):
             sender.sendto(message, self._address)
 
     def _read(self) -> None:

@@ -8,7 +8,13 @@ import msgspec
 
 from perfgate.conductor.failure import TurnError
 from perfgate.locale import Activity
-from perfgate.protocol import CollectRequest, MoveRequest, Parked, ParkRequest, ProfileTimesRequest
+from perfgate.protocol import (
+    CollectRequest,
+    MoveRequest,
+    Parked,
+    ParkRequest,
+    ProfileTimesRequest,
+)
 
 if TYPE_CHECKING:
     from perfgate.conductor.workers.worker import Worker

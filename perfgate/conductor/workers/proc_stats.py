@@ -8,9 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.system.processes import process_cpu_ns, process_family, run_delay_ns, threads_of
+from perfgate.system.processes import (
+    process_cpu_ns,
+    process_family,
+    run_delay_ns,
+    threads_of,
+)
 
-_SCHEDULERS = {0: "other", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}  # sched(7)
+_SCHEDULERS = {
+    0: "other",
+    1: "fifo",
+    2: "round robin",
+    3: "batch",
+    5: "idle",
+    6: "deadline",
+}  # sched(7)
 # A worker that has answered is back in its wait for the next request after some 0.03 ms.
 _POLL_SECONDS = 5e-5
 # On a busy machine it may first have to wait for a CPU, and that wait is booked when it ends: within its next turn otherwise.
@@ -21,11 +33,15 @@ def cpu_ns(pid: int) -> int:
     return sum(process_cpu_ns(process) for process in process_family(pid))
 
 
-def waited_share(delay_before_ns: int | None, delay_after_ns: int | None, elapsed_ns: int) -> float | None:
+def waited_share(
+    delay_before_ns: int | None, delay_after_ns: int | None, elapsed_ns: int
+) -> float | None:
     """The share of a time in which a process was ready to run without a CPU; None if the kernel does not report it."""
     if delay_before_ns is None or delay_after_ns is None:
         return None
-    return round(min(1.0, max(0, delay_after_ns - delay_before_ns) / max(elapsed_ns, 1)), 4)
+    return round(
+        min(1.0, max(0, delay_after_ns - delay_before_ns) / max(elapsed_ns, 1)), 4
+    )
 
 
 def wait_asleep(pid: int) -> None:
@@ -55,8 +71,16 @@ def thread_settings(pid: int) -> dict[str, str]:
         except OSError:  # it has ended
             continue
         schedulers.add(_SCHEDULERS.get(number, str(number)))
-    settings = {"allowed CPUs": affinities, "nice value": priorities, "scheduler": schedulers}
-    return {name: " and ".join(sorted(values)) for name, values in settings.items() if values}
+    settings = {
+        "allowed CPUs": affinities,
+        "nice value": priorities,
+        "scheduler": schedulers,
+    }
+    return {
+        name: " and ".join(sorted(values))
+        for name, values in settings.items()
+        if values
+    }
 
 
 @dataclass(frozen=True)
@@ -74,6 +98,12 @@ class Observer:
 def _runs(pid: int) -> bool:
     """Whether the main thread of a process has or wants a CPU (proc_pid_stat(5), the third field)."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split(maxsplit=1)[0] == "R"
+        return (
+            Path(f"/proc/{pid}/stat")
+            .read_text()
+            .rpartition(")")[2]
+            .split(maxsplit=1)[0]
+            == "R"
+        )
     except (OSError, IndexError):
         return False

@@ -27,7 +27,9 @@ class Rooms:
     def house(self, python: Path | None) -> Path:
         """The folder of an interpreter: if packages of a side are in it, all of its processes stay in there."""
         if python not in self._houses:
-            self._houses[python] = Path(tempfile.mkdtemp(prefix="house-", dir=self.scratch))
+            self._houses[python] = Path(
+                tempfile.mkdtemp(prefix="house-", dir=self.scratch)
+            )
         return self._houses[python]
 
     def of(self, checkout: Checkout) -> Path:
@@ -40,7 +42,9 @@ class Rooms:
     @contextmanager
     def empty(self, checkout: Checkout) -> Iterator[Path]:
         """Yield a new room for a worker: its home has no files that other workers compiled or chose."""
-        with tempfile.TemporaryDirectory(prefix="empty-room-", dir=self.house(checkout.python)) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="empty-room-", dir=self.house(checkout.python)
+        ) as folder:
             _furnish(Path(folder), has_hubs=True)
             yield Path(folder)
 

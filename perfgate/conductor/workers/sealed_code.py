@@ -53,7 +53,9 @@ def compile_own_code() -> None:
     compileall.compile_dir(str(PACKAGE), quiet=2)
 
 
-def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: Path | None) -> SealedCode:
+def sealed_code(
+    python: Path | None, environment: Mapping[str, str], *, spare: Path | None
+) -> SealedCode:
     """The code that a worker, or a program that finds ``python`` first, can load in a worker's environment.
 
     ``spare`` is a folder in use by people: a project installed in place there is not sealed.
@@ -71,10 +73,17 @@ def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: P
         elif spare is None or spare not in (folder, *folder.parents):
             folders.append(_code_in(folder))
     mapped = [*map(Path, answer.libraries), *_listed(environment, "LD_PRELOAD")]
-    libraries = [*(file.parent for file in mapped), *_listed(environment, "LD_LIBRARY_PATH")]
+    libraries = [
+        *(file.parent for file in mapped),
+        *_listed(environment, "LD_LIBRARY_PATH"),
+    ]
     programs = [(python or RUNNING).parent, *_listed(environment, "PATH")]
-    folders += [_files_in(folder, is_library, "libraries") for folder in _resolved(libraries)]
-    folders += [_files_in(folder, bool, "programs") for folder in _resolved(programs)]  # all: no name is empty
+    folders += [
+        _files_in(folder, is_library, "libraries") for folder in _resolved(libraries)
+    ]
+    folders += [
+        _files_in(folder, bool, "programs") for folder in _resolved(programs)
+    ]  # all: no name is empty
     folders += [_files_in(Path("/etc"), _PRELOADED.__eq__), _libraries_in_cache()]
     folders += [_files_in(prefix, "pyvenv.cfg".__eq__) for prefix in prefixes]
     return SealedCode(folders, mapped)
@@ -85,12 +94,21 @@ def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
     command = [str(python), "-c", _ASK]
     try:
         process = subprocess.run(
-            command, env=dict(environment), cwd="/", capture_output=True, timeout=ANSWER_SECONDS, check=True
+            command,
+            env=dict(environment),
+            cwd="/",
+            capture_output=True,
+            timeout=ANSWER_SECONDS,
+            check=True,
         )
-        return msgspec.json.decode(process.stdout.strip().rpartition(b"\n")[2], type=_Answer)
+        return msgspec.json.decode(
+            process.stdout.strip().rpartition(b"\n")[2], type=_Answer
+        )
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
         raise MeasuringError(
-            "{python} did not report its import path: {error}", python=python, error=one_line(str(error))
+            "{python} did not report its import path: {error}",
+            python=python,
+            error=one_line(str(error)),
         ) from error
 
 
@@ -98,7 +116,12 @@ def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
 def _code_in(folder: Path) -> SealedFolder:
     stamp = partial(stamps_of_code, folder, most=MOST_ENTRIES)
     return SealedFolder(
-        str(folder), stamp, root=folder, folders=folders_of_code, holds="modules", covers=is_visible_code
+        str(folder),
+        stamp,
+        root=folder,
+        folders=folders_of_code,
+        holds="modules",
+        covers=is_visible_code,
     )
 
 
@@ -116,8 +139,12 @@ def _modules_in(folder: Path, *, without: frozenset[str] = frozenset()) -> Seale
 
 
 @cache
-def _files_in(folder: Path, is_sealed: Callable[[str], bool], holds: Holds = "everything") -> SealedFolder:
-    return SealedFolder(str(folder), partial(stamps_in, folder, is_sealed), root=folder, holds=holds)
+def _files_in(
+    folder: Path, is_sealed: Callable[[str], bool], holds: Holds = "everything"
+) -> SealedFolder:
+    return SealedFolder(
+        str(folder), partial(stamps_in, folder, is_sealed), root=folder, holds=holds
+    )
 
 
 @cache

@@ -24,7 +24,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.workers.in_use import FolderInUse, Holds, UsedFiles, libraries_by_name
+from perfgate.conductor.workers.in_use import (
+    FolderInUse,
+    Holds,
+    UsedFiles,
+    libraries_by_name,
+)
 from perfgate.conductor.workers.load_log import LoadLog, Loads
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
@@ -93,17 +98,28 @@ def sealed_files(name: str, root: Path, *, own: Side | None = None) -> SealedFol
         entries = stamps_below(root, most=MOST_ENTRIES)
         if entries is None:
             return None
-        files = {file: stamp for file, stamp in entries.items() if not is_folder(stamp) and not file.endswith(_LOCK)}
+        files = {
+            file: stamp
+            for file, stamp in entries.items()
+            if not is_folder(stamp) and not file.endswith(_LOCK)
+        }
         if first_files is None:
             first_files = frozenset(files)
-        return {file: stamp for file, stamp in files.items() if file in first_files or _runs_at_start(file)}
+        return {
+            file: stamp
+            for file, stamp in files.items()
+            if file in first_files or _runs_at_start(file)
+        }
 
     return SealedFolder(name, stamp, own=own)
 
 
 def _runs_at_start(file: str) -> bool:
     last = file.rpartition("/")[2]
-    return last.endswith(".pth") or last.partition(".")[0] in ("sitecustomize", "usercustomize")
+    return last.endswith(".pth") or last.partition(".")[0] in (
+        "sitecustomize",
+        "usercustomize",
+    )
 
 
 @dataclass
@@ -126,7 +142,9 @@ class _State:
         self._links: list[Path] = []
         root = self.folder.root
         if root is not None:
-            links = [root / name for name, stamp in self.expected.items() if is_link(stamp)]
+            links = [
+                root / name for name, stamp in self.expected.items() if is_link(stamp)
+            ]
             self._links = list(filter(_leads_away, links))
         self._passing = self._stamp_passing()
         if root is not None and self.folder.own is None:
@@ -165,7 +183,9 @@ class _State:
                 del self.expected[name]
                 continue
             self.expected[name] = stamp
-            if not is_folder(stamp) and not any(fnmatch(name, pattern) for pattern in self.folder.results):
+            if not is_folder(stamp) and not any(
+                fnmatch(name, pattern) for pattern in self.folder.results
+            ):
                 self.own[name] = None
         if written:
             self.digest = _digest(self.expected)
@@ -173,7 +193,9 @@ class _State:
     def _has_other_names_only(self, name: str) -> bool:
         """Whether a file only got, or lost, another name."""
         before, after = self.expected.get(name, ()), self.current.get(name, ())
-        return without_change_time(before) == without_change_time(after) and self.is_unwritten(name)
+        return without_change_time(before) == without_change_time(
+            after
+        ) and self.is_unwritten(name)
 
     def is_unwritten(self, name: str) -> bool:
         """Whether a file, which had several names when it was sealed, is known not to have been written since."""
@@ -204,7 +226,12 @@ class Seals:
     the files of the checkouts, name further files that are in use.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, loads: LoadLog | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        loads: LoadLog | None = None,
+    ) -> None:
         self.loads = loads
         self.libraries: list[Path] = []
         self.texts: list[Path] = []
@@ -274,7 +301,9 @@ class Seals:
     def seal_of(self, side: Side) -> Seal:
         """The seal of a side for its document, by the last comparison."""
         if side not in self._seals:
-            self._seals[side] = self._make_seal([state for state in self._states.values() if side in state.sides])
+            self._seals[side] = self._make_seal(
+                [state for state in self._states.values() if side in state.sides]
+            )
         return self._seals[side]
 
     def _make_seal(self, states: list[_State]) -> Seal:
@@ -312,13 +341,19 @@ class Seals:
         for state in states:
             folder = self._in_use.folders[state.folder]
             concerning = set(filter(folder.concerns, state.changed_files()))
-            changed[state.folder] = concerning | self._in_use.unsealed.get(state.folder, set())
+            changed[state.folder] = concerning | self._in_use.unsealed.get(
+                state.folder, set()
+            )
         return changed
 
     def _find_use(self, loads: Loads) -> _InUse:
         used = UsedFiles(loads, tuple(self.libraries), tuple(self.texts))
         folders = self._folders_in_use(used)
-        modules = {str(folder.root): folder for folder in folders if folder.root and folder.holds == "modules"}
+        modules = {
+            str(folder.root): folder
+            for folder in folders
+            if folder.root and folder.holds == "modules"
+        }
         unsealed: dict[SealedFolder, set[str]] = defaultdict(set)
         for path, stamps in used.resolved.items():
             root = _nearest_folder(path, modules)
@@ -395,7 +430,11 @@ def _first(paths: list[str]) -> list[str]:
 def _differing(before: Stamps, after: Stamps) -> list[str]:
     if before == after:
         return []
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return sorted(
+        name
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name)
+    )
 
 
 def _digest(stamps: Stamps) -> str:

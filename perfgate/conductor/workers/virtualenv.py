@@ -42,9 +42,35 @@ _PARENT = "zzz-perfgate-parent.pth"
 # cache.
 _SETUP_ALLOWED = {
     *(ALLOWED - {"PYTHONPATH", "VIRTUAL_ENV"}),
-    *("HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NETRC"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS"),
+    *(
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "TMPDIR",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "NETRC",
+    ),
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "all_proxy",
+    ),
+    *(
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CC",
+        "CXX",
+        "CFLAGS",
+        "CXXFLAGS",
+        "LDFLAGS",
+    ),
 }
 _SETUP_PREFIXES = (*ALLOWED_PREFIXES, "PIP_", "UV_")
 # Tables of pyproject.toml with dependencies (PEP 621, PEP 735, and the tables of Poetry, uv and PDM).
@@ -83,8 +109,16 @@ class SetupPlan:
     def key(self) -> str:
         """The cache key of the environment, a hash of everything it depends on."""
         parent = [sys.executable, sys.version, installed_packages()]
-        sources = [_LAYOUT, self.command, dict(self.requirements), self.inherit, *parent]
-        return hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()[:24]
+        sources = [
+            _LAYOUT,
+            self.command,
+            dict(self.requirements),
+            self.inherit,
+            *parent,
+        ]
+        return hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()[
+            :24
+        ]
 
 
 class Virtualenv(NamedTuple):
@@ -106,7 +140,9 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return folder / "perfgate" / "environments"
 
 
-def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, str], log: Path, say: Say) -> Virtualenv:
+def provide_virtualenv(
+    plan: SetupPlan, *, cache: Path, environ: Mapping[str, str], log: Path, say: Say
+) -> Virtualenv:
     """The environment, made now unless an earlier job left it in the cache.
 
     Its path is final from the start, as the scripts in an environment name it; only the mark that is written last makes
@@ -132,10 +168,14 @@ def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, st
             cache=cache,
             error=error.strerror or error,
         ) from error
-    return Virtualenv(folder / "bin" / "python", reused, tuple(leftover_notes([leftovers])))
+    return Virtualenv(
+        folder / "bin" / "python", reused, tuple(leftover_notes([leftovers]))
+    )
 
 
-def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, say: Say) -> list[str]:
+def _make(
+    folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, say: Say
+) -> list[str]:
     """Make the environment and return the names of the processes that its making left running.
 
     Remains of an unfinished one are removed first, and again if it fails.
@@ -154,7 +194,10 @@ def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, 
         )
         if plan.inherit:
             _inherit(folder)
-        inside = {"PATH": f"{folder / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}", "VIRTUAL_ENV": str(folder)}
+        inside = {
+            "PATH": f"{folder / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}",
+            "VIRTUAL_ENV": str(folder),
+        }
         environment = {**setup_environment(environ, plan.pass_env), **inside}
         doing = Activity("setting up the environment of the {side}", side=plan.side)
         return _run(plan, ["/bin/sh", "-c", plan.command], doing, environment, log, say)
@@ -172,14 +215,26 @@ def _inherit(folder: Path) -> None:
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
     # addsitedir and not the bare path, so that the .pth files there count too: editable installs are such files.
-    lines = [f"import site; site.addsitedir({path!r})\n" for path in folders if Path(path).is_dir()]
+    lines = [
+        f"import site; site.addsitedir({path!r})\n"
+        for path in folders
+        if Path(path).is_dir()
+    ]
     (own,) = folder.glob("lib/python*/site-packages")
     (own / _PARENT).write_text("".join(lines), encoding="utf-8")
 
 
-def setup_environment(environ: Mapping[str, str], pass_env: Sequence[str]) -> dict[str, str]:
+def setup_environment(
+    environ: Mapping[str, str], pass_env: Sequence[str]
+) -> dict[str, str]:
     """The environment of an installer: the variables of a worker, its own settings, and the way to its index."""
-    names = [name for name in environ if name in _SETUP_ALLOWED or name.startswith(_SETUP_PREFIXES) or name in pass_env]
+    names = [
+        name
+        for name in environ
+        if name in _SETUP_ALLOWED
+        or name.startswith(_SETUP_PREFIXES)
+        or name in pass_env
+    ]
     return {
         **{name: environ[name] for name in names},
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -192,7 +247,12 @@ def setup_environment(environ: Mapping[str, str], pass_env: Sequence[str]) -> di
 
 
 def _run(
-    plan: SetupPlan, command: Sequence[str], doing: Activity, environment: Mapping[str, str], log: Path, say: Say
+    plan: SetupPlan,
+    command: Sequence[str],
+    doing: Activity,
+    environment: Mapping[str, str],
+    log: Path,
+    say: Say,
 ) -> list[str]:
     """Run one command of the set-up and return the names of the processes that it left running, now killed.
 
@@ -238,7 +298,9 @@ def _run(
     )
 
 
-def _ends_in_time(process: subprocess.Popen[bytes], timeout: float, doing: str, log: Path, say: Say) -> bool:
+def _ends_in_time(
+    process: subprocess.Popen[bytes], timeout: float, doing: str, log: Path, say: Say
+) -> bool:
     started = time.monotonic()
     while (waited := time.monotonic() - started) <= timeout:
         safe_point()
@@ -262,7 +324,11 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    say(sentence("waiting for another job that is building the same environment"))
+                    say(
+                        sentence(
+                            "waiting for another job that is building the same environment"
+                        )
+                    )
                     safe_point()
                     time.sleep(TICK_SECONDS)
                 else:
@@ -289,7 +355,9 @@ def read_requirements(root: Path, patterns: Sequence[str]) -> dict[str, str]:
 
 
 def differing_files(base: Mapping[str, str], head: Mapping[str, str]) -> list[str]:
-    return sorted(name for name in base.keys() | head.keys() if base.get(name) != head.get(name))
+    return sorted(
+        name for name in base.keys() | head.keys() if base.get(name) != head.get(name)
+    )
 
 
 def _relevant_text(file: Path) -> bytes | None:

@@ -89,7 +89,14 @@ class WorkerSource:
     """A process that forks workers, at the other end of ``connection``; ``folder`` is its own. ``close`` ends all of them."""
 
     def __init__(
-        self, process: ServerProcess, connection: socket.socket, inbox: Inbox, *, folder: Path, log: Path, say: Say
+        self,
+        process: ServerProcess,
+        connection: socket.socket,
+        inbox: Inbox,
+        *,
+        folder: Path,
+        log: Path,
+        say: Say,
     ) -> None:
         self._process = process
         self._connection = connection
@@ -178,7 +185,12 @@ class WorkerSource:
         except WorkerError:
             worker.close()
             raise
-        self._await_worker(worker, AdoptRequest(worker_id=worker.worker_id, warm_id=warm.worker_id, pid=spawned.pid))
+        self._await_worker(
+            worker,
+            AdoptRequest(
+                worker_id=worker.worker_id, warm_id=warm.worker_id, pid=spawned.pid
+            ),
+        )
         warm.pid = spawned.pid
         return worker
 
@@ -188,18 +200,32 @@ class WorkerSource:
         ours, theirs = socket.socketpair()
         # Next to the home, in the room of the worker, which writes it from within its walls.
         stack = home.parent / f"stack-{self._folder.name}-{self._next_id}"
-        worker = Worker(self, ours, worker_id=self._next_id, log=log, home=home, stack=stack, say=self._say)
+        worker = Worker(
+            self,
+            ours,
+            worker_id=self._next_id,
+            log=log,
+            home=home,
+            stack=stack,
+            say=self._say,
+        )
         self._workers[self._next_id] = worker
         return worker, theirs
 
-    def _await_worker(self, worker: Worker, request: msgspec.Struct, descriptor: int | None = None) -> None:
+    def _await_worker(
+        self, worker: Worker, request: msgspec.Struct, descriptor: int | None = None
+    ) -> None:
         """Ask the server for a worker and wait until it has a process."""
         try:
             send(self._connection, request, descriptor)
         except ConnectionClosed:
             worker.close()
             raise WorkerError(self.end_detail(), alive=False) from None
-        message = self._wait(timeout=FORK_SECONDS, doing=Activity("forking a worker"), worker_id=worker.worker_id)
+        message = self._wait(
+            timeout=FORK_SECONDS,
+            doing=Activity("forking a worker"),
+            worker_id=worker.worker_id,
+        )
         if isinstance(message, ForkFailed):
             worker.close()
             raise WorkerError(message.error, alive=False)
@@ -233,8 +259,14 @@ class WorkerSource:
         if code < 0:
             name = signal_name(-code)
             message = Message("worker.server-killed", {"signal": name})
-            return ErrorDetail(kind="signal", message=message, signal=name, log_tail=tail)
-        return ErrorDetail(kind="exit", message=Message("worker.server-exited", {"code": code}), log_tail=tail)
+            return ErrorDetail(
+                kind="signal", message=message, signal=name, log_tail=tail
+            )
+        return ErrorDetail(
+            kind="exit",
+            message=Message("worker.server-exited", {"code": code}),
+            log_tail=tail,
+        )
 
     def _wait(self, *, timeout: float, doing: str, worker_id: int | None) -> Any:
         """The answer the server owes us: that it is ready, or the result of a fork."""
@@ -244,7 +276,10 @@ class WorkerSource:
             safe_point()
             if received is not None:
                 message = server_decoder.decode(received)
-                if not isinstance(message, Exited) and getattr(message, "worker_id", None) == worker_id:
+                if (
+                    not isinstance(message, Exited)
+                    and getattr(message, "worker_id", None) == worker_id
+                ):
                     return message
                 self._note_exit(message)
             waited = time.monotonic() - started
@@ -252,8 +287,12 @@ class WorkerSource:
                 # The next worker gets a new server.
                 state = _kernel_state(self._process.pid)
                 self._kill()
-                message = Message("worker.server-silent", {"seconds": timeout, "state": state})
-                detail = ErrorDetail(kind="timeout", message=message, log_tail=log_tail(self._log))
+                message = Message(
+                    "worker.server-silent", {"seconds": timeout, "state": state}
+                )
+                detail = ErrorDetail(
+                    kind="timeout", message=message, log_tail=log_tail(self._log)
+                )
                 raise WorkerError(detail, alive=False)
             if waited > timeout:
                 raise MeasuringError(
@@ -305,7 +344,14 @@ class ForkServer(WorkerSource):
     ) -> None:
         self._python = python
         ours, theirs = socket.socketpair()
-        command = process_in(python, "perfgate.measuring.worker", str(theirs.fileno()), *preload, "--", *parts)
+        command = process_in(
+            python,
+            "perfgate.measuring.worker",
+            str(theirs.fileno()),
+            *preload,
+            "--",
+            *parts,
+        )
         if room is not None:
             command = our_process("perfgate.system.walls", json.dumps(room), *command)
         log_file = folder / "server.log"
@@ -322,7 +368,9 @@ class ForkServer(WorkerSource):
                 start_new_session=True,
             )
         theirs.close()
-        super().__init__(process, ours, Inbox(ours), folder=folder, log=log_file, say=say)
+        super().__init__(
+            process, ours, Inbox(ours), folder=folder, log=log_file, say=say
+        )
         self._ready = False
         # The servers that were forked from it, each with a workload that it built on the host, and its name.
         self.hosts: dict[object, WorkerSource] = {}
@@ -339,7 +387,11 @@ class ForkServer(WorkerSource):
     def wait_ready(self, *, timeout: float) -> None:
         """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
         if not self._ready:
-            message = self._wait(timeout=timeout, doing=Activity("importing the preloaded modules"), worker_id=None)
+            message = self._wait(
+                timeout=timeout,
+                doing=Activity("importing the preloaded modules"),
+                worker_id=None,
+            )
             self._note_start(message)
 
     def is_ready(self) -> bool:
@@ -424,7 +476,9 @@ class Worker:
         except ConnectionClosed:
             raise self._ended() from None
 
-    def finish(self, reply: type[ReplyType], *, timeout: float, doing: str) -> ReplyType:
+    def finish(
+        self, reply: type[ReplyType], *, timeout: float, doing: str
+    ) -> ReplyType:
         """Wait for the reply to the request that was begun; raises as ``ask`` does."""
         try:
             answer = self._await_reply(timeout, doing)
@@ -433,7 +487,10 @@ class Worker:
         except (ProtocolError, msgspec.DecodeError) as error:
             raise self._breach(str(error)) from error
         if isinstance(answer, Failed):
-            raise WorkerError(msgspec.structs.replace(answer.error, log_tail=log_tail(self.log)), alive=True)
+            raise WorkerError(
+                msgspec.structs.replace(answer.error, log_tail=log_tail(self.log)),
+                alive=True,
+            )
         if not isinstance(answer, reply):
             raise self._breach(f"a {type(answer).__name__} is no answer to {doing}")
         return answer
@@ -503,14 +560,18 @@ class Worker:
                 last_running = time.monotonic()
             elif time.monotonic() - last_running > STOPPED_SECONDS:
                 self._kill()
-                stopped = Message("worker.stopped", {"doing": status, "seconds": STOPPED_SECONDS})
+                stopped = Message(
+                    "worker.stopped", {"doing": status, "seconds": STOPPED_SECONDS}
+                )
                 raise self._error("timeout", stopped)
 
     def _timed_out(self, status: str, timeout: float) -> WorkerError:
         self._write_stack()
         state = _kernel_state(self.pid)
         self._kill()
-        message = Message("worker.timed-out", {"doing": status, "seconds": timeout, "state": state})
+        message = Message(
+            "worker.timed-out", {"doing": status, "seconds": timeout, "state": state}
+        )
         return self._error("timeout", message, stack=True)
 
     def _breach(self, reason: str) -> WorkerError:
@@ -528,17 +589,30 @@ class Worker:
         if exited.exit_code < 0:
             name = signal_name(-exited.exit_code)
             code = "worker.out-of-memory" if name == "SIGKILL" else "worker.killed"
-            return self._error("signal", Message(code, {"signal": name}), stack=True, signal=name)
+            return self._error(
+                "signal", Message(code, {"signal": name}), stack=True, signal=name
+            )
         code = "worker.exited-itself" if exited.exit_code in (0, 1) else "worker.exited"
-        return self._error("exit", Message(code, {"code": exited.exit_code}), stack=True)
+        return self._error(
+            "exit", Message(code, {"code": exited.exit_code}), stack=True
+        )
 
     def _error(
-        self, kind: ErrorKind, message: Message, *, stack: bool = False, signal: str | None = None
+        self,
+        kind: ErrorKind,
+        message: Message,
+        *,
+        stack: bool = False,
+        signal: str | None = None,
     ) -> WorkerError:
         """The error of a worker that is no more, with the end of its log."""
         traceback = self._python_stack() if stack else None
         detail = ErrorDetail(
-            kind=kind, message=message, traceback=traceback, signal=signal, log_tail=log_tail(self.log)
+            kind=kind,
+            message=message,
+            traceback=traceback,
+            signal=signal,
+            log_tail=log_tail(self.log),
         )
         return WorkerError(detail, alive=False)
 
@@ -555,7 +629,10 @@ class Worker:
     def _python_stack(self) -> str | None:
         stack = read_log(self.stack).decode(errors="replace")
         # faulthandler ends with a long list of every extension module that is loaded.
-        return innermost_last(stack.partition("\nExtension modules:")[0][:MAX_STACK]) or None
+        return (
+            innermost_last(stack.partition("\nExtension modules:")[0][:MAX_STACK])
+            or None
+        )
 
     def _kill(self) -> None:
         if not self.pid:  # to killpg, 0 is our own group
@@ -570,7 +647,9 @@ def innermost_last(stack: str) -> str:
 
     faulthandler writes the innermost call first, and the current thread last or in the middle (docs.python.org, faulthandler).
     """
-    reason, *threads = re.split(r"^(?=(?:Current thread|Thread) 0x)", stack, flags=re.MULTILINE)
+    reason, *threads = re.split(
+        r"^(?=(?:Current thread|Thread) 0x)", stack, flags=re.MULTILINE
+    )
     threads.sort(key=lambda thread: thread.startswith("Current"))
     texts = [reason.strip()]
     for thread in threads:

@@ -76,30 +76,48 @@ def _project(project: str, sources: Sources) -> StoredProject | None:
 
 def regressions(arguments: ListArguments, sources: Sources) -> TrendDocument:
     trend = sources.history(sources.project(arguments.project)).trend
-    return narrowed(trend, trend.open_regressions[: arguments.limit], most=_CHANGES_LISTED)
+    return narrowed(
+        trend, trend.open_regressions[: arguments.limit], most=_CHANGES_LISTED
+    )
 
 
 def explain(arguments: ChangeArguments, sources: Sources) -> ChangeExplanation:
     trend = sources.history(sources.project(arguments.project)).trend
-    causes = [cause for cause in trend.causes if (cause.first_bad or "").startswith(arguments.commit)]
+    causes = [
+        cause
+        for cause in trend.causes
+        if (cause.first_bad or "").startswith(arguments.commit)
+    ]
     if not causes:
         raise UsageError(
-            "no change of main begins at commit {commit!a}; ask for the open regressions", commit=arguments.commit
+            "no change of main begins at commit {commit!a}; ask for the open regressions",
+            commit=arguments.commit,
         )
     commands: list[str] = []
     for cause in causes:
         commands += cause_row(cause, trend, most=0).next
-    return ChangeExplanation(trend=narrowed(trend, causes), next=list(dict.fromkeys(commands)))
+    return ChangeExplanation(
+        trend=narrowed(trend, causes), next=list(dict.fromkeys(commands))
+    )
 
 
 def compare(arguments: CompareArguments, sources: Sources) -> RunComparison:
     project, store = sources.project(arguments.project), sources.opened()
     main = sources.history(project)
-    earlier, later = _one(main.runs, arguments.earlier), _one(main.runs, arguments.later)
-    documents = stored_run(store, project, earlier.id), stored_run(store, project, later.id)
+    earlier, later = (
+        _one(main.runs, arguments.earlier),
+        _one(main.runs, arguments.later),
+    )
+    documents = (
+        stored_run(store, project, earlier.id),
+        stored_run(store, project, later.id),
+    )
     numbers = beside_each_other(earlier, later, documents, main.trend.series)
     listed = sorted(numbers, key=lambda number: not number.is_apart)[: arguments.limit]
-    without_points = [replace(number, series=replace(number.series, points=[], changes=[])) for number in listed]
+    without_points = [
+        replace(number, series=replace(number.series, points=[], changes=[]))
+        for number in listed
+    ]
     return RunComparison(
         earlier=earlier,
         later=later,
@@ -126,15 +144,26 @@ def suggest(arguments: SuggestionArguments, sources: Sources) -> RunSuggestions:
 
 def top(arguments: TopArguments, sources: Sources) -> TopDocument:
     path = sources.recording_at(arguments.recording)
-    document = trace_top(path, Choice(limit=arguments.limit), by=arguments.by, host=arguments.host, longer=None)
-    timelines = [replace(timeline, path=sources.public(timeline.path)) for timeline in document.timelines]
+    document = trace_top(
+        path,
+        Choice(limit=arguments.limit),
+        by=arguments.by,
+        host=arguments.host,
+        longer=None,
+    )
+    timelines = [
+        replace(timeline, path=sources.public(timeline.path))
+        for timeline in document.timelines
+    ]
     return replace(document, timelines=timelines)
 
 
 def gates(arguments: ListArguments, sources: Sources) -> GateVerdicts:
     project, store = sources.project(arguments.project), sources.opened()
     records = store.entries(project, GateRecord)
-    history = gate_history(records, store.entries(project, Acceptance), store.entries(project, Triage))
+    history = gate_history(
+        records, store.entries(project, Acceptance), store.entries(project, Triage)
+    )
     return GateVerdicts(history=history, newest=records[: arguments.limit])
 
 

@@ -14,22 +14,33 @@ _NO_NUL = r"^[^\x00]*$"
 _Run = Annotated[str, Meta(min_length=4, max_length=64, pattern="^[0-9a-fA-F]*$")]
 
 
-class ProjectArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProjectArguments(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """A question about a project of the store."""
 
     project: Annotated[
-        str, Meta(max_length=300, pattern=_NO_NUL, description="The project; not needed if there is only one.")
+        str,
+        Meta(
+            max_length=300,
+            pattern=_NO_NUL,
+            description="The project; not needed if there is only one.",
+        ),
     ] = ""
 
 
-class NoArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NoArguments(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """A question without details."""
 
 
 class ListArguments(ProjectArguments, frozen=True, kw_only=True):
     """How many of its open regressions or of its newest verdicts to list."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")] = 20
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="Maximum number of entries.")
+    ] = 20
 
 
 class ChangeArguments(ProjectArguments, frozen=True, kw_only=True):
@@ -49,9 +60,15 @@ class ChangeArguments(ProjectArguments, frozen=True, kw_only=True):
 class CompareArguments(ProjectArguments, frozen=True, kw_only=True):
     """Two stored runs."""
 
-    earlier: Annotated[_Run, Meta(description="The id of the earlier run, or its beginning.")]
-    later: Annotated[_Run, Meta(description="The id of the later run, or its beginning.")]
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of numbers shown.")] = 50
+    earlier: Annotated[
+        _Run, Meta(description="The id of the earlier run, or its beginning.")
+    ]
+    later: Annotated[
+        _Run, Meta(description="The id of the later run, or its beginning.")
+    ]
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="Maximum number of numbers shown.")
+    ] = 50
 
 
 class SuggestionArguments(ProjectArguments, frozen=True, kw_only=True):
@@ -67,7 +84,9 @@ class SuggestionArguments(ProjectArguments, frozen=True, kw_only=True):
     ] = ""
 
 
-class TopArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TopArguments(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """A recording, and the rows to show."""
 
     recording: Annotated[
@@ -80,7 +99,16 @@ class TopArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ),
     ]
     by: Annotated[
-        TopKey, Meta(description="What a row is: an operator type, a name, a type with its shapes, or a line.")
+        TopKey,
+        Meta(
+            description="What a row is: an operator type, a name, a type with its shapes, or a line."
+        ),
     ] = "type"
-    host: Annotated[bool, Meta(description="Operators of the host, even if the recording has a device.")] = False
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of rows for each timeline.")] = 20
+    host: Annotated[
+        bool,
+        Meta(description="Operators of the host, even if the recording has a device."),
+    ] = False
+    limit: Annotated[
+        int,
+        Meta(ge=1, le=1000, description="Maximum number of rows for each timeline."),
+    ] = 20

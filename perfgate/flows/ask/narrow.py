@@ -7,10 +7,18 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendPlace, TrendSeries
+from perfgate.document.trend import (
+    TrendCause,
+    TrendChange,
+    TrendDocument,
+    TrendPlace,
+    TrendSeries,
+)
 
 
-def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | None = None) -> TrendDocument:
+def narrowed(
+    trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | None = None
+) -> TrendDocument:
     """The trend with these causes alone, of each the first ``most`` changes, or all.
 
     It keeps the series of the changes, with the points around them and the newest; and the conditions of the runs that
@@ -25,7 +33,9 @@ def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | 
     shown_runs: set[str] = set()
     for index, changes in sorted(points.items()):
         for new, old in enumerate(sorted(changes)):
-            places[TrendPlace(series=index, change=old)] = TrendPlace(series=len(series), change=new)
+            places[TrendPlace(series=index, change=old)] = TrendPlace(
+                series=len(series), change=new
+            )
         short = _short(trend.series[index], sorted(changes))
         shown_runs.update(point.run_id for point in short.points)
         series.append(short)
@@ -37,7 +47,11 @@ def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | 
         trend,
         series=series,
         causes=short_causes,
-        runs=replace(trend.runs, health=[run for run in trend.runs.health if run.run_id in shown_runs], weeks={}),
+        runs=replace(
+            trend.runs,
+            health=[run for run in trend.runs.health if run.run_id in shown_runs],
+            weeks={},
+        ),
     )
 
 
@@ -52,4 +66,8 @@ def _short(series: TrendSeries, changes: Sequence[int]) -> TrendSeries:
     for number in changes:
         change = series.changes[number]
         short_changes.append(replace(change, at=positions.index(change.at)))
-    return replace(series, points=[series.points[position] for position in positions], changes=short_changes)
+    return replace(
+        series,
+        points=[series.points[position] for position in positions],
+        changes=short_changes,
+    )

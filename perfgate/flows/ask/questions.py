@@ -8,7 +8,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from perfgate.document.answers import ChangeExplanation, GateVerdicts, ProjectList, RunComparison, RunSuggestions
+from perfgate.document.answers import (
+    ChangeExplanation,
+    GateVerdicts,
+    ProjectList,
+    RunComparison,
+    RunSuggestions,
+)
 from perfgate.document.trace import TopDocument
 from perfgate.document.trend import TrendDocument
 from perfgate.errors import ArgumentError
@@ -40,11 +46,19 @@ class Question(Generic[Arguments, Answer]):
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments, an object without references."""
-        (described,), kinds = msgspec.json.schema_components([self.arguments], ref_template="{name}")
+        (described,), kinds = msgspec.json.schema_components(
+            [self.arguments], ref_template="{name}"
+        )
         schema: dict[str, Any] = kinds[described["$ref"]]
-        return {key: value for key, value in schema.items() if key not in ("title", "description")}
+        return {
+            key: value
+            for key, value in schema.items()
+            if key not in ("title", "description")
+        }
 
-    def ask(self, values: Mapping[str, object], sources: Sources, *, as_text: bool = False) -> Answer:
+    def ask(
+        self, values: Mapping[str, object], sources: Sources, *, as_text: bool = False
+    ) -> Answer:
         """The answer. ``as_text``: the arguments are texts, of a command line or an address.
 
         Raises ArgumentError for wrong arguments, and the errors of the sources.
@@ -52,7 +66,9 @@ class Question(Generic[Arguments, Answer]):
         try:
             arguments = msgspec.convert(values, self.arguments, strict=not as_text)
         except msgspec.ValidationError as error:
-            raise ArgumentError("the question {name}: {error}", name=self.name, error=error) from error
+            raise ArgumentError(
+                "the question {name}: {error}", name=self.name, error=error
+            ) from error
         return self.work_out(arguments, sources)
 
 

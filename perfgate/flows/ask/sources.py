@@ -63,7 +63,11 @@ class Sources:
 
     def projects(self) -> list[str]:
         """The projects with a stored run that the asker may read."""
-        return [project for project in self.opened().projects() if self.only in (None, project)]
+        return [
+            project
+            for project in self.opened().projects()
+            if self.only in (None, project)
+        ]
 
     def project(self, text: str) -> str:
         """The project that is asked about.
@@ -81,7 +85,8 @@ class Sources:
         if len(there) == 1:
             return there[0]
         raise ArgumentError(
-            "name the project that you ask about; stored are: {projects}", projects=", ".join(there[:50]) or "none"
+            "name the project that you ask about; stored are: {projects}",
+            projects=", ".join(there[:50]) or "none",
         )
 
     def recording_at(self, name: str) -> Path:
@@ -89,16 +94,22 @@ class Sources:
         if self.only is not None:
             raise ForbiddenError("the token of a project reads its runs alone")
         if self.recording is None:
-            raise UsageError("no recordings are served here; start perfgate serve with --traces DIR")
+            raise UsageError(
+                "no recordings are served here; start perfgate serve with --traces DIR"
+            )
         return self.recording(name)
 
 
-def local_sources(location: str | None, folder: Path, environ: Mapping[str, str]) -> Sources:
+def local_sources(
+    location: str | None, folder: Path, environ: Mapping[str, str]
+) -> Sources:
     """What the user of this machine may read: the store at a location, else the project's, and recordings by path."""
 
     @cache
     def store() -> Store:
-        return open_store_at(store_location_in(location, folder, environ), folder, environ)
+        return open_store_at(
+            store_location_in(location, folder, environ), folder, environ
+        )
 
     has_config = (folder / CONFIG_NAME).is_file()
     project = ""

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import PlacePattern
-from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Outcome, Paired
+from perfgate.document.comparison import (
+    Bound,
+    Comparison,
+    Exact,
+    NumberComparison,
+    Outcome,
+    Paired,
+)
 from perfgate.document.decision import DecisionDocument
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.compare.rule import SHAPE
@@ -39,7 +46,10 @@ class Signal(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        names = [f"{place.workload}/{place.shape} {place.metric}".replace("/ ", " ") for place in self.places]
+        names = [
+            f"{place.workload}/{place.shape} {place.metric}".replace("/ ", " ")
+            for place in self.places
+        ]
         return sorted(names)
 
     @property
@@ -60,31 +70,47 @@ class TrialReading(NamedTuple):
     error: float = 0.0
 
 
-def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -> list[Comparison]:
+def regressed(
+    decision: DecisionDocument, pattern: PlacePattern | None = None
+) -> list[Comparison]:
     """The regressed comparisons: of the metrics that match a pattern, gating or not, or else of all gating metrics."""
     regressions: list[Comparison] = []
     for comparison in decision.comparisons:
-        is_meant = comparison.gating if pattern is None else _matches(comparison, pattern)
+        is_meant = (
+            comparison.gating if pattern is None else _matches(comparison, pattern)
+        )
         if is_meant and comparison.outcome == "regressed":
             regressions.append(comparison)
     return regressions
 
 
-def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
+def signal_of(
+    decision: DecisionDocument, pattern: PlacePattern | None = None
+) -> Signal:
     """The signal in the gate of all changes together; empty without a regression."""
     regressions = regressed(decision, pattern)
-    if counters := frozenset(place_of(regression) for regression in regressions if isinstance(regression, Exact)):
+    if counters := frozenset(
+        place_of(regression)
+        for regression in regressions
+        if isinstance(regression, Exact)
+    ):
         return Signal(counters)
     signal, clearness = Signal(), 0.0
     for comparison in regressions:
         size, spread = _size(comparison), _standard_error(comparison)
         if size and spread and abs(size / spread) > clearness:
-            signal, clearness = Signal(time=place_of(comparison), size=size), abs(size / spread)
+            signal, clearness = (
+                Signal(time=place_of(comparison), size=size),
+                abs(size / spread),
+            )
     return signal
 
 
 def read_first(
-    decision: DecisionDocument, pattern: PlacePattern | None = None, *, allowed: float = 1.0
+    decision: DecisionDocument,
+    pattern: PlacePattern | None = None,
+    *,
+    allowed: float = 1.0,
 ) -> TrialReading:
     """Whether all changes together are slow. Any regression decides, even if the verdict is INCONCLUSIVE for another reason.
 
@@ -100,21 +126,29 @@ def read_first(
     is_fast = decision.verdict != "INCONCLUSIVE"
     if pattern is not None:
         # A verdict on other metrics does not cover the named one.
-        outcomes = {comparison.outcome for comparison in decision.comparisons if _matches(comparison, pattern)}
+        outcomes = {
+            comparison.outcome
+            for comparison in decision.comparisons
+            if _matches(comparison, pattern)
+        }
         is_fast = not outcomes.isdisjoint(_NOT_SLOWER)
     if not is_fast:
         return _unanswered(decision)
     return TrialReading("fast", decision.procedure.policy.alpha_ok)
 
 
-def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
+def read_next(
+    decision: DecisionDocument, signal: Signal, allowed: float
+) -> TrialReading:
     """Whether the new state is slow, by the signal alone. Raises as ``read_first`` does."""
     if signal.counters:
         answer = read_counters(decision.comparisons, signal)
         if answer:
             return TrialReading(answer)
         return _unanswered(decision)
-    reading = read_time(decision.comparisons, signal, decision.procedure.policy.looks, allowed)
+    reading = read_time(
+        decision.comparisons, signal, decision.procedure.policy.looks, allowed
+    )
     return reading or _unanswered(decision)
 
 
@@ -132,7 +166,10 @@ def read_counters(comparisons: Iterable[Comparison], signal: Signal) -> Answer |
 
 
 def read_time(
-    comparisons: Iterable[Comparison], signal: Signal, looks: Sequence[int], allowed: float
+    comparisons: Iterable[Comparison],
+    signal: Signal,
+    looks: Sequence[int],
+    allowed: float,
 ) -> TrialReading | None:
     """Whether at least half of the slowdown is there, if the probability of error is at most ``allowed``.
 
@@ -155,7 +192,9 @@ def read_time(
     return TrialReading("slow" if beyond_half > 0 else "fast", error)
 
 
-def read_last(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
+def read_last(
+    decision: DecisionDocument, signal: Signal, allowed: float
+) -> TrialReading:
     """The answer if more time did not show which half is slow: with several slowdowns, the search goes for the first."""
     compared = None
     if signal.time:
@@ -173,13 +212,23 @@ def place_of(comparison: Comparison) -> PlacePattern:
 
 def _measured(comparisons: Iterable[Comparison]) -> dict[PlacePattern, Comparison]:
     """The comparisons by their places, without bounds: a broken budget is not a comparison with the old state."""
-    return {place_of(comparison): comparison for comparison in comparisons if not isinstance(comparison, Bound)}
+    return {
+        place_of(comparison): comparison
+        for comparison in comparisons
+        if not isinstance(comparison, Bound)
+    }
 
 
 def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
     """Whether a comparison is of a metric that the pattern names, or of the metric that stands for it."""
-    is_named = fnmatchcase(comparison.metric, pattern.metric) or comparison.metric in _shown_by(pattern.metric)
-    return is_named and not isinstance(comparison, Bound) and pattern.covers(comparison.workload, comparison.shape)
+    is_named = fnmatchcase(
+        comparison.metric, pattern.metric
+    ) or comparison.metric in _shown_by(pattern.metric)
+    return (
+        is_named
+        and not isinstance(comparison, Bound)
+        and pattern.covers(comparison.workload, comparison.shape)
+    )
 
 
 @cache
@@ -219,14 +268,22 @@ def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
 
 
 def _size(comparison: Comparison) -> float | None:
-    if isinstance(comparison, NumberComparison) and comparison.delta is not None and comparison.delta > -1:
+    if (
+        isinstance(comparison, NumberComparison)
+        and comparison.delta is not None
+        and comparison.delta > -1
+    ):
         return math.log1p(comparison.delta)
     return None
 
 
 def _standard_error(comparison: Comparison) -> float | None:
     """The standard error of the ratio's logarithm, from the interval; None without one."""
-    if not isinstance(comparison, Paired) or comparison.interval is None or comparison.confidence is None:
+    if (
+        not isinstance(comparison, Paired)
+        or comparison.interval is None
+        or comparison.confidence is None
+    ):
         return None
     if comparison.interval[0] <= -1:
         return None

@@ -50,7 +50,9 @@ class CommitStates:
         """A commit against the state just before it; None if that is the good commit."""
         if position == 0:
             return None
-        return TrialSides(base=self.changes[position - 1].commit, head=self.changes[position].commit)
+        return TrialSides(
+            base=self.changes[position - 1].commit, head=self.changes[position].commit
+        )
 
     def words(self, applied: frozenset[int]) -> str:
         change = self.changes[max(applied)]
@@ -60,7 +62,9 @@ class CommitStates:
         """Remember the followed signal and the testbed of the gate in ``folder``."""
         if signal.counters:
             fingerprint = read_run(folder / "head" / "run.json").testbed.fingerprint
-            self._stored = StoredCounters(self.config, self.good, signal, decision, fingerprint, os.environ)
+            self._stored = StoredCounters(
+                self.config, self.good, signal, decision, fingerprint, os.environ
+            )
 
     def stored_answer(self, applied: frozenset[int]) -> Answer | None:
         """The answer for a state from stored runs of main; None if they have none."""
@@ -83,7 +87,10 @@ class StoredCounters:
     ) -> None:
         self._followed: list[Exact] = []
         for comparison in decision.comparisons:
-            if isinstance(comparison, Exact) and place_of(comparison) in signal.counters:
+            if (
+                isinstance(comparison, Exact)
+                and place_of(comparison) in signal.counters
+            ):
                 self._followed.append(comparison)
         self._values: list[dict[str, float]] = []
         try:
@@ -91,15 +98,29 @@ class StoredCounters:
             index = read_index(store, config.project, Page(testbed=fingerprint))
             for reference in self._followed:
                 history = index.history(
-                    SeriesPlace(reference.workload, reference.shape, reference.metric, "", fingerprint)
+                    SeriesPlace(
+                        reference.workload,
+                        reference.shape,
+                        reference.metric,
+                        "",
+                        fingerprint,
+                    )
                 )
-                by_commit = [(index.runs[value.position].commit, value.value) for value in history]
-                self._values.append({commit: value for commit, value in by_commit if commit})
+                by_commit = [
+                    (index.runs[value.position].commit, value.value)
+                    for value in history
+                ]
+                self._values.append(
+                    {commit: value for commit, value in by_commit if commit}
+                )
         except StoreError:
             self._followed, self._values = [], []
         # If the good commit's stored count differs from the measured one, all stored counts were taken in another way.
         fields = zip(self._followed, self._values)
-        if any(values.get(good, reference.base) != reference.base for reference, values in fields):
+        if any(
+            values.get(good, reference.base) != reference.base
+            for reference, values in fields
+        ):
             self._followed, self._values = [], []
 
     def answer(self, commit: str) -> Answer | None:
@@ -139,14 +160,22 @@ def states_between(
         )
     commits, before = list[CommitChange](), good
     for commit, author, subject in repository.commits_between(good, bad):
-        commits.append(CommitChange(commit=commit, before=before, subject=subject, author=author))
+        commits.append(
+            CommitChange(commit=commit, before=before, subject=subject, author=author)
+        )
         before = commit
     relevant = commits
     if not always:
         say(sentence("searching {count} commits", count=len(commits)))
-        rules = msgspec.structs.replace(config_at(directory, good, None).config or config, root=config.root)
+        rules = msgspec.structs.replace(
+            config_at(directory, good, None).config or config, root=config.root
+        )
         prefix = repository.prefix(directory)
-        relevant = [change for change in commits if _is_relevant(repository, prefix, rules, change)]
+        relevant = [
+            change
+            for change in commits
+            if _is_relevant(repository, prefix, rules, change)
+        ]
     if not relevant:
         raise UsageError(
             "none of the {count} commits after {good} changes anything that the workload runs, by [paths] in "
@@ -157,7 +186,9 @@ def states_between(
     return CommitStates(config, good, relevant, irrelevant=len(commits) - len(relevant))
 
 
-def _is_relevant(repository: Repository, prefix: str, rules: Config, change: CommitChange) -> bool:
+def _is_relevant(
+    repository: Repository, prefix: str, rules: Config, change: CommitChange
+) -> bool:
     """Whether a check by these rules would measure the commit against its parent."""
     changed = repository.files_between(change.before, change.commit)
     commits = change.before, change.commit
@@ -165,7 +196,9 @@ def _is_relevant(repository: Repository, prefix: str, rules: Config, change: Com
         changed,
         rules.paths,
         always=always_relevant(rules, prefix),
-        read=lambda files: files_that_may_be_read(files, repository, rules, commits, os.environ, in_clone=True),
+        read=lambda files: files_that_may_be_read(
+            files, repository, rules, commits, os.environ, in_clone=True
+        ),
         same_code=lambda files: same_code_between(repository.root, *commits, files),
     )
     return bool(changed) and because is None

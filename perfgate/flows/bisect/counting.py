@@ -74,35 +74,61 @@ class StateCounter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._close()
 
-    def compare(self, sides: TrialSides, workloads: Collection[str]) -> Sequence[Comparison] | None:
+    def compare(
+        self, sides: TrialSides, workloads: Collection[str]
+    ) -> Sequence[Comparison] | None:
         """The counters of these workloads on both sides; None if only a gate can tell (e.g. packages differ).
 
         Raises ImpossibleStateError if the code of the new state does not load, MeasuringError if the machine cannot measure,
         and ConfigError or RepositoryError for a commit without a valid configuration or checkout.
         """
         repository, named = Repository(self.directory), self.options.head or "HEAD"
-        before, after = repository.resolve(sides.base or named), repository.resolve(sides.head or named)
+        before, after = (
+            repository.resolve(sides.base or named),
+            repository.resolve(sides.head or named),
+        )
         of_base = config_at(self.directory, before, None).config
         of_head = config_at(self.directory, after, None).config
-        if of_head is None or not set(workloads) <= {reference.name for reference in of_head.references}:
+        if of_head is None or not set(workloads) <= {
+            reference.name for reference in of_head.references
+        }:
             return None
         prefix = repository.prefix(self.directory)
         link = [below(prefix, entry) for entry in of_head.measure.link]
         with repository.worktrees({"base": before, "head": after}, link=link) as trees:
             base, head = trees["base"] / prefix, trees["head"] / prefix
-            config = msgspec.structs.replace(load_config(head, device=self.options.device), project=of_head.project)
-            if sides.comparing == "code" and _has_own_environment(config, of_base, base, head):
+            config = msgspec.structs.replace(
+                load_config(head, device=self.options.device), project=of_head.project
+            )
+            if sides.comparing == "code" and _has_own_environment(
+                config, of_base, base, head
+            ):
                 return None
-            references = [reference for reference in config.references if reference.name in workloads]
-            counted = self._count(config, Checkout(head, head, sides.head_python), references, after, "head")
+            references = [
+                reference
+                for reference in config.references
+                if reference.name in workloads
+            ]
+            counted = self._count(
+                config,
+                Checkout(head, head, sides.head_python),
+                references,
+                after,
+                "head",
+            )
             for workload in counted.workloads:
                 # Code that fails to load: a gate would find the same.
                 if workload.error and workload.error.kind == "exception":
-                    raise ImpossibleStateError(english(as_message(workload.error.message)))
+                    raise ImpossibleStateError(
+                        english(as_message(workload.error.message))
+                    )
             old = Checkout(base, harness=head, python=sides.base_python)
             earlier = self._count_old(config, old, references, before, counted)
         if any(workload.error for workload in (*earlier.workloads, *counted.workloads)):
@@ -111,7 +137,12 @@ class StateCounter:
         return compare_counters(work.counted, (of_base or config).policy())
 
     def _count_old(
-        self, config: Config, old: Checkout, references: Sequence[WorkloadReference], commit: str, counted: RunDocument
+        self,
+        config: Config,
+        old: Checkout,
+        references: Sequence[WorkloadReference],
+        commit: str,
+        counted: RunDocument,
     ) -> RunDocument:
         """The count of the old state by the workload files of a new one; kept, as most new states have the same."""
         files = tuple(workload.sha256 for workload in counted.workloads)
@@ -121,14 +152,24 @@ class StateCounter:
         return self._old[1]
 
     def _count(
-        self, config: Config, checkout: Checkout, references: Sequence[WorkloadReference], commit: str, side: Side
+        self,
+        config: Config,
+        checkout: Checkout,
+        references: Sequence[WorkloadReference],
+        commit: str,
+        side: Side,
     ) -> RunDocument:
         opened = self._bench_for(config, checkout.python)
         session = start_session("check", config.measure.seed, None)
         # Workers have another current folder.
-        with tempfile.TemporaryDirectory(dir=self.options.out.resolve(), prefix=".counts-") as folder:
+        with tempfile.TemporaryDirectory(
+            dir=self.options.out.resolve(), prefix=".counts-"
+        ) as folder:
             plan = ChecklistPlan((COUNTING_STEP,), Path(folder), leave_out_waits=True)
-            findings = [run_checklist(opened.bench, checkout, reference, plan) for reference in references]
+            findings = [
+                run_checklist(opened.bench, checkout, reference, plan)
+                for reference in references
+            ]
             return assemble_run(
                 config,
                 session=msgspec.structs.replace(session, finished_at=now()),
@@ -142,11 +183,19 @@ class StateCounter:
     def _bench_for(self, config: Config, python: Path | None) -> _Opened:
         """The bench of an interpreter under these settings; a different earlier bench is closed."""
         settings = _settings(config)
-        if self._opened and (self._opened.settings, self._opened.python) == (settings, python):
+        if self._opened and (self._opened.settings, self._opened.python) == (
+            settings,
+            python,
+        ):
             return self._opened
         self._close()
         bench = self._stack.enter_context(
-            open_bench(config, logs=self.options.out / _LOGS, say=self.progress.status, pythons=(python,))
+            open_bench(
+                config,
+                logs=self.options.out / _LOGS,
+                say=self.progress.status,
+                pythons=(python,),
+            )
         )
         self._opened = _Opened(bench, settings, python, bench.testbed(python))
         return self._opened
@@ -161,7 +210,9 @@ def _settings(config: Config) -> Config:
     return msgspec.structs.replace(config, root=Path())
 
 
-def _has_own_environment(config: Config, of_base: Config | None, base: Path, head: Path) -> bool:
+def _has_own_environment(
+    config: Config, of_base: Config | None, base: Path, head: Path
+) -> bool:
     """Whether a gate would build a separate environment for each side."""
     setup = config.measure.setup
     if not setup:
@@ -169,4 +220,8 @@ def _has_own_environment(config: Config, of_base: Config | None, base: Path, hea
     if of_base and of_base.measure.setup not in ("", setup):
         return True
     requirements = config.measure.requirements
-    return bool(differing_files(read_requirements(base, requirements), read_requirements(head, requirements)))
+    return bool(
+        differing_files(
+            read_requirements(base, requirements), read_requirements(head, requirements)
+        )
+    )

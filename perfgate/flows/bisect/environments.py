@@ -39,7 +39,10 @@ class EnvironmentStates:
 
     @property
     def changes(self) -> Sequence[EnvironmentChange]:
-        return [EnvironmentChange(before=before, after=after) for before, after in itertools.pairwise(self.names)]
+        return [
+            EnvironmentChange(before=before, after=after)
+            for before, after in itertools.pairwise(self.names)
+        ]
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:  # noqa: ARG002 - each has one interpreter only
         try:
@@ -52,7 +55,9 @@ class EnvironmentStates:
         return self.names[max(applied) + 1]
 
 
-def states_between(maker: StackMaker, environments: EnvironmentList, folder: Path) -> EnvironmentStates:
+def states_between(
+    maker: StackMaker, environments: EnvironmentList, folder: Path
+) -> EnvironmentStates:
     """The states of a list of environments; what starts them lies in ``folder``.
 
     Raises UsageError for an interpreter that does not exist, and MeasuringError if the old environment cannot be used.
@@ -62,7 +67,9 @@ def states_between(maker: StackMaker, environments: EnvironmentList, folder: Pat
         old = make(0)
     except StackError as error:
         raise MeasuringError(
-            "the old environment {name} cannot be used: {error}", name=names[0], error=error
+            "the old environment {name} cannot be used: {error}",
+            name=names[0],
+            error=error,
         ) from error
     return EnvironmentStates(names, make, old)
 
@@ -72,14 +79,24 @@ def _recipe(
 ) -> tuple[Sequence[str], Callable[[int], Path]]:
     """The names of the environments, and the function that gives the interpreter of each."""
     if isinstance(environments, InterpreterList):
-        pythons = [check_interpreter(python, "--between") for python in environments.pythons]
-        return [str(python) for python in environments.pythons], lambda at: _tried(pythons[at])
+        pythons = [
+            check_interpreter(python, "--between") for python in environments.pythons
+        ]
+        return [str(python) for python in environments.pythons], lambda at: _tried(
+            pythons[at]
+        )
     if isinstance(environments, PackageSets):
         names: list[str] = []
         for pins in environments.sets:
-            names.append(" ".join(f"{package}=={version}" for package, version in pins.items()))
-        return names, lambda at: maker.make(dict(environments.sets[at]), f"environment-{at:02}")
-    return environments.versions, lambda at: _tried(_launcher(folder / f"{at:02}", environments, at))
+            names.append(
+                " ".join(f"{package}=={version}" for package, version in pins.items())
+            )
+        return names, lambda at: maker.make(
+            dict(environments.sets[at]), f"environment-{at:02}"
+        )
+    return environments.versions, lambda at: _tried(
+        _launcher(folder / f"{at:02}", environments, at)
+    )
 
 
 def _launcher(folder: Path, launched: LaunchedVersions, at: int) -> Path:

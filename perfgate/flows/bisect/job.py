@@ -14,7 +14,12 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.config import Config, load_config
-from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, BisectionTrial, SearchedChanges
+from perfgate.document.bisection import (
+    BISECTION_FILE,
+    BisectionDocument,
+    BisectionTrial,
+    SearchedChanges,
+)
 from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
@@ -76,7 +81,15 @@ def bisect_commits(
     repository = Repository(directory)
     good, bad = repository.resolve(good), repository.resolve(bad)
     config = load_config(directory, device=options.device)
-    states = commits_between(repository, directory, config, good, bad, always=options.always, say=progress.status)
+    states = commits_between(
+        repository,
+        directory,
+        config,
+        good,
+        bad,
+        always=options.always,
+        say=progress.status,
+    )
     search = Search(
         directory,
         options,
@@ -96,7 +109,9 @@ def bisect_commits(
     document = _document(search, culprits, commit=bad, began=began, cumulative=True)
     document = msgspec.structs.replace(
         document,
-        searched=msgspec.structs.replace(document.searched, good=good, irrelevant=states.irrelevant),
+        searched=msgspec.structs.replace(
+            document.searched, good=good, irrelevant=states.irrelevant
+        ),
         confirmation=confirmation,
     )
     if confirmation and confirmation.answer == "slow":
@@ -116,7 +131,9 @@ def search_commits(
 ) -> Bisected:
     """``bisect_commits`` with counts of single states, on a fork server that ends with the search."""
     with StateCounter(directory, options, progress) as counter:
-        return bisect_commits(directory, good, bad, options, check, progress, counter, metric=metric)
+        return bisect_commits(
+            directory, good, bad, options, check, progress, counter, metric=metric
+        )
 
 
 def judge_commit(
@@ -133,7 +150,9 @@ def judge_commit(
     Raises RepositoryError for an unknown good commit, and MeasuringError if the good one or the machine fails.
     """
     base = Repository(directory).resolve(good)
-    options = replace(_prepared(options, metric), base=base, allow_dirty=True, checklist_budget=0.0)
+    options = replace(
+        _prepared(options, metric), base=base, allow_dirty=True, checklist_budget=0.0
+    )
     options = replace(options, cost=not may_be_counted(metric))
     try:
         decision = check(directory, options, progress)
@@ -167,24 +186,48 @@ def bisect_stack(
     repository = Repository(directory)
     commit = repository.resolve(options.head or "HEAD")
     config = load_config(directory, device=options.device)
-    with _machine(directory, progress), _checkout(repository, directory, commit, config) as checkout:
-        maker = StackMaker(config, checkout, options.out / "logs", progress.status, os.environ)
+    with (
+        _machine(directory, progress),
+        _checkout(repository, directory, commit, config) as checkout,
+    ):
+        maker = StackMaker(
+            config, checkout, options.out / "logs", progress.status, os.environ
+        )
         states: PackageStates | EnvironmentStates
         if isinstance(versions, (dict, ReleaseRange)):
             states = packages_between(maker, versions)
         else:
-            states = environments_between(maker, versions, options.out.absolute() / _LAUNCHERS)
-        search = Search(directory, options, check, progress, states, counter=counter, pattern=metric, error=error)
-        culprits = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
+            states = environments_between(
+                maker, versions, options.out.absolute() / _LAUNCHERS
+            )
+        search = Search(
+            directory,
+            options,
+            check,
+            progress,
+            states,
+            counter=counter,
+            pattern=metric,
+            error=error,
+        )
+        culprits = find_culprits(
+            len(states.changes), search.ask, cumulative=states.cumulative
+        )
         if culprits.outcome == "found":
             search.gate_smallest()
-    document = _document(search, culprits, commit=commit, began=began, cumulative=states.cumulative)
+    document = _document(
+        search, culprits, commit=commit, began=began, cumulative=states.cumulative
+    )
     return _written(document, search, search.deciding_trial(document.deciding))
 
 
 def _machine(directory: Path, progress: Progress) -> AbstractContextManager[float]:
     """The machine, held for the whole search: its gates and counts do not queue behind other gates."""
-    return machine_lock(lock_path(), purpose=f"perfgate bisect in {directory.resolve()}", say=progress.note)
+    return machine_lock(
+        lock_path(),
+        purpose=f"perfgate bisect in {directory.resolve()}",
+        say=progress.note,
+    )
 
 
 def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
@@ -199,18 +242,26 @@ def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptio
     return replace(options, out=out, steps=tuple(sorted(steps)))
 
 
-def _confirmed(search: Search, states: CommitStates, culprits: Culprits) -> BisectionTrial | None:
+def _confirmed(
+    search: Search, states: CommitStates, culprits: Culprits
+) -> BisectionTrial | None:
     """A gate of the culprit against the commit before it: its comment shows only the culprit's own effect."""
     if culprits.outcome != "found" or len(culprits.blocks[0]) != 1:
         return None
     (position,) = culprits.blocks[0]
     sides = states.sides_alone(position)
-    return sides and search.gate(sides, BisectionTrial(changes=[position], answer="impossible"), CONFIRMATION)
+    return sides and search.gate(
+        sides, BisectionTrial(changes=[position], answer="impossible"), CONFIRMATION
+    )
 
 
-def _document(search: Search, culprits: Culprits, *, commit: str, began: float, cumulative: bool) -> BisectionDocument:
+def _document(
+    search: Search, culprits: Culprits, *, commit: str, began: float, cumulative: bool
+) -> BisectionDocument:
     return BisectionDocument(
-        searched=SearchedChanges(commit=commit, changes=list(search.states.changes), cumulative=cumulative),
+        searched=SearchedChanges(
+            commit=commit, changes=list(search.states.changes), cumulative=cumulative
+        ),
         perfgate_version=__version__,
         outcome=culprits.outcome,
         culprits=[list(block) for block in culprits.blocks],
@@ -223,7 +274,9 @@ def _document(search: Search, culprits: Culprits, *, commit: str, began: float, 
     )
 
 
-def _written(document: BisectionDocument, search: Search, trial: BisectionTrial | None) -> Bisected:
+def _written(
+    document: BisectionDocument, search: Search, trial: BisectionTrial | None
+) -> Bisected:
     text = msgspec.json.format(msgspec.json.encode(document)).decode()
     write_text_atomically(search.options.out / BISECTION_FILE, text + "\n")
     if trial is None or trial.folder is None:
@@ -232,7 +285,9 @@ def _written(document: BisectionDocument, search: Search, trial: BisectionTrial 
 
 
 @contextmanager
-def _checkout(repository: Repository, directory: Path, commit: str, config: Config) -> Iterator[Path]:
+def _checkout(
+    repository: Repository, directory: Path, commit: str, config: Config
+) -> Iterator[Path]:
     """The folder to run the project's setup in: a worktree of the commit, so that the user's own folder stays unchanged."""
     if not config.measure.setup:
         yield directory

@@ -71,17 +71,25 @@ def states_between(maker: StackMaker, versions: Pins | ReleaseRange) -> PackageS
             releases = maker.releases(old, versions)
             steps: list[PackageChange] = []
             for earlier, later in itertools.pairwise(releases):
-                steps.append(PackageChange(package=versions.package, before=earlier, after=later))
+                steps.append(
+                    PackageChange(package=versions.package, before=earlier, after=later)
+                )
             return PackageStates(maker, old, steps, cumulative=True)
     except StackError as error:
         raise MeasuringError(
-            "the old stack cannot be installed: {error}; see {log}", error=error, log=maker.logs / "old-stack.log"
+            "the old stack cannot be installed: {error}; see {log}",
+            error=error,
+            log=maker.logs / "old-stack.log",
         ) from error
     before = versions_in(old, versions)
     changes: list[PackageChange] = []
     for package, after in versions.items():
         if before[package] != after:
-            changes.append(PackageChange(package=package, before=before[package], after=after))
+            changes.append(
+                PackageChange(package=package, before=before[package], after=after)
+            )
     if not changes:
-        raise UsageError("the old stack has all of these versions already: there is nothing to bisect")
+        raise UsageError(
+            "the old stack has all of these versions already: there is nothing to bisect"
+        )
     return PackageStates(maker, old, changes, cumulative=False)

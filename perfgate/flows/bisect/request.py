@@ -15,7 +15,9 @@ from perfgate.locale import Activity
 
 _PACKAGE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _ENTRY = re.compile(rf"({_PACKAGE})==([^.\s](?:(?!\.\.)\S)*)(?:\.\.(\S+))?")
-_EXAMPLES = Activity("write e.g. 'torch==2.13,attrs==26.1', or 'attrs==23.1..26.1' for the releases of one package")
+_EXAMPLES = Activity(
+    "write e.g. 'torch==2.13,attrs==26.1', or 'attrs==23.1..26.1' for the releases of one package"
+)
 # Stands for the version in the shell lines that make an environment; a shell reads a version as it stands.
 PLACEHOLDER = "{}"
 _VERSION = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:@+=~-]*")
@@ -69,7 +71,11 @@ def parse_bisect(text: str) -> Pins | ReleaseRange:
     for entry in entries:
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise UsageError("--bisect does not understand {entry!r}; {examples}", entry=entry, examples=_EXAMPLES)
+            raise UsageError(
+                "--bisect does not understand {entry!r}; {examples}",
+                entry=entry,
+                examples=_EXAMPLES,
+            )
         if match[3] is not None:
             if len(entries) > 1:
                 raise UsageError(
@@ -87,10 +93,17 @@ def parse_bisect(text: str) -> Pins | ReleaseRange:
 def parse_between(text: str, lines: str | None) -> EnvironmentList | ReleaseRange:
     """Read the values of ``--between`` and ``--environment``. Raises UsageError that shows how to write them."""
     entries = [" ".join(entry.split()) for entry in text.split(",") if entry.strip()]
-    if lines is None and len(entries) == 1 and (match := _ENTRY.fullmatch(entries[0])) and match[3] is not None:
+    if (
+        lines is None
+        and len(entries) == 1
+        and (match := _ENTRY.fullmatch(entries[0]))
+        and match[3] is not None
+    ):
         return _releases(match)
     if len(entries) < _FEWEST:
-        raise UsageError("--between needs an old and a new environment; {examples}", examples=_LISTS)
+        raise UsageError(
+            "--between needs an old and a new environment; {examples}", examples=_LISTS
+        )
     for entry in entries:
         if entries.count(entry) > 1:
             raise UsageError("--between names {name} twice", name=entry)
@@ -126,14 +139,20 @@ def _packages(entry: str) -> Pins:
         if match and match[3] is None:
             pins[canonicalize_name(match[1])] = _version(match[2])
     if len(pins) < len(words):
-        raise UsageError("--between does not understand {entry!r}; {examples}", entry=entry, examples=_LISTS)
+        raise UsageError(
+            "--between does not understand {entry!r}; {examples}",
+            entry=entry,
+            examples=_LISTS,
+        )
     return pins
 
 
 def _releases(match: re.Match[str]) -> ReleaseRange:
     first, last = _version(match[2]), _version(match[3])
     if Version(first) >= Version(last):
-        raise UsageError("{entry!r}: the first version must be older than the second", entry=match[0])
+        raise UsageError(
+            "{entry!r}: the first version must be older than the second", entry=match[0]
+        )
     return ReleaseRange(canonicalize_name(match[1]), first, last)
 
 
@@ -141,5 +160,7 @@ def _version(text: str) -> str:
     try:
         Version(text)
     except InvalidVersion as error:
-        raise UsageError("{text!r} is not a version; {examples}", text=text, examples=_EXAMPLES) from error
+        raise UsageError(
+            "{text!r} is not a version; {examples}", text=text, examples=_EXAMPLES
+        ) from error
     return text

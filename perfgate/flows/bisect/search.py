@@ -11,12 +11,23 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS, measuring_step
-from perfgate.document.bisection import BisectionTrial, CommitChange, EnvironmentChange, PackageChange
+from perfgate.document.bisection import (
+    BisectionTrial,
+    CommitChange,
+    EnvironmentChange,
+    PackageChange,
+)
 from perfgate.document.budget import PlacePattern
 from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Comparing, DecisionDocument
 from perfgate.document.message import as_message, english
-from perfgate.errors import ConfigError, MachineBusyError, MeasuringError, RepositoryError, SetUpError
+from perfgate.errors import (
+    ConfigError,
+    MachineBusyError,
+    MeasuringError,
+    RepositoryError,
+    SetUpError,
+)
 from perfgate.flows.bisect.answers import (
     OldStateError,
     Signal,
@@ -41,7 +52,12 @@ _BUDGET_OF_A_TIME = 1.0 + MORE_BUDGET
 # The share of the allowed error that the gate of all changes together may use, because it costs the most to repeat.
 _SHARE_OF_FIRST = 0.5
 # The methods of comparing times; a gate that counters decide has none of them.
-_WORDS = {"slow": "slower", "fast": "not slower", "undecided": "undecided", "impossible": "cannot be tried"}
+_WORDS = {
+    "slow": "slower",
+    "fast": "not slower",
+    "undecided": "undecided",
+    "impossible": "cannot be tried",
+}
 
 
 class ImpossibleStateError(Exception):
@@ -62,7 +78,11 @@ class States(Protocol):
     """The changes that lead from the old state to the new one, and the comparison of a state with some of them to the old."""
 
     @property
-    def changes(self) -> Sequence[PackageChange] | Sequence[CommitChange] | Sequence[EnvironmentChange]: ...
+    def changes(
+        self,
+    ) -> (
+        Sequence[PackageChange] | Sequence[CommitChange] | Sequence[EnvironmentChange]
+    ): ...
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
         """The old state, and the state with these changes. Raises ImpossibleStateError if it cannot be made."""
@@ -74,7 +94,9 @@ class States(Protocol):
 class StoredStates(States, Protocol):
     """States with possible answers in stored runs."""
 
-    def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None: ...
+    def follow(
+        self, signal: Signal, decision: DecisionDocument, folder: Path
+    ) -> None: ...
 
     def stored_answer(self, applied: frozenset[int]) -> Answer | None: ...
 
@@ -82,7 +104,9 @@ class StoredStates(States, Protocol):
 class Counting(Protocol):
     """Counts states without a gate."""
 
-    def compare(self, sides: TrialSides, workloads: Collection[str]) -> Sequence[Comparison] | None:
+    def compare(
+        self, sides: TrialSides, workloads: Collection[str]
+    ) -> Sequence[Comparison] | None:
         """The exact counters of these workloads on both sides; None if only a gate can tell.
 
         Raises ImpossibleStateError if the code of the new state does not load.
@@ -125,14 +149,20 @@ class Search:
         else:
             try:
                 sides = self.states.sides(applied, number=number)
-                trial = self._count(sides, trial) or self._gate_of_trial(sides, trial, _folder(number))
+                trial = self._count(sides, trial) or self._gate_of_trial(
+                    sides, trial, _folder(number)
+                )
             except ImpossibleStateError as error:
                 trial = msgspec.structs.replace(trial, reason=str(error))
         self.tried.append(trial)
-        self.progress.note(f"{number}. {self.states.words(applied)}: {sentence(_WORDS[trial.answer])}")
+        self.progress.note(
+            f"{number}. {self.states.words(applied)}: {sentence(_WORDS[trial.answer])}"
+        )
         return trial.answer
 
-    def gate(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
+    def gate(
+        self, sides: TrialSides, trial: BisectionTrial, folder: str
+    ) -> BisectionTrial:
         """Answer a trial by a whole gate; its comment is shown."""
         budgets = 1.0
         if self.signal.time:
@@ -145,7 +175,9 @@ class Search:
         trial = min(slow, key=lambda trial: len(trial.changes))
         position = self.tried.index(trial)
         decision = self.decisions.get(trial.folder or "")
-        if decision is None or not any(_is_timed(comparison) for comparison in decision.comparisons):
+        if decision is None or not any(
+            _is_timed(comparison) for comparison in decision.comparisons
+        ):
             sides = self.states.sides(frozenset(trial.changes), number=position + 1)
             gated = self.gate(sides, trial, _folder(position + 1))
             if gated.answer == "slow":
@@ -164,13 +196,17 @@ class Search:
         if compared is None or not self._is_counted_alike(compared):
             return None
         answer = read_counters(compared, self.signal)
-        return answer and msgspec.structs.replace(trial, answer=answer, answered_by="count")
+        return answer and msgspec.structs.replace(
+            trial, answer=answer, answered_by="count"
+        )
 
     def _is_counted_alike(self, compared: Sequence[Comparison]) -> bool:
         """Whether the old state has the followed counts that the first gate found."""
         return self._base_counts(compared) == self._base_counts(self._together)
 
-    def _base_counts(self, comparisons: Sequence[Comparison]) -> dict[PlacePattern, float | None]:
+    def _base_counts(
+        self, comparisons: Sequence[Comparison]
+    ) -> dict[PlacePattern, float | None]:
         """The old state's value of each followed count."""
         counts: dict[PlacePattern, float | None] = {}
         for comparison in comparisons:
@@ -179,9 +215,13 @@ class Search:
                 counts[place] = comparison.base
         return counts
 
-    def _gate_of_trial(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
+    def _gate_of_trial(
+        self, sides: TrialSides, trial: BisectionTrial, folder: str
+    ) -> BisectionTrial:
         """Answer a trial by a gate that measures only what the search needs, and stops once it knows that."""
-        options = replace(self.options, cost=not may_be_counted(self.pattern), checklist_budget=0.0)
+        options = replace(
+            self.options, cost=not may_be_counted(self.pattern), checklist_budget=0.0
+        )
         if self.signal.places:
             # The steps of the checklist that measure what is followed; the pairs measure everything else.
             measured: set[int] = set()
@@ -207,31 +247,51 @@ class Search:
             return reading.answer != "undecided"
         pairs = 0
         for comparison in comparisons:
-            if isinstance(comparison, Paired) and place_of(comparison) == self.signal.time:
+            if (
+                isinstance(comparison, Paired)
+                and place_of(comparison) == self.signal.time
+            ):
                 pairs = max(pairs, comparison.pairs or 0)
         return pairs >= looks[min(1, len(looks) - 1)]
 
-    def _gate(self, options: CheckOptions, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
+    def _gate(
+        self,
+        options: CheckOptions,
+        sides: TrialSides,
+        trial: BisectionTrial,
+        folder: str,
+    ) -> BisectionTrial:
         """Answer a trial by a gate; by a second if the search's first is inconclusive or a later one gave no answer.
 
         The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError if the old state
         cannot be measured, or the machine is not free.
         """
-        options = replace(options, out=self.options.out / folder, always=True, **sides._asdict())
+        options = replace(
+            options, out=self.options.out / folder, always=True, **sides._asdict()
+        )
         try:
             decision = self.check(self.directory, options, self.progress)
             reading = self._read(decision)
             # A gate without an answer on the followed time is repeated, which is not a second look at it.
             repeated = reading.answer == "undecided" and (
                 self.signal.time is None
-                or read_time(decision.comparisons, self.signal, decision.procedure.policy.looks, self._share()) is None
+                or read_time(
+                    decision.comparisons,
+                    self.signal,
+                    decision.procedure.policy.looks,
+                    self._share(),
+                )
+                is None
             )
             if repeated:
                 longer = options
                 if not self.signal.time:
                     longer = replace(options, budgets=MORE_BUDGET)
                 self.progress.note(
-                    sentence("inconclusive; retrying with {times} times the budget", times=f"{longer.budgets:g}")
+                    sentence(
+                        "inconclusive; retrying with {times} times the budget",
+                        times=f"{longer.budgets:g}",
+                    )
                 )
                 decision = self.check(self.directory, longer, self.progress)
                 reading = self._read(decision)
@@ -251,17 +311,26 @@ class Search:
 
     def _read(self, decision: DecisionDocument) -> TrialReading:
         if not self.tried or not self.signal.places:
-            return read_first(decision, self.pattern, allowed=self.error * _SHARE_OF_FIRST)
+            return read_first(
+                decision, self.pattern, allowed=self.error * _SHARE_OF_FIRST
+            )
         return read_next(decision, self.signal, self._share())
 
     def _share(self) -> float:
         """The probability of error allowed to one gate: what the first left, divided by all planned gates, less at the end."""
         planned = math.ceil(math.log2(max(2, len(self.states.changes)))) + 1
-        return min((self.error - self.tried[0].error) / planned, self.error - self.wrong())
+        return min(
+            (self.error - self.tried[0].error) / planned, self.error - self.wrong()
+        )
 
     def wrong(self) -> float:
         """A bound on the probability that any answer is wrong: the sum over all answers."""
-        return min(1.0, sum(trial.error for trial in self.tried if trial.answer in ("slow", "fast")))
+        return min(
+            1.0,
+            sum(
+                trial.error for trial in self.tried if trial.answer in ("slow", "fast")
+            ),
+        )
 
     def deciding(self, culprits: Culprits) -> int | None:
         """The gate with the comment to show: of the smallest slow state, else the last gate."""
@@ -286,7 +355,9 @@ class Search:
 
 def may_be_counted(pattern: PlacePattern | None) -> bool:
     """Whether regressed counters can answer a search for these metrics, so that times need not be measured."""
-    return pattern is None or (pattern.metric in METRICS and METRICS[pattern.metric].origin.counted)
+    return pattern is None or (
+        pattern.metric in METRICS and METRICS[pattern.metric].origin.counted
+    )
 
 
 def _is_timed(comparison: Comparison) -> bool:
@@ -294,7 +365,12 @@ def _is_timed(comparison: Comparison) -> bool:
 
 
 def _answered(
-    trial: BisectionTrial, decision: DecisionDocument, reading: TrialReading, *, folder: str, repeated: bool
+    trial: BisectionTrial,
+    decision: DecisionDocument,
+    reading: TrialReading,
+    *,
+    folder: str,
+    repeated: bool,
 ) -> BisectionTrial:
     reason = None
     for failure in decision.gaps.failures:

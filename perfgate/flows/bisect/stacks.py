@@ -68,7 +68,9 @@ class StackMaker:
 
         Raises StackError if it cannot be made so, and MeasuringError if the package index cannot be reached.
         """
-        requirements = [f"{package}=={version}" for package, version in pins.items() if version]
+        requirements = [
+            f"{package}=={version}" for package, version in pins.items() if version
+        ]
         python = self._build(requirements, name)
         installed = versions_in(python, pins)
         for package, version in pins.items():
@@ -82,7 +84,12 @@ class StackMaker:
         command = [str(python), "-m", "pip", "index", "versions", span.package]
         if Version(span.first).is_prerelease or Version(span.last).is_prerelease:
             command.append("--pre")
-        self.say(sentence("querying the package index for releases of {package}", package=span.package))
+        self.say(
+            sentence(
+                "querying the package index for releases of {package}",
+                package=span.package,
+            )
+        )
         process = subprocess.run(
             command,
             env=setup_environment(self.environ, self.config.measure.pass_env),
@@ -121,7 +128,11 @@ class StackMaker:
         log = self.logs / f"{name}.log"
         try:
             return provide_virtualenv(
-                plan, cache=cache_folder(self.environ), environ=self.environ, log=log, say=self.say
+                plan,
+                cache=cache_folder(self.environ),
+                environ=self.environ,
+                log=log,
+                say=self.say,
             ).python
         except MeasuringError as error:
             text = ""
@@ -131,14 +142,27 @@ class StackMaker:
             raise StackError("{error}", error=_last_words(text) or error) from error
 
 
-def _refused_by_others(package: str, version: str | None, pin: str | None) -> StackError:
+def _refused_by_others(
+    package: str, version: str | None, pin: str | None
+) -> StackError:
     """The error for a package that the others leave out, bring along, or need at another version."""
     if version is None:
-        return StackError("the others need {package} absent instead of {wanted}", package=package, wanted=pin)
+        return StackError(
+            "the others need {package} absent instead of {wanted}",
+            package=package,
+            wanted=pin,
+        )
     if pin is None:
-        return StackError("the others need {package} {found} instead of none", package=package, found=version)
+        return StackError(
+            "the others need {package} {found} instead of none",
+            package=package,
+            found=version,
+        )
     return StackError(
-        "the others need {package} {found} instead of {wanted}", package=package, found=version, wanted=pin
+        "the others need {package} {found} instead of {wanted}",
+        package=package,
+        found=version,
+        wanted=pin,
     )
 
 
@@ -148,13 +172,21 @@ def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
     for variable in ("PYTHONPATH", "PYTHONHOME"):
         environment.pop(variable, None)
     process = subprocess.run(
-        [str(python), "-c", _VERSIONS, *packages], env=environment, capture_output=True, text=True, check=False
+        [str(python), "-c", _VERSIONS, *packages],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if process.returncode:
         raise MeasuringError(
-            "{python} did not list its packages: {printed}", python=python, printed=_last_words(process.stderr)
+            "{python} did not list its packages: {printed}",
+            python=python,
+            printed=_last_words(process.stderr),
         )
-    versions: dict[str, str | None] = json.loads(process.stdout.strip().rpartition("\n")[2])
+    versions: dict[str, str | None] = json.loads(
+        process.stdout.strip().rpartition("\n")[2]
+    )
     return versions
 
 
@@ -165,15 +197,21 @@ def releases_between(listed: Iterable[str], span: ReleaseRange) -> list[str]:
         with suppress(InvalidVersion):
             versions[Version(text)] = text
     first, last = Version(span.first), Version(span.last)
-    if missing := [str(version) for version in (first, last) if version not in versions]:
-        latest = ", ".join(versions[version] for version in sorted(versions, reverse=True)[:_SHOWN])
+    if missing := [
+        str(version) for version in (first, last) if version not in versions
+    ]:
+        latest = ", ".join(
+            versions[version] for version in sorted(versions, reverse=True)[:_SHOWN]
+        )
         raise UsageError(
             "the package index has no {package} {missing} for this Python; it has {latest} …",
             package=span.package,
             missing=", ".join(missing),
             latest=latest,
         )
-    return [versions[version] for version in sorted(versions) if first <= version <= last]
+    return [
+        versions[version] for version in sorted(versions) if first <= version <= last
+    ]
 
 
 def _equal(version: str | None, pin: str | None) -> bool:

@@ -12,7 +12,14 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.conductor.code.code_changes import code_changes
-from perfgate.config import CONFIG_NAME, Config, MeasureSettings, PathSettings, load_config, parse_config
+from perfgate.config import (
+    CONFIG_NAME,
+    Config,
+    MeasureSettings,
+    PathSettings,
+    load_config,
+    parse_config,
+)
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
 from perfgate.document.run import Side, Source
@@ -22,12 +29,28 @@ from perfgate.flows.shared.options import ChangeOptions
 from perfgate.flows.shared.reads import files_read_here, files_that_may_be_read
 from perfgate.flows.trust.commits import BaseConfig, config_at, same_code_between
 from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
-from perfgate.judging.gate.paths import always_relevant, excluded_files, files_taken_in, skipped, skipped_because
+from perfgate.judging.gate.paths import (
+    always_relevant,
+    excluded_files,
+    files_taken_in,
+    skipped,
+    skipped_because,
+)
 from perfgate.locale import Activity
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 from perfgate.project import below, choices, projects_below
 
-_CODE = ("*.py", "*.toml", "*.cfg", "*.txt", "*.in", "*.yml", "*.yaml", "*.json", "*.sh")
+_CODE = (
+    "*.py",
+    "*.toml",
+    "*.cfg",
+    "*.txt",
+    "*.in",
+    "*.yml",
+    "*.yaml",
+    "*.json",
+    "*.sh",
+)
 # Folders that hold a project's packages but are not packages themselves.
 _NO_PACKAGE = frozenset({"src", "lib", "python"})
 _NAMED_FILES = 5
@@ -59,7 +82,9 @@ class Change:
     @property
     def rules(self) -> Config:
         """The settings that judge: the base's, which locate the store from the clone; a base without has the head's."""
-        return msgspec.structs.replace(self.base_config.config or self.config, root=self.directory)
+        return msgspec.structs.replace(
+            self.base_config.config or self.config, root=self.directory
+        )
 
     @property
     def measure_settings(self) -> dict[Side, MeasureSettings]:
@@ -89,21 +114,28 @@ class Change:
     def with_lines(self, base: Path, head: Path) -> Change:
         """The change with the lines that the head changed; they only name causes and do not affect the verdict."""
         sides = self.sides
-        files = self.repository.changed_files(sides.base.commit, sides.head, prefix=self.prefix, added=True)
-        source = msgspec.structs.replace(sides.head_source, changes=code_changes(base, head, files))
+        files = self.repository.changed_files(
+            sides.base.commit, sides.head, prefix=self.prefix, added=True
+        )
+        source = msgspec.structs.replace(
+            sides.head_source, changes=code_changes(base, head, files)
+        )
         return replace(self, sides=sides._replace(head_source=source))
 
     def files_to_try(self, trees: Mapping[str, Path], config: Config) -> ChangedFiles:
         """The changed files, sorted; ``config`` are the settings of the check. An upgrade changes no code."""
         changed: list[str] = []
         if self.options.comparing == "code":
-            changed = self.repository.files_between(self.sides.base.commit, self.sides.head)
+            changed = self.repository.files_between(
+                self.sides.base.commit, self.sides.head
+            )
         paths = self.rules.paths
         return changed_files(
             trees["base"],
             trees["head"],
             changed,
-            always=always_relevant(config, self.prefix) | always_relevant(self.rules, self.prefix),
+            always=always_relevant(config, self.prefix)
+            | always_relevant(self.rules, self.prefix),
             excluded=excluded_files(changed, paths),
             taken_in=files_taken_in(changed, paths),
         )
@@ -137,8 +169,13 @@ def project_of_change(directory: Path, options: ChangeOptions) -> Path:
     repository = Repository(directory)
     prefix = repository.prefix(directory)
     head, _ = _head(repository, replace(options, allow_dirty=True))
-    base = repository.choose_base(options.base or repository.main_branch(fetch=True), head)
-    owners = {_owner_of(file, projects, prefix) for file in repository.files_between(base.commit, head)}
+    base = repository.choose_base(
+        options.base or repository.main_branch(fetch=True), head
+    )
+    owners = {
+        _owner_of(file, projects, prefix)
+        for file in repository.files_between(base.commit, head)
+    }
     has_others = None in owners
     touched = sorted(filter(None, owners))
     if len(touched) == 1 and not has_others:
@@ -182,13 +219,19 @@ def skipped_decision(change: Change) -> DecisionDocument | None:
 
 
 def _reason_to_skip(change: Change) -> Message | None:
-    repository, rules, commits = change.repository, change.rules, (change.sides.base.commit, change.sides.head)
+    repository, rules, commits = (
+        change.repository,
+        change.rules,
+        (change.sides.base.commit, change.sides.head),
+    )
     is_work_tree = change.options.work_tree
     changed = repository.files_between(*commits)
     if is_work_tree and not changed:
         return Message("gate.no-change", {"base": commits[0][:12]})
     # In CI only the base's path filter may skip other projects, because the publishing job can verify it.
-    if is_work_tree and (other_projects := _only_other_projects(change, commits, changed)):
+    if is_work_tree and (
+        other_projects := _only_other_projects(change, commits, changed)
+    ):
         return other_projects
     paths, base = PathSettings(), change.base_config.config
     if base:
@@ -196,30 +239,45 @@ def _reason_to_skip(change: Change) -> Message | None:
     return skipped_because(
         changed,
         paths,
-        always=always_relevant(change.config, change.prefix) | always_relevant(rules, change.prefix),
-        read=lambda files: files_that_may_be_read(files, repository, rules, commits, os.environ, in_clone=is_work_tree),
+        always=always_relevant(change.config, change.prefix)
+        | always_relevant(rules, change.prefix),
+        read=lambda files: files_that_may_be_read(
+            files, repository, rules, commits, os.environ, in_clone=is_work_tree
+        ),
         same_code=lambda files: same_code_between(repository.root, *commits, files),
     )
 
 
-def _configuration(repository: Repository, directory: Path, prefix: str, options: ChangeOptions) -> Config:
+def _configuration(
+    repository: Repository, directory: Path, prefix: str, options: ChangeOptions
+) -> Config:
     if options.head is None:
         return load_config(directory, device=options.device)
     file = below(prefix, CONFIG_NAME)
     text = repository.show(repository.resolve(options.head), file)
     if text is None:
-        raise ConfigError("{head} has no {file}, which names the code to measure", head=options.head, file=file)
+        raise ConfigError(
+            "{head} has no {file}, which names the code to measure",
+            head=options.head,
+            file=file,
+        )
     device = options.device or os.environ.get("PERFGATE_DEVICE") or None
     return parse_config(text, directory / CONFIG_NAME, device=device)
 
 
-def _choose_sides(repository: Repository, config: Config, options: ChangeOptions) -> Sides:
+def _choose_sides(
+    repository: Repository, config: Config, options: ChangeOptions
+) -> Sides:
     """The commits to compare. Raises RepositoryError if git has none, or if uncommitted changes would be left out."""
     head, is_dirty = _head(repository, options)
     if options.comparing == "stack":
         source = repository.source(head)
-        return Sides(BaseChoice(head, Message("gate.base-old-stack")), source, head, source)
-    revision = options.base or repository.main_branch(config.store.main_branch, fetch=True)
+        return Sides(
+            BaseChoice(head, Message("gate.base-old-stack")), source, head, source
+        )
+    revision = options.base or repository.main_branch(
+        config.store.main_branch, fetch=True
+    )
     base = repository.choose_base(revision, head)
     if base.commit == head and not options.base:
         _ask_for_base(repository, config, revision)
@@ -251,7 +309,11 @@ def _head(repository: Repository, options: ChangeOptions) -> tuple[str, bool]:
 def _ask_for_base(repository: Repository, config: Config, revision: str) -> None:
     """Raise UsageError if a change would be compared with itself because its branch was taken for the main one."""
     branch = revision.removeprefix("origin/")
-    if not config.store.main_branch and branch not in MAIN_NAMES and repository.is_current(branch):
+    if (
+        not config.store.main_branch
+        and branch not in MAIN_NAMES
+        and repository.is_current(branch)
+    ):
         raise UsageError(
             "{branch} is checked out, and no other branch is known to compare it with. Is it the main "
             'branch? Then set main_branch = "{branch}" under [store] in perfgate.toml; else name the base '
@@ -260,7 +322,9 @@ def _ask_for_base(repository: Repository, config: Config, revision: str) -> None
         )
 
 
-def _only_other_projects(change: Change, commits: tuple[str, str], changed: Sequence[str]) -> Message | None:
+def _only_other_projects(
+    change: Change, commits: tuple[str, str], changed: Sequence[str]
+) -> Message | None:
     """The reason not to measure a change here: all its files lie in other projects of the base, which this one does not name.
 
     None if a file lies in this project or in no project, may be imported or read by it, or was read during a measurement.
@@ -276,24 +340,39 @@ def _only_other_projects(change: Change, commits: tuple[str, str], changed: Sequ
         if owner is None or owner == change.prefix:
             return None
         touched.add(owner)
-    if files_read_here(changed, change.repository) or _is_named(change, commits, changed, touched):
+    if files_read_here(changed, change.repository) or _is_named(
+        change, commits, changed, touched
+    ):
         return None
-    return Message("gate.other-projects", {"projects": [f"{project}/" for project in sorted(touched)]})
+    return Message(
+        "gate.other-projects",
+        {"projects": [f"{project}/" for project in sorted(touched)]},
+    )
 
 
-def _is_named(change: Change, commits: tuple[str, str], changed: Sequence[str], projects: Collection[str]) -> bool:
+def _is_named(
+    change: Change,
+    commits: tuple[str, str],
+    changed: Sequence[str],
+    projects: Collection[str],
+) -> bool:
     """Whether a line of this project imports or names a package, module or folder that only the changed files have."""
     repository, prefix = change.repository, change.prefix
     own: set[str] = set()
     for file in repository.files(commits[0]):
-        if file.startswith(below(prefix, "")) and _owner_of(file, list(projects), "") is None:
+        if (
+            file.startswith(below(prefix, ""))
+            and _owner_of(file, list(projects), "") is None
+        ):
             own |= _names_of(file)
     names = set().union(*map(_names_of, changed)) - own
     if not names:
         return True
     pathspecs = [f":(top){below(prefix, pattern)}" for pattern in _CODE]
     pathspecs += [f":(top,exclude){project}" for project in sorted(projects)]
-    mention = re.compile(_MENTION.replace("NAME", f"(?:{'|'.join(map(re.escape, sorted(names)))})"))
+    mention = re.compile(
+        _MENTION.replace("NAME", f"(?:{'|'.join(map(re.escape, sorted(names)))})")
+    )
     for commit in commits:
         lines = repository.lines_with(commit, names, pathspecs)
         if any(map(mention.search, lines)):
@@ -308,5 +387,7 @@ def _names_of(file: str) -> set[str]:
 
 def _owner_of(file: str, projects: Sequence[str], prefix: str) -> str | None:
     """The innermost project that a file of the repository lies in; ``prefix`` is the folder that projects are relative to."""
-    holders = [project for project in projects if file.startswith(below(prefix, f"{project}/"))]
+    holders = [
+        project for project in projects if file.startswith(below(prefix, f"{project}/"))
+    ]
     return max(holders, key=len, default=None)

@@ -6,7 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from perfgate.conductor.code.changed_statements import ChangedStatement, UncomparableError, changed_statements
+from perfgate.conductor.code.changed_statements import (
+    ChangedStatement,
+    UncomparableError,
+    changed_statements,
+)
 from perfgate.document.run import Side
 
 # Text for people, wherever it lies. Other files may be data, settings or packages: a change of one is measured.
@@ -32,7 +36,9 @@ class ChangedFiles(NamedTuple):
 
     @property
     def has_code(self) -> bool:
-        return any(self.statements["base"].values()) or any(self.statements["head"].values())
+        return any(self.statements["base"].values()) or any(
+            self.statements["head"].values()
+        )
 
 
 def changed_files(
@@ -55,10 +61,17 @@ def changed_files(
     one_sided: list[str] = []
     for file in changed:
         base, head = base_tree / file, head_tree / file
-        if (base.is_file() or base.is_symlink()) != (head.is_file() or head.is_symlink()):
+        if (base.is_file() or base.is_symlink()) != (
+            head.is_file() or head.is_symlink()
+        ):
             one_sided.append(file)
         path = PurePosixPath(file)
-        if file in always or not file.isprintable() or not _is_plain(base, head) or path.name in _UNSEEN_FILES:
+        if (
+            file in always
+            or not file.isprintable()
+            or not _is_plain(base, head)
+            or path.name in _UNSEEN_FILES
+        ):
             remaining.append(file)
         elif path.suffix == ".py":
             try:
@@ -68,7 +81,9 @@ def changed_files(
                 continue
             statements["base"][file] = removed
             statements["head"][file] = added
-        elif file in excluded or (path.suffix.lower() in _PROSE and file not in taken_in):
+        elif file in excluded or (
+            path.suffix.lower() in _PROSE and file not in taken_in
+        ):
             documents.append(file)
         else:
             remaining.append(file)

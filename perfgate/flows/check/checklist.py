@@ -9,13 +9,22 @@ from dataclasses import dataclass
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
 from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.sides.checklist.compiled_calls import SECONDS_OF_A_SIDE, time_compiled_calls
+from perfgate.conductor.sides.checklist.compiled_calls import (
+    SECONDS_OF_A_SIDE,
+    time_compiled_calls,
+)
 from perfgate.conductor.sides.checklist.turns import ChecklistTurns, OpenNumbers
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.document.message import Message
 from perfgate.document.run import StepResult, is_left_to_turns
 from perfgate.flows.check.measured import CheckContext, documents_of
-from perfgate.flows.check.step_results import BATCH_STEP, GRAPH_STEP, batch_step, thermal_step, with_speedup
+from perfgate.flows.check.step_results import (
+    BATCH_STEP,
+    GRAPH_STEP,
+    batch_step,
+    thermal_step,
+    with_speedup,
+)
 from perfgate.flows.check.steps import CheckSteps
 from perfgate.flows.check.traces import keep_traces
 from perfgate.judging.gate.compare.head_rules import broken_metrics
@@ -67,25 +76,39 @@ class ChecklistOfCheck:
     def _repetitions_decide(self) -> bool:
         documents = documents_of(self.check.job, self.check.measured)
         check = self.check
-        look = Look(*documents, check.job.policy, workload=self._name, start_luck=check.start_luck)
+        look = Look(
+            *documents,
+            check.job.policy,
+            workload=self._name,
+            start_luck=check.start_luck,
+        )
         return not look.repetitions_would_help()
 
     def _broken_steps(self) -> set[int]:
         """The steps with a bound that seems broken, until they had their turns."""
         job = self.check.job
         base, head = map(RunIndex, documents_of(job, self.check.measured))
-        broken = broken_metrics(HeadNumbers.of(base, head, job.policy).bounded, self._name)
+        broken = broken_metrics(
+            HeadNumbers.of(base, head, job.policy).bounded, self._name
+        )
         steps = {measuring_step(metric) for metric in broken}
-        return {step for step in steps if self.turns.taken(step) < TURNS_OF_A_BROKEN_BOUND}
+        return {
+            step for step in steps if self.turns.taken(step) < TURNS_OF_A_BROKEN_BOUND
+        }
 
     def add_steps_of_pairs(self, sizes: BatchSizes | None) -> None:
         """Add the steps that the pairs measured to both sides: batch sizes, and the device's state."""
-        limits, pairs = self.check.job.config.limit_values, self.check.measured.pairs[-1]
+        limits, pairs = (
+            self.check.job.config.limit_values,
+            self.check.measured.pairs[-1],
+        )
         for index, replicates in enumerate((pairs.base, pairs.head)):
             recorded = self.turns.sides[index].found
             added: list[StepResult] = []
             if sizes is not None:
-                added.append(batch_step(sizes.sides[index], sizes, recorded.workload, limits))
+                added.append(
+                    batch_step(sizes.sides[index], sizes, recorded.workload, limits)
+                )
             if self.steps.is_watched:
                 added.append(thermal_step(replicates, recorded.workload, limits))
             recorded.add_turn(added, {})
@@ -98,11 +121,17 @@ class ChecklistOfCheck:
         """
         check, measured = self.check, self.check.measured
         base, head = self.turns.sides
-        flames, recorded = keep_traces(measured.pairs[-1].traces, (base.found, head.found), (base.folder, head.folder))
+        flames, recorded = keep_traces(
+            measured.pairs[-1].traces,
+            (base.found, head.found),
+            (base.folder, head.folder),
+        )
         measured.flames.update(flames)
         check.forecast.begin("turns", self._name)
         budget = check.checklist_budget
-        left_out = self.turns.compare(self._open_numbers, budget=budget, recorded=recorded)
+        left_out = self.turns.compare(
+            self._open_numbers, budget=budget, recorded=recorded
+        )
         omissions = dict(left_out.steps)
         if self.steps.compiles:
             needed = SECONDS_OF_A_SIDE * len(self.turns.sides)
@@ -112,15 +141,24 @@ class ChecklistOfCheck:
             else:
                 omissions[GRAPH_STEP] = needed
         if omissions:
-            names = [f"{number} {CARDS[number].slug} ({cost:.0f} s)" for number, cost in sorted(omissions.items())]
-            seconds = math.ceil(left_out.spent + left_out.starting + sum(omissions.values()))
-            head.found.warnings.append(Message("notes.not-in-turns", {"steps": names, "seconds": seconds}))
+            names = [
+                f"{number} {CARDS[number].slug} ({cost:.0f} s)"
+                for number, cost in sorted(omissions.items())
+            ]
+            seconds = math.ceil(
+                left_out.spent + left_out.starting + sum(omissions.values())
+            )
+            head.found.warnings.append(
+                Message("notes.not-in-turns", {"steps": names, "seconds": seconds})
+            )
 
     def _time_compiled_calls(self) -> None:
         """Add the speed-up by compiling to step 9 of both sides."""
         turns = self.turns
         self.check.job.seals.begin("base", "head")
-        compiled = time_compiled_calls(self.check.bench, turns.reference, turns.sides, layout_seed=1)
+        compiled = time_compiled_calls(
+            self.check.bench, turns.reference, turns.sides, layout_seed=1
+        )
         for side, of_side in zip(turns.sides, compiled):
             recorded = side.found
             shape = recorded.workload.shapes[0]
@@ -139,12 +177,18 @@ class ChecklistOfCheck:
         in_base = leading_numbers(base)
         open_numbers: dict[int, OpenNumbers] = {}
         for number, value in leading_numbers(head).items():
-            if number.workload != self._name or number.step == BATCH_STEP or value.value is None:
+            if (
+                number.workload != self._name
+                or number.step == BATCH_STEP
+                or value.value is None
+            ):
                 continue
             is_left = number.step in left_to_turns
             waits = is_left and numbers.waits_for_turns(number)
             if waits or (number in in_base and numbers.is_open(number)):
                 before = open_numbers.get(number.step, OpenNumbers(0, vary=False))
                 varies = before.vary or waits or numbers.varies(number)
-                open_numbers[number.step] = OpenNumbers(before.how_many + 1, varies, left_to_turns=is_left)
+                open_numbers[number.step] = OpenNumbers(
+                    before.how_many + 1, varies, left_to_turns=is_left
+                )
         return open_numbers

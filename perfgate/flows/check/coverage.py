@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from perfgate.conductor.code.changed_statements import ChangedStatement, names_of_functions
+from perfgate.conductor.code.changed_statements import (
+    ChangedStatement,
+    names_of_functions,
+)
 from perfgate.conductor.code.code_changes import PACKAGE_FOLDERS, reads_code
 from perfgate.conductor.code.executed_lines import collected_lines
 from perfgate.conductor.workers.bench import Bench
@@ -28,7 +31,10 @@ WATCHING_SECONDS, GLANCE_SECONDS = 5.0, 1.0
 _CALLED_BY_LIBRARIES = frozenset({"forward", "backward"})
 
 # The checkouts that a side runs code of, each with the side of its content: base has the head's workload file.
-_TREES: Mapping[Side, Mapping[str, Side]] = {"base": {"base": "base", "harness": "head"}, "head": {"head": "head"}}
+_TREES: Mapping[Side, Mapping[str, Side]] = {
+    "base": {"base": "base", "harness": "head"},
+    "head": {"head": "head"},
+}
 # The first state that any part of a function has is the function's.
 _STATES: tuple[Executed, ...] = ("yes", "unknown", "definition", "no")
 
@@ -76,18 +82,28 @@ class CodeWatch:
     has_jobs: bool
     is_measured_anyway: bool = False
     _hits: dict[tuple[Side, str], dict[str, set[int]]] = field(default_factory=dict)
-    _seen: dict[Side, _Sightings] = field(default_factory=lambda: {"base": _Sightings(), "head": _Sightings()})
-    _read_code: dict[tuple[Side, str], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    _seen: dict[Side, _Sightings] = field(
+        default_factory=lambda: {"base": _Sightings(), "head": _Sightings()}
+    )
+    _read_code: dict[tuple[Side, str], list[tuple[int, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     _unseen: set[str] = field(default_factory=set)
     _read: set[str] = field(default_factory=set)
 
     def files_read(self) -> dict[str, list[str]]:
         """The files that were read so far of each checkout for which this is known."""
-        return {name: list_reads() for name, list_reads in self.reading.items() if list_reads}
+        return {
+            name: list_reads()
+            for name, list_reads in self.reading.items()
+            if list_reads
+        }
 
     @property
     def is_on(self) -> bool:
-        return bool(self.changed.every) and (self.changed.has_code or self.changed.can_be_seen)
+        return bool(self.changed.every) and (
+            self.changed.has_code or self.changed.can_be_seen
+        )
 
     @property
     def seconds(self) -> float:
@@ -96,14 +112,22 @@ class CodeWatch:
 
     def needs_base(self) -> bool:
         """Whether the base's own lines are open: it lost code, or no line of head has run so far and that may settle it."""
-        return any(self.changed.statements["base"].values()) or (self._settles and not self._has_hit())
+        return any(self.changed.statements["base"].values()) or (
+            self._settles and not self._has_hit()
+        )
 
     @property
     def _settles(self) -> bool:
         """Whether the check ends if the change does not run in a trial."""
-        return self.changed.can_be_seen and not self.has_jobs and not self.is_measured_anyway
+        return (
+            self.changed.can_be_seen
+            and not self.has_jobs
+            and not self.is_measured_anyway
+        )
 
-    def try_workload(self, bench: Bench, checkout: Checkout, reference: WorkloadReference, side: Side) -> Tried:
+    def try_workload(
+        self, bench: Bench, checkout: Checkout, reference: WorkloadReference, side: Side
+    ) -> Tried:
         """Try a workload of a side, and note the lines that it runs."""
         if not self.is_on:
             return bench.try_workload(checkout, reference)
@@ -156,7 +180,9 @@ class CodeWatch:
             files=self.changed.every,
             functions=functions,
             doubts=doubts,
-            calls=min([*self._seen["base"].calls, *self._seen["head"].calls], default=0),
+            calls=min(
+                [*self._seen["base"].calls, *self._seen["head"].calls], default=0
+            ),
             nearest=nearest,
         )
 
@@ -184,7 +210,9 @@ class CodeWatch:
             # A single module has no folder that tells it from another one.
             yield str(inside) if len(inside.parts) > 1 else f"site-packages/{inside}"
 
-    def _note(self, side: Side, watched: Sequence[_WatchedFile], watching: Watching | None) -> None:
+    def _note(
+        self, side: Side, watched: Sequence[_WatchedFile], watching: Watching | None
+    ) -> None:
         if watching is None:
             self._unseen.add("coverage.trial")
             return
@@ -197,7 +225,9 @@ class CodeWatch:
             self._read_code[content, file].append((first, last))
         self._note_reads(side, watched, watching)
 
-    def _note_reads(self, side: Side, watched: Sequence[_WatchedFile], watching: Watching) -> None:
+    def _note_reads(
+        self, side: Side, watched: Sequence[_WatchedFile], watching: Watching
+    ) -> None:
         """Note the files that the trial read without loading them, and where this cannot be known."""
         reads = self._reads_so_far(side)
         for _, content, file in watched:
@@ -235,8 +265,13 @@ class CodeWatch:
     # --- both sides
 
     def _doubts(self) -> list[Message]:
-        doubts = [Message("coverage.changed", {"file": file}) for file in self.changed.others[:1]]
-        doubts += [Message("coverage.read", {"file": file}) for file in sorted(self._read)[:1]]
+        doubts = [
+            Message("coverage.changed", {"file": file})
+            for file in self.changed.others[:1]
+        ]
+        doubts += [
+            Message("coverage.read", {"file": file}) for file in sorted(self._read)[:1]
+        ]
         doubts += [Message(reason) for reason in sorted(self._unseen)]
         if self.has_jobs:
             doubts.append(Message("coverage.jobs"))
@@ -244,26 +279,37 @@ class CodeWatch:
         if not doubts and len(base.calls) == len(head.calls):
             # Unchanged files that ran other functions on the two sides: something that was not seen has told them apart.
             changed = self.changed.statements["head"]
-            if any(place.rpartition(":")[0] not in changed for place in base.entered ^ head.entered):
+            if any(
+                place.rpartition(":")[0] not in changed
+                for place in base.entered ^ head.entered
+            ):
                 doubts.append(Message("coverage.ways"))
         return doubts
 
     def _functions(self) -> list[ChangedFunction]:
         reads_definitions = self._reads_definitions()
-        reachable = {side: self._reachable(sightings) for side, sightings in self._seen.items()}
+        reachable = {
+            side: self._reachable(sightings) for side, sightings in self._seen.items()
+        }
         grouped: dict[tuple[str, str], list[tuple[Side, ChangedStatement]]] = {}
         sides: tuple[Side, Side] = ("head", "base")
         for side in sides:
             for file, statements in self.changed.statements[side].items():
                 for statement in statements:
-                    grouped.setdefault((file, statement.function), []).append((side, statement))
+                    grouped.setdefault((file, statement.function), []).append(
+                        (side, statement)
+                    )
         functions: list[ChangedFunction] = []
         for (file, name), places in grouped.items():
             states: set[Executed] = set()
             workloads: set[str] = set()
             for side, statement in places:
                 hits = self._hits.get((side, file), {})
-                ran = {workload for workload, lines in hits.items() if not statement.lines.isdisjoint(lines)}
+                ran = {
+                    workload
+                    for workload, lines in hits.items()
+                    if not statement.lines.isdisjoint(lines)
+                }
                 if ran:
                     workloads |= ran
                     states.add("yes")
@@ -271,11 +317,19 @@ class CodeWatch:
                 every = set().union(*hits.values())
                 if not statement.definition.isdisjoint(every) and reads_definitions:
                     states.add("definition")
-                is_open = self._unseen or self.has_jobs or self._is_open(side, file, statement, every, reachable[side])
+                is_open = (
+                    self._unseen
+                    or self.has_jobs
+                    or self._is_open(side, file, statement, every, reachable[side])
+                )
                 states.add("unknown" if is_open else "no")
             side, first = places[0]
             is_only_there = all(statement.lines == {LOADED} for _, statement in places)
-            if is_only_there and states == {"no"} and any(path == file and inner for path, inner in grouped):
+            if (
+                is_only_there
+                and states == {"no"}
+                and any(path == file and inner for path, inner in grouped)
+            ):
                 continue  # its functions are listed
             function = ChangedFunction(
                 line=f"{file}:{first.line}",
@@ -288,10 +342,18 @@ class CodeWatch:
         return functions
 
     def _is_open(
-        self, side: Side, file: str, statement: ChangedStatement, hits: set[int], reachable: set[str] | None
+        self,
+        side: Side,
+        file: str,
+        statement: ChangedStatement,
+        hits: set[int],
+        reachable: set[str] | None,
     ) -> bool:
         """Whether a statement that was not seen running may run all the same: its code was read, or in one of more calls."""
-        if any(first <= statement.line <= last for first, last in self._read_code[side, file]):
+        if any(
+            first <= statement.line <= last
+            for first, last in self._read_code[side, file]
+        ):
             return True
         if reachable is None:
             return False
@@ -301,7 +363,9 @@ class CodeWatch:
             return PurePosixPath(file).stem in reachable
         owner, _, name = statement.function.rpartition(".")
         called_alone = name in _CALLED_BY_LIBRARIES or name.startswith("__")
-        return name in reachable or (called_alone and owner.rpartition(".")[2] in reachable)
+        return name in reachable or (
+            called_alone and owner.rpartition(".")[2] in reachable
+        )
 
     def _reachable(self, sightings: _Sightings) -> set[str] | None:
         """The names that executed functions use, directly or through others; None if many calls have shown their ways."""

@@ -79,14 +79,19 @@ def choose_environments(
     lists the code that an interpreter imports, which is added to ``seals``. Raises MeasuringError if the setup fails, and
     ConfigError or UsageError if no worker can run in an interpreter.
     """
-    needs = {side: read_requirements(roots[side], settings[side].requirements) for side in _SIDES}
+    needs = {
+        side: read_requirements(roots[side], settings[side].requirements)
+        for side in _SIDES
+    }
     setups = {side: settings[side].setup for side in _SIDES}
     differing = differing_files(needs["base"], needs["head"])
     if pythons["base"] or pythons["head"]:
         sides = dict.fromkeys(_SIDES, SideEnvironment())
         for side, python in pythons.items():
             if python is not None and not is_running(python):
-                sides[side] = SideEnvironment(check_interpreter(python, f"--{side}-python"))
+                sides[side] = SideEnvironment(
+                    check_interpreter(python, f"--{side}-python")
+                )
         if all(chosen.python is None for chosen in sides.values()):
             return Environments()
         for side, chosen in sides.items():
@@ -98,14 +103,20 @@ def choose_environments(
             seals.begin(side)
             sides[side] = SideEnvironment()
             if setups[side]:
-                sides[side] = _built(side, roots[side], needs[side], settings[side], out, environ, say)
+                sides[side] = _built(
+                    side, roots[side], needs[side], settings[side], out, environ, say
+                )
             seals.add_code(code_of(sides[side].python), side)
     else:
-        return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
+        return Environments(
+            notes=(_ran_with_what_is_installed(differing),) if differing else ()
+        )
     say(sentence("comparing the packages of base and head"))
     is_built = not (pythons["base"] or pythons["head"])
     for side, chosen in sides.items():
-        record = _describe(chosen.python, is_built, needs[side], settings[side], environ)
+        record = _describe(
+            chosen.python, is_built, needs[side], settings[side], environ
+        )
         sides[side] = chosen._replace(record=record)
     return Environments(base=sides["base"], head=sides["head"])
 
@@ -129,9 +140,15 @@ def _built(
         pass_env=settings.pass_env,
     )
     log = out / side / "setup.log"
-    provided = provide_virtualenv(plan, cache=cache_folder(environ), environ=environ, log=log, say=say)
+    provided = provide_virtualenv(
+        plan, cache=cache_folder(environ), environ=environ, log=log, say=say
+    )
     # On a developer's machine, keeping the environment fresh is up to the developer.
-    notes = (REUSED, *provided.notes) if provided.reused and in_ci(environ) else provided.notes
+    notes = (
+        (REUSED, *provided.notes)
+        if provided.reused and in_ci(environ)
+        else provided.notes
+    )
     return SideEnvironment(provided.python, notes=notes)
 
 
@@ -146,17 +163,27 @@ def _describe(
     remedy = Activity("reinstall perfgate")
     if python is not None and not is_built:
         kind = "given"
-        remedy = Activity("install torch and this same perfgate there, with {python} -m pip", python=python)
+        remedy = Activity(
+            "install torch and this same perfgate there, with {python} -m pip",
+            python=python,
+        )
     elif python is not None:
         kind = "built"
-        remedy = Activity("have [measure] setup install perfgate and torch too, or leave inherit_packages true")
+        remedy = Activity(
+            "have [measure] setup install perfgate and torch too, or leave inherit_packages true"
+        )
         if settings.inherit_packages:
             remedy = Activity("check what [measure] setup installs")
     with tempfile.TemporaryDirectory(prefix="perfgate-about-") as folder:
         scratch = Path(folder)
         # Listing packages needs no accelerator: torch_npu must not be imported for it.
         environment = worker_environment(
-            environ, device="cpu", scratch=scratch, threads=1, hash_seed=0, pass_env=list(settings.pass_env)
+            environ,
+            device="cpu",
+            scratch=scratch,
+            threads=1,
+            hash_seed=0,
+            pass_env=list(settings.pass_env),
         )
         environment = with_code(environment, share_code(scratch / "code"))
         about = ask_about(python or RUNNING, environment, cwd=scratch, remedy=remedy)

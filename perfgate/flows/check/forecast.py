@@ -45,11 +45,15 @@ class Forecast:
         self._so_far: tuple[float, float] | None = None
 
     def plan(self, workloads: Sequence[str], parts: Sequence[Part] = PARTS) -> None:
-        self._to_come = [(part, workload) for workload, part in product(workloads, parts)]
+        self._to_come = [
+            (part, workload) for workload, part in product(workloads, parts)
+        ]
 
     def leave_out(self, workload: str) -> None:
         """Drop the parts still to come of a workload."""
-        self._to_come = [(part, planned) for part, planned in self._to_come if planned != workload]
+        self._to_come = [
+            (part, planned) for part, planned in self._to_come if planned != workload
+        ]
 
     def begin(self, part: Part, workload: str) -> None:
         """Start a part, which ends the previous one."""

@@ -51,7 +51,9 @@ def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
     return _with_settings(config, of_base, of_head, job)
 
 
-def _selected_workloads(config: Config, names: Collection[str]) -> dict[str, WorkloadReference]:
+def _selected_workloads(
+    config: Config, names: Collection[str]
+) -> dict[str, WorkloadReference]:
     selected = {}
     for reference in config.references:
         if not names or reference.name in names:
@@ -59,17 +61,30 @@ def _selected_workloads(config: Config, names: Collection[str]) -> dict[str, Wor
     return selected
 
 
-def _add_jobs(jobs: _JobsOfSides, of_base: list[Harness], of_head: list[Harness]) -> None:
+def _add_jobs(
+    jobs: _JobsOfSides, of_base: list[Harness], of_head: list[Harness]
+) -> None:
     """Add the settings of the jobs in which the sides differ."""
     for name in dict.fromkeys([*jobs.base, *jobs.head]):
         old, new = jobs.base.get(name), jobs.head.get(name)
         if old and new and old.sha256 == new.sha256:
             continue
         if old:
-            of_base.append(Harness(workload=name, reference=old.settings.line, settings=old.written))
+            of_base.append(
+                Harness(
+                    workload=name, reference=old.settings.line, settings=old.written
+                )
+            )
         if new:
             added = [] if old else [name]
-            of_head.append(Harness(workload=name, reference=new.settings.line, settings=new.written, added=added))
+            of_head.append(
+                Harness(
+                    workload=name,
+                    reference=new.settings.line,
+                    settings=new.written,
+                    added=added,
+                )
+            )
 
 
 def _with_settings(
@@ -83,25 +98,35 @@ def _with_settings(
     references = {reference.name: reference.text for reference in job.workloads}
     for entry in job.jobs:
         references[entry.name] = entry.settings.line
-    on_one_side = {harness.workload for harness in of_base} ^ {harness.workload for harness in of_head}
+    on_one_side = {harness.workload for harness in of_base} ^ {
+        harness.workload for harness in of_head
+    }
     for name in on_one_side:
         references.pop(name, None)
     changed_before = {name: before[name] for name in changed}
     changed_after = {name: after[name] for name in changed}
-    return _adding(changed_before, references, of_base), _adding(changed_after, references, of_head)
+    return _adding(changed_before, references, of_base), _adding(
+        changed_after, references, of_head
+    )
 
 
 def _settings_of(config: Config) -> dict[str, str]:
     """The settings that may change what is measured, as they stand in perfgate.toml."""
     settings = {"device": msgspec.json.encode(config.device).decode()}
     for name in _MEASURING:
-        settings[f"[measure] {name}"] = msgspec.json.encode(getattr(config.measure, name)).decode()
+        settings[f"[measure] {name}"] = msgspec.json.encode(
+            getattr(config.measure, name)
+        ).decode()
     return settings
 
 
-def _adding(settings: dict[str, str], references: dict[str, str], harnesses: list[Harness]) -> list[Harness]:
+def _adding(
+    settings: dict[str, str], references: dict[str, str], harnesses: list[Harness]
+) -> list[Harness]:
     by_workload = {harness.workload: harness for harness in harnesses}
     for name, text in references.items():
         harness = by_workload.get(name, Harness(workload=name, reference=text))
-        by_workload[name] = msgspec.structs.replace(harness, settings={**harness.settings, **settings})
+        by_workload[name] = msgspec.structs.replace(
+            harness, settings={**harness.settings, **settings}
+        )
     return list(by_workload.values())

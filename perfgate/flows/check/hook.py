@@ -34,7 +34,9 @@ def pushed(
     ``remote`` is the first argument of git's hook, None if git did not call us. Without either, the push is HEAD
     (``pre-commit run --hook-stage pre-push``). Sources: githooks(5), pre-push; pre-commit.com, "pre-push".
     """
-    revision_by_pre_commit = environ.get("PRE_COMMIT_TO_REF") or environ.get("PRE_COMMIT_LOCAL_BRANCH")
+    revision_by_pre_commit = environ.get("PRE_COMMIT_TO_REF") or environ.get(
+        "PRE_COMMIT_LOCAL_BRANCH"
+    )
     if revision_by_pre_commit:
         revisions = [revision_by_pre_commit]
     elif remote is not None:
@@ -43,10 +45,17 @@ def pushed(
         revisions = ["HEAD"]
     name = remote or environ.get("PRE_COMMIT_REMOTE_NAME") or "origin"
     # A push to a bare URL is judged too, against the main branch of origin.
-    main = repository.main_of(name, main_branch) or repository.main_of("origin", main_branch)
+    main = repository.main_of(name, main_branch) or repository.main_of(
+        "origin", main_branch
+    )
     base = main or repository.fetch_main(name, main_branch)
-    heads = dict.fromkeys(repository.resolve(revision) for revision in revisions if revision.strip("0"))
-    return [Push(head, base, base is None or not repository.holds(base, head)) for head in heads]
+    heads = dict.fromkeys(
+        repository.resolve(revision) for revision in revisions if revision.strip("0")
+    )
+    return [
+        Push(head, base, base is None or not repository.holds(base, head))
+        for head in heads
+    ]
 
 
 def hook_code(decision: DecisionDocument, *, strict: bool) -> int:

@@ -28,15 +28,25 @@ def load_both_ahead(check: CheckContext, reference: WorkloadReference) -> None:
             bench.load_ahead(checkout, reference)
 
 
-def confirm_host_builds(check: CheckContext, reference: WorkloadReference, trial: Tried | None) -> None:
+def confirm_host_builds(
+    check: CheckContext, reference: WorkloadReference, trial: Tried | None
+) -> None:
     """Compare the models of the host with the models built on the device; ``trial`` is the head's."""
     bench, head = check.bench, check.checkouts["head"]
     if not bench.host_builds.have_begun:
         return
-    signatures = {head: trial.signature} if trial is not None and trial.signature is not None else {}
+    signatures = (
+        {head: trial.signature}
+        if trial is not None and trial.signature is not None
+        else {}
+    )
     reason = bench.host_builds.confirm(signatures)
     if reason is None:
         bench.let_go_ahead()
         return
-    text = sentence("{name}: every process builds its own model: {reason}", name=reference.name, reason=english(reason))
+    text = sentence(
+        "{name}: every process builds its own model: {reason}",
+        name=reference.name,
+        reason=english(reason),
+    )
     check.progress.note(text)

@@ -20,12 +20,22 @@ from perfgate.flows.check.measure import measure
 from perfgate.flows.check.measured import Job, Measured, documents_of
 from perfgate.flows.check.opening import open_job
 from perfgate.flows.check.rerun import find_earlier
-from perfgate.flows.shared.decision import decide_with_advice, write_decision_folder, write_skipped
+from perfgate.flows.shared.decision import (
+    decide_with_advice,
+    write_decision_folder,
+    write_skipped,
+)
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.flame import with_pair_flames
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.reads import remember_reads, together
-from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_results, start_session
+from perfgate.flows.shared.session import (
+    ci_context,
+    now,
+    prepare_out,
+    remove_results,
+    start_session,
+)
 from perfgate.flows.shared.store import stored_history
 from perfgate.flows.trust.grounds import required_of
 from perfgate.judging.gate.decide import decide
@@ -36,7 +46,9 @@ RESULTS_OF_DECISION = ("decision.json", "comment.md", "report.html", "history.js
 RUN_DOCUMENTS = ("base/run.json", "head/run.json")
 
 
-def check_change(directory: Path, options: CheckOptions, progress: Progress) -> DecisionDocument:
+def check_change(
+    directory: Path, options: CheckOptions, progress: Progress
+) -> DecisionDocument:
     """Measure the change against its base, decide, and write the folder: documents, comment, report, traces, logs.
 
     Raises RepositoryError or ConfigError before any measurement if the two sides cannot be determined.
@@ -45,7 +57,10 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     change = choose_change(directory, options)
     if change.directory != directory:
         progress.note(
-            sentence("measuring {project}, the only project that this change touches", project=change.directory)
+            sentence(
+                "measuring {project}, the only project that this change touches",
+                project=change.directory,
+            )
         )
     options = dataclasses.replace(options, out=prepare_out(options.out))
     if decision := skipped_decision(change):
@@ -54,7 +69,9 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         return decision
     purpose = f"perfgate check in {change.directory.resolve()}"
     patience = min(LOCK_SECONDS, options.time_budget)
-    with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=patience) as queued:
+    with machine_lock(
+        lock_path(), purpose=purpose, say=progress.note, timeout=patience
+    ) as queued:
         earlier, adds_here = None, False
         if options.append_from:
             earlier = find_earlier(options.append_from, change, progress.note)
@@ -65,7 +82,9 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             remove_results(options.out, RUN_DOCUMENTS)
         # The session starts once we hold the machine, so the time spent waiting does not count.
         seed = change.config.measure.seed
-        session = start_session(options.command, seed, ci_context(os.environ), queued=queued)
+        session = start_session(
+            options.command, seed, ci_context(os.environ), queued=queued
+        )
         lock_clocks = change.measure_settings["base"].lock_clocks
         with (
             locked_clock(change.config.device, lock_clocks, say=progress.note),
@@ -78,24 +97,38 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     return _judge(job, measured, base, head, progress)
 
 
-def _documents(job: Job, measured: Measured, files_read: Mapping[str, list[str]]) -> tuple[RunDocument, RunDocument]:
+def _documents(
+    job: Job, measured: Measured, files_read: Mapping[str, list[str]]
+) -> tuple[RunDocument, RunDocument]:
     """The finished run documents of both sides."""
     finished = job._replace(session=replace(job.session, finished_at=now()))
     base, head = documents_of(finished, measured)
     # Base reads its workload files from the harness checkout.
-    of_base = together(base.source.files_read, files_read.get("base"), files_read.get("harness"))
+    of_base = together(
+        base.source.files_read, files_read.get("base"), files_read.get("harness")
+    )
     of_head = together(head.source.files_read, files_read.get("head"))
     return (
         replace(
-            base, warnings=[*base.warnings, *measured.notes["base"]], source=replace(base.source, files_read=of_base)
+            base,
+            warnings=[*base.warnings, *measured.notes["base"]],
+            source=replace(base.source, files_read=of_base),
         ),
         replace(
-            head, warnings=[*head.warnings, *measured.notes["head"]], source=replace(head.source, files_read=of_head)
+            head,
+            warnings=[*head.warnings, *measured.notes["head"]],
+            source=replace(head.source, files_read=of_head),
         ),
     )
 
 
-def _judge(job: Job, measured: Measured, base: RunDocument, head: RunDocument, progress: Progress) -> DecisionDocument:
+def _judge(
+    job: Job,
+    measured: Measured,
+    base: RunDocument,
+    head: RunDocument,
+    progress: Progress,
+) -> DecisionDocument:
     """Decide and write the results folder."""
     out, change, flames = job.out, job.change, measured.flames
     language = job.options.language
@@ -104,14 +137,23 @@ def _judge(job: Job, measured: Measured, base: RunDocument, head: RunDocument, p
         write_history(out / "history.json", history)
     required = required_of(change.rules, base, os.environ, only=job.options.workloads)
     has_traces = base.traces or head.traces
-    progress.status(sentence("drawing the flame graph") if flames or has_traces else sentence("deciding"))
+    progress.status(
+        sentence("drawing the flame graph")
+        if flames or has_traces
+        else sentence("deciding")
+    )
     decision_to_draw = decide(base, head, policy=job.policy, history=history)
     head = with_pair_flames(base, head, flames, decision_to_draw, out, language)
     write_document(out / "base" / "run.json", base)
     write_document(out / "head" / "run.json", head)
     chosen_because = change.sides.base.because
     decision = decide_with_advice(
-        base, head, policy=job.policy, history=history, chosen_because=chosen_because, required=required
+        base,
+        head,
+        policy=job.policy,
+        history=history,
+        chosen_because=chosen_because,
+        required=required,
     )
     write_decision_folder(out, decision, base, head, language)
     return decision

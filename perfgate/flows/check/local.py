@@ -34,29 +34,49 @@ class GitPush:
     strict: bool = False
 
 
-def judge_work_tree(options: CheckOptions, judge: Judge, show: Show) -> DecisionDocument:
+def judge_work_tree(
+    options: CheckOptions, judge: Judge, show: Show
+) -> DecisionDocument:
     """Check the work tree, with uncommitted changes, against the main branch."""
     decision = judge(replace(options, work_tree=True))
     show(decision, exit_code(decision), options.out)
     return decision
 
 
-def judge_push(directory: Path, push: GitPush, options: CheckOptions, doors: Doors, judge: Judge, show: Show) -> int:
+def judge_push(
+    directory: Path,
+    push: GitPush,
+    options: CheckOptions,
+    doors: Doors,
+    judge: Judge,
+    show: Show,
+) -> int:
     """Check each commit that is pushed, and return the exit code of the first that must not be."""
     if options.steps is None:
         # A push waits for the check, so most informational steps are omitted.
         options = replace(options, steps=FIRST_STEPS)
     main_branch = load_config(directory).store.main_branch
     commits = pushed(
-        Repository(directory), doors.environ, remote=push.remote, lines=push.lines, main_branch=main_branch
+        Repository(directory),
+        doors.environ,
+        remote=push.remote,
+        lines=push.lines,
+        main_branch=main_branch,
     )
     codes = [EXIT_PASS]
     for number, commit in enumerate(commits, start=1):
         base = options.base or commit.base
         if base is None:
-            doors.say("perfgate: " + sentence("nothing to compare with yet, the remote has no main branch"))
+            doors.say(
+                "perfgate: "
+                + sentence("nothing to compare with yet, the remote has no main branch")
+            )
         elif not commit.is_news:
-            text = sentence("nothing to judge, {head} is in {base} already", head=commit.head[:12], base=commit.base)
+            text = sentence(
+                "nothing to judge, {head} is in {base} already",
+                head=commit.head[:12],
+                base=commit.base,
+            )
             doors.say(f"perfgate: {text}")
         else:
             out = options.out

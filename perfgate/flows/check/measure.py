@@ -18,12 +18,26 @@ from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.harnesses import harnesses_of
-from perfgate.flows.check.hosts import begin_host_builds, confirm_host_builds, load_both_ahead
+from perfgate.flows.check.hosts import (
+    begin_host_builds,
+    confirm_host_builds,
+    load_both_ahead,
+)
 from perfgate.flows.check.measured import CheckContext, Job, Measured
 from perfgate.flows.check.pairs import PairsOfWorkload
-from perfgate.flows.check.rerun import earlier_record, other_testbed, say_measured_again, turns_of
+from perfgate.flows.check.rerun import (
+    earlier_record,
+    other_testbed,
+    say_measured_again,
+    turns_of,
+)
 from perfgate.flows.check.sealing import seal_notes
-from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, too_slow_line, try_sides
+from perfgate.flows.check.trial import (
+    loaded_packages,
+    pairs_too_slow,
+    too_slow_line,
+    try_sides,
+)
 from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.check.workload import WorkloadMeasurement
 from perfgate.flows.shared.doors import Progress
@@ -41,7 +55,11 @@ def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Mea
     for name in NAMES:
         (job.out / name).mkdir(exist_ok=True)
     gate, base, head = job.config.gate, job.checkouts["base"], job.checkouts["head"]
-    forecast = Forecast(progress, pairs_budget=gate.budget, turns_budget=job.options.checklist_seconds(gate))
+    forecast = Forecast(
+        progress,
+        pairs_budget=gate.budget,
+        turns_budget=job.options.checklist_seconds(gate),
+    )
     with open_bench(
         job.config,
         logs=job.out / "head" / "logs",
@@ -61,7 +79,9 @@ def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Mea
             say_measured_again(progress.note, why)
             earlier = None
         measured = Measured((of_base, of_head), earlier=earlier)
-        luck = stored_start_luck(job.config_in_clone, of_base, os.environ, warn=progress.note)
+        luck = stored_start_luck(
+            job.config_in_clone, of_base, os.environ, warn=progress.note
+        )
         check = CheckContext(bench, job, progress, forecast, measured, start_luck=luck)
         job.seals.begin("base", "head")
         if earlier:
@@ -111,21 +131,29 @@ def _measure_workloads(check: CheckContext) -> None:
             begin_host_builds(check, reference)
         confirm_host_builds(check, reference, trials.get(reference.name))
         load_both_ahead(check, reference)
-        too_slow = pairs_too_slow(bench, reference, job.checkouts["base"], trials.get(reference.name))
+        too_slow = pairs_too_slow(
+            bench, reference, job.checkouts["base"], trials.get(reference.name)
+        )
         if too_slow is not None:
             check.progress.note(too_slow_line(too_slow))
-        workload = WorkloadMeasurement(check, reference, to_come=len(references) - number, too_slow=too_slow)
+        workload = WorkloadMeasurement(
+            check, reference, to_come=len(references) - number, too_slow=too_slow
+        )
         if not workload.measure():
             check.forecast.leave_out(reference.name)
     _spend_left_over(check, references)
 
 
-def _spend_left_over(check: CheckContext, references: Sequence[WorkloadReference]) -> None:
+def _spend_left_over(
+    check: CheckContext, references: Sequence[WorkloadReference]
+) -> None:
     """Divide the pairs' budget that decided workloads did not use among the undecided workloads."""
     measured, budget = check.measured, check.job.config.gate.budget
     finished = list(zip(references, measured.pairs))
     # If one fails already, no further time of another matters.
-    if len(finished) < 2 or any(check.look_at(reference.name).regressed() for reference in references):
+    if len(finished) < 2 or any(
+        check.look_at(reference.name).regressed() for reference in references
+    ):
         return
     left_over = 0.0
     undecided: list[tuple[WorkloadReference, PairedMeasurement]] = []
@@ -146,29 +174,44 @@ def _measure_job(check: CheckContext, reference: JobReference) -> None:
     job, measured = check.job, check.measured
     record, before = record_of(reference), Reach()
     if earlier := measured.earlier:
-        record, before = earlier_record(earlier, reference.name), turns_of(earlier, reference.name)
+        record, before = (
+            earlier_record(earlier, reference.name),
+            turns_of(earlier, reference.name),
+        )
         last = Look(earlier.base, earlier.head, job.policy, workload=reference.name)
         if not last.more_turns_would_help():
             return
     measured.jobs.append(MeasuredJob(record, before=before))
     JobMeasurement(check, reference, measured.jobs[-1]).measure()
     if stacks := measured.jobs[-1].stacks:
-        check.progress.status(sentence("reading the profiles of {name}", name=reference.name))
+        check.progress.status(
+            sentence("reading the profiles of {name}", name=reference.name)
+        )
         roots = {name: checkout.root for name, checkout in check.checkouts.items()}
         folders = {name: job.out / name for name in NAMES}
-        measured.flames.update(measured.kept.keep(reference.name, stacks, roots, folders))
+        measured.flames.update(
+            measured.kept.keep(reference.name, stacks, roots, folders)
+        )
 
 
-def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> list[Message]:
+def _notes_of_side(
+    bench: Bench, job: Job, checkout: Checkout, side: Side
+) -> list[Message]:
     environment = job.environments.of_side(side)
-    return [*environment.notes, *seal_notes(job.seals.seal_of(side)), *bench.leftover_notes(checkout.root)]
+    return [
+        *environment.notes,
+        *seal_notes(job.seals.seal_of(side)),
+        *bench.leftover_notes(checkout.root),
+    ]
 
 
 def _notes_of_job(bench: Bench, job: Job, refused: list[str]) -> list[Message]:
     """The notes for both sides' documents; in the workloads ``refused``, the check rejects the output of both sides."""
     notes: list[Message] = []
     selected = job.options.workloads
-    unselected = [name for name in job.config.names if selected and name not in selected]
+    unselected = [
+        name for name in job.config.names if selected and name not in selected
+    ]
     if unselected:
         notes.append(Message("notes.not-selected", {"names": [*unselected]}))
     if refused:

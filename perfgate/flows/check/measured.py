@@ -23,7 +23,16 @@ from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.document.run import CounterSet, FailedPair, Harness, JobResults, MeasuredPairs, RunDocument, Session, Side
+from perfgate.document.run import (
+    CounterSet,
+    FailedPair,
+    Harness,
+    JobResults,
+    MeasuredPairs,
+    RunDocument,
+    Session,
+    Side,
+)
 from perfgate.document.samples import Replicate
 from perfgate.document.shape import ShapePlace
 from perfgate.document.testbed import Testbed
@@ -94,13 +103,17 @@ class Measured:
 
     testbeds: tuple[Testbed, Testbed]
     earlier: CheckDocuments | None = None
-    harnesses: tuple[list[Harness], list[Harness]] = field(default_factory=lambda: ([], []))
+    harnesses: tuple[list[Harness], list[Harness]] = field(
+        default_factory=lambda: ([], [])
+    )
     base: list[Findings] = field(default_factory=list)
     head: list[Findings] = field(default_factory=list)
     pairs: list[PairedMeasurement] = field(default_factory=list)
     flames: dict[ShapePlace, FlameTree] = field(default_factory=dict)
     jobs: list[MeasuredJob] = field(default_factory=list)
-    notes: dict[Side, list[Message]] = field(default_factory=lambda: {"base": [], "head": []})
+    notes: dict[Side, list[Message]] = field(
+        default_factory=lambda: {"base": [], "head": []}
+    )
     kept: KeptProfiles = field(default_factory=KeptProfiles)
     loaded: tuple[list[str] | None, list[str] | None] = (None, None)
     coverage: Coverage | None = None
@@ -135,19 +148,32 @@ class CheckContext:
         """The seconds for turns of the checklist of a workload."""
         return self.options.checklist_seconds(self.job.config.gate)
 
-    def look_at(self, name: str, *, to_come: int = 0, measured: Measured | None = None) -> Look:
+    def look_at(
+        self, name: str, *, to_come: int = 0, measured: Measured | None = None
+    ) -> Look:
         """The evidence on a workload or job, with ``to_come`` workloads still unmeasured; jobs come after all workloads."""
         if not self.measured.earlier:
             to_come += len(self.job.jobs) - len(self.measured.jobs)
         documents = documents_of(self.job, measured or self.measured)
-        return Look(*documents, self.job.policy, workload=name, to_come=to_come, start_luck=self.start_luck)
+        return Look(
+            *documents,
+            self.job.policy,
+            workload=name,
+            to_come=to_come,
+            start_luck=self.start_luck,
+        )
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
     if measured.earlier:
         seals = (job.seals.seal_of("base"), job.seals.seal_of("head"))
         base, head = add_to(
-            measured.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head"
+            measured.earlier,
+            job.session,
+            measured.pairs,
+            measured.jobs,
+            seals,
+            head_folder=job.out / "head",
         )
     else:
         base, head = _document(job, measured, "base"), _document(job, measured, "head")
@@ -194,19 +220,27 @@ def _document(job: Job, measured: Measured, side: Side) -> RunDocument:
             turns += job_turns.head
     environment = job.environments.of_side(side).record
     if environment:
-        environment = msgspec.structs.replace(environment, loaded=measured.loaded[position])
+        environment = msgspec.structs.replace(
+            environment, loaded=measured.loaded[position]
+        )
     document = assemble_run(
         job.config,
         session=job.session,
-        source=msgspec.structs.replace(source, seal=job.seals.seal_of(side), harness=measured.harnesses[position]),
-        testbed=msgspec.structs.replace(measured.testbeds[position], environment=environment),
+        source=msgspec.structs.replace(
+            source, seal=job.seals.seal_of(side), harness=measured.harnesses[position]
+        ),
+        testbed=msgspec.structs.replace(
+            measured.testbeds[position], environment=environment
+        ),
         findings=findings,
         folder=job.out / side,
         side=side,
         pairs=MeasuredPairs(replicates=replicates),
     )
     records = [measurement.record for measurement in measured.jobs]
-    return msgspec.structs.replace(document, jobs=JobResults(records=records, turns=turns))
+    return msgspec.structs.replace(
+        document, jobs=JobResults(records=records, turns=turns)
+    )
 
 
 def _with_notes_of_head(head: RunDocument, job: Job, measured: Measured) -> RunDocument:

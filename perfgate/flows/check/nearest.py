@@ -17,7 +17,9 @@ _SKIPPED = frozenset({"site-packages", ".git"})
 
 
 def nearest_users(
-    root: Path, functions: Sequence[ChangedFunction], references: Sequence[WorkloadReference]
+    root: Path,
+    functions: Sequence[ChangedFunction],
+    references: Sequence[WorkloadReference],
 ) -> list[str]:
     """The users of missed functions: tests that name one or import its file, then workloads that import its file.
 
@@ -35,12 +37,18 @@ def nearest_users(
         file, tree = path.relative_to(root).as_posix(), _parsed(path)
         if tree is None:
             continue
-        tests = [f"{file}::{test.name}" for test in _tests_in(tree) if _uses_any(test, names)]
+        tests = [
+            f"{file}::{test.name}" for test in _tests_in(tree) if _uses_any(test, names)
+        ]
         naming.update(tests)
         if not tests and _imported(tree) & modules:
             importing.append(file)
     ranked = [*sorted(naming), *sorted(importing)]
-    workloads = [reference.name for reference in references if _imports_any(root, reference.file, modules)]
+    workloads = [
+        reference.name
+        for reference in references
+        if _imports_any(root, reference.file, modules)
+    ]
     return [*ranked[:_MOST_NAMED], *workloads[:_MOST_NAMED]]
 
 
@@ -68,7 +76,9 @@ def _parsed(path: Path) -> ast.Module | None:
 
 def _tests_in(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
+        if isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef)
+        ) and node.name.startswith("test"):
             yield node
 
 

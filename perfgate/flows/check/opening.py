@@ -24,7 +24,9 @@ from perfgate.locale import sentence
 
 
 @contextmanager
-def open_job(options: CheckOptions, change: Change, session: Session, deadline: float, say: Say) -> Iterator[Job]:
+def open_job(
+    options: CheckOptions, change: Change, session: Session, deadline: float, say: Say
+) -> Iterator[Job]:
     """Check out both sides; their folders are removed at the end of the context."""
     say(sentence("checking out base and head"))
     repository, links = change.repository, change.links
@@ -40,9 +42,18 @@ def open_job(options: CheckOptions, change: Change, session: Session, deadline: 
         # Before the access times are watched, because it reads the changed files.
         changed = change.files_to_try(trees, config)
         # Watch before sealing: watching sets access times, which a seal would report as a change.
-        reading = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
-        results = [change.path_of(job.settings.file) for job in config.jobs if job.settings.file]
-        seals = seal_sides(repository, commits, trees, links, os.environ, loads, results)
+        reading = {
+            name: watch_reads(trees[name], repository.files(commit))
+            for name, commit in commits.items()
+        }
+        results = [
+            change.path_of(job.settings.file)
+            for job in config.jobs
+            if job.settings.file
+        ]
+        seals = seal_sides(
+            repository, commits, trees, links, os.environ, loads, results
+        )
         environments = choose_environments(
             {"base": roots["base"], "head": roots["head"]},
             change.measure_settings,
@@ -52,8 +63,13 @@ def open_job(options: CheckOptions, change: Change, session: Session, deadline: 
             out=options.out,
             say=say,
         )
-        if options.comparing == "stack" and environments.base.python == environments.head.python:
-            raise UsageError("both sides are the same interpreter; name the new stack's interpreter with --python")
+        if (
+            options.comparing == "stack"
+            and environments.base.python == environments.head.python
+        ):
+            raise UsageError(
+                "both sides are the same interpreter; name the new stack's interpreter with --python"
+            )
         harnesses = {"base": roots.get("harness", roots["base"]), "head": roots["head"]}
         checkouts: dict[SideName, Checkout] = {}
         for name in NAMES:
@@ -71,4 +87,15 @@ def open_job(options: CheckOptions, change: Change, session: Session, deadline: 
             has_jobs=bool(config.selected_jobs(options.workloads)),
             is_measured_anyway=options.always,
         )
-        yield Job(options, change, config, head_config, session, environments, checkouts, deadline, seals, code)
+        yield Job(
+            options,
+            change,
+            config,
+            head_config,
+            session,
+            environments,
+            checkouts,
+            deadline,
+            seals,
+            code,
+        )

@@ -45,10 +45,16 @@ class PairsOfWorkload:
     def __post_init__(self) -> None:
         bench = self.check.bench
         self._pairs = self.check.measured.pairs[-1]
-        self._residents = resident_workers(bench, self.reference) if bench.is_accelerated else None
+        self._residents = (
+            resident_workers(bench, self.reference) if bench.is_accelerated else None
+        )
 
     def measure(
-        self, *, traces: Path | None = None, sizes: BatchSizes | None = None, recount: Recount | None = None
+        self,
+        *,
+        traces: Path | None = None,
+        sizes: BatchSizes | None = None,
+        recount: Recount | None = None,
     ) -> None:
         """Measure pairs until they decide or the looks are used up, and then the stretches.
 
@@ -66,7 +72,10 @@ class PairsOfWorkload:
 
         check.job.seals.begin("base", "head")
         check.forecast.begin("pairs", name)
-        with check.bench.watching(check.measured.testbeds[1]) as watcher, ExitStack() as stack:
+        with (
+            check.bench.watching(check.measured.testbeds[1]) as watcher,
+            ExitStack() as stack,
+        ):
             stack.callback(self._end_residents)
 
             def is_decided() -> bool:
@@ -79,7 +88,9 @@ class PairsOfWorkload:
             watcher.end()
             watcher.put_into(pairs.base, pairs.head)
         if pairs.given_up:
-            note = Message("notes.aa-repeated", {"workload": name, "pairs": pairs.given_up})
+            note = Message(
+                "notes.aa-repeated", {"workload": name, "pairs": pairs.given_up}
+            )
             check.measured.head[-1].warnings.append(note)
 
     def _measure_pairs(
@@ -91,7 +102,11 @@ class PairsOfWorkload:
     ) -> None:
         """Measure pairs, in another memory layout if base differs from base."""
         check, name, pairs = self.check, self.reference.name, self._pairs
-        earlier, looks, decided = check.measured.earlier, check.job.policy.looks, check.options.decided
+        earlier, looks, decided = (
+            check.measured.earlier,
+            check.job.policy.looks,
+            check.options.decided,
+        )
         budget = self.budget
         if budget is None:
             budget = check.job.config.gate.budget
@@ -108,7 +123,9 @@ class PairsOfWorkload:
                 looks=looks,
                 is_decided=is_decided,
                 pairs_needed=lambda: check.forecast.needed,
-                needs_names=lambda: decided is None and check.look_at(name).names_would_help(),
+                needs_names=lambda: (
+                    decided is None and check.look_at(name).names_would_help()
+                ),
                 budget_ends=budget_ends,
                 draw=draw,
                 first=begun,
@@ -116,8 +133,12 @@ class PairsOfWorkload:
                 sizes=sizes,
             )
             # Base differs from base: if another memory layout removes the difference it was luck, else it is the machine.
-            is_unlucky = check.look_at(name).base_differs and not (earlier or self.continues)
-            if not is_unlucky or time.monotonic() > min(budget_ends, check.job.deadline):
+            is_unlucky = check.look_at(name).base_differs and not (
+                earlier or self.continues
+            )
+            if not is_unlucky or time.monotonic() > min(
+                budget_ends, check.job.deadline
+            ):
                 return
             pairs.give_up()
             self._end_residents()
@@ -133,7 +154,9 @@ class PairsOfWorkload:
         check.forecast.needed = None
         for planned in looks:
             if needed is not None and planned >= needed:
-                aa_pairs = aa_pairs_of(check.job.config.gate, resident=check.bench.is_accelerated)
+                aa_pairs = aa_pairs_of(
+                    check.job.config.gate, resident=check.bench.is_accelerated
+                )
                 check.forecast.needed = planned + aa_pairs
                 break
         if decided:
@@ -148,7 +171,9 @@ class PairsOfWorkload:
         measure_stretches(
             self._sides(check.job.seals.check_if_due),
             looks=STRETCH_LOOKS,
-            is_decided=lambda: not check.look_at(name, to_come=self.to_come).more_calls_would_help(),
+            is_decided=lambda: (
+                not check.look_at(name, to_come=self.to_come).more_calls_would_help()
+            ),
             quads=quads,
         )
 
@@ -176,7 +201,11 @@ class PairsOfWorkload:
         if earlier is None:
             return True
         look = Look(
-            earlier.base, earlier.head, check.job.policy, workload=self.reference.name, start_luck=check.start_luck
+            earlier.base,
+            earlier.head,
+            check.job.policy,
+            workload=self.reference.name,
+            start_luck=check.start_luck,
         )
         return look.rerun_would_help()
 
@@ -188,7 +217,12 @@ class PairsOfWorkload:
             records = [*earlier.base.workloads, *earlier.head.workloads]
         else:
             records = [measured.base[-1].workload, measured.head[-1].workload]
-        if any(record.name == self.reference.name and record.error for record in records):
+        if any(
+            record.name == self.reference.name and record.error for record in records
+        ):
             return False
         before, after = measured.testbeds
-        return self.check.job.session.command == "upgrade" or before.fingerprint == after.fingerprint
+        return (
+            self.check.job.session.command == "upgrade"
+            or before.fingerprint == after.fingerprint
+        )

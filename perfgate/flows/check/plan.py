@@ -14,7 +14,12 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.options import ChangeOptions
 from perfgate.judging.forge.detect import detect, is_draft
 from perfgate.judging.forge.forge import CommitStatus, token_variables
-from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
+from perfgate.judging.forge.runner import (
+    OUTPUT_VARIABLE,
+    append_to,
+    output_lines,
+    outputs_path,
+)
 from perfgate.judging.report.render.ci import plan_line
 from perfgate.locale import Language, sentence
 from perfgate.measuring.devices.registry import refuse_unknown_kind
@@ -53,7 +58,12 @@ def plan_check(directory: Path, request: PlanRequest, doors: Doors) -> Measureme
 
 
 def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPlan:
-    options = ChangeOptions(base=request.base, workloads=request.workloads, device=request.device, allow_dirty=True)
+    options = ChangeOptions(
+        base=request.base,
+        workloads=request.workloads,
+        device=request.device,
+        allow_dirty=True,
+    )
     change = choose_change(directory, options)
     config = change.config
     reason = None
@@ -62,8 +72,15 @@ def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPla
     elif skipped := skipped_decision(change):
         reason = skipped.reasons[0]
     measure = reason is None
-    workloads = [name for name in config.names if not request.workloads or name in request.workloads]
-    kinds = [refuse_unknown_kind(device)[1] for device in config.testbeds.values() or [config.device]]
+    workloads = [
+        name
+        for name in config.names
+        if not request.workloads or name in request.workloads
+    ]
+    kinds = [
+        refuse_unknown_kind(device)[1]
+        for device in config.testbeds.values() or [config.device]
+    ]
     return MeasurementPlan(
         perfgate_version=__version__,
         project=config.project,
@@ -98,13 +115,30 @@ def _set_pending(plan: MeasurementPlan, request: PlanRequest, doors: Doors) -> N
     """Set the status that the verdict will replace. Raises ForgeError if the forge refuses it."""
     event = detect(doors.environ)
     if event is None:
-        raise UsageError("--pending sets a commit status, and this is not a CI job of a forge that perfgate knows")
+        raise UsageError(
+            "--pending sets a commit status, and this is not a CI job of a forge that perfgate knows"
+        )
     forge = doors.connect(event)
     if forge is None:
         names = " or ".join(token_variables(event.forge))
-        raise UsageError("--pending needs a token that may set a commit status, in {names}", names=names)
+        raise UsageError(
+            "--pending needs a token that may set a commit status, in {names}",
+            names=names,
+        )
     name = status_name(request.key)
     forge.set_status(
-        CommitStatus(event.head_sha, "pending", name, plan_line(plan, request.language), event.job.job_url)
+        CommitStatus(
+            event.head_sha,
+            "pending",
+            name,
+            plan_line(plan, request.language),
+            event.job.job_url,
+        )
     )
-    doors.say(sentence("The commit status {name} of {head_sha} is pending.", name=name, head_sha=event.head_sha[:12]))
+    doors.say(
+        sentence(
+            "The commit status {name} of {head_sha} is pending.",
+            name=name,
+            head_sha=event.head_sha[:12],
+        )
+    )

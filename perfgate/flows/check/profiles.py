@@ -28,8 +28,12 @@ from perfgate.measuring.counting.collect import trace_name
 class KeptProfiles:
     """The profiles of all jobs, for each side's document."""
 
-    profiles: dict[SideName, list[JobProfile]] = field(default_factory=lambda: {"base": [], "head": []})
-    artifacts: dict[SideName, list[Artifact]] = field(default_factory=lambda: {"base": [], "head": []})
+    profiles: dict[SideName, list[JobProfile]] = field(
+        default_factory=lambda: {"base": [], "head": []}
+    )
+    artifacts: dict[SideName, list[Artifact]] = field(
+        default_factory=lambda: {"base": [], "head": []}
+    )
 
     def keep(
         self,
@@ -44,21 +48,30 @@ class KeptProfiles:
             self.profiles[side].append(profile_of(workload, sampled, roots[side]))
             file = folders[side] / f"{trace_name(workload, 'stacks')}.json.gz"
             write_trace(sampled, roots[side], file)
-            self.artifacts[side].append(artifact_of(file, file.read_bytes(), "trace", workload=workload))
+            self.artifacts[side].append(
+                artifact_of(file, file.read_bytes(), "trace", workload=workload)
+            )
             for number, own in enumerate(kept_traces(sampled)):
                 suffix = own.suffix
                 if suffix == ".gz":
                     suffix = "".join(own.suffixes[-2:])
-                copy = folders[side] / f"{trace_name(workload, f'operators-{number}')}{suffix}"
+                copy = (
+                    folders[side]
+                    / f"{trace_name(workload, f'operators-{number}')}{suffix}"
+                )
                 shutil.copyfile(own, copy)
-                self.artifacts[side].append(artifact_of(copy, copy.read_bytes(), "trace", workload=workload))
+                self.artifacts[side].append(
+                    artifact_of(copy, copy.read_bytes(), "trace", workload=workload)
+                )
             if sampled.folder != Path():
                 shutil.rmtree(sampled.folder, ignore_errors=True)
             try:
                 (timeline,) = trace.read(file).timelines
                 # Times per unit of work: the sides did different amounts of work while they were sampled.
                 tree = tree_of(timeline, workload)
-                costs = tree.head and msgspec.structs.replace(tree.head, units=max(1, sampled.units))
+                costs = tree.head and msgspec.structs.replace(
+                    tree.head, units=max(1, sampled.units)
+                )
                 trees[side] = msgspec.structs.replace(tree, head=costs, unit="call")
             except (DocumentError, ValueError):  # no stack was sampled
                 continue
@@ -70,10 +83,16 @@ class KeptProfiles:
         """A side's document with its profiles, which replace the profiles of an earlier session of the same jobs."""
         names = {profile.workload for profile in self.profiles[side]}
         paths = {artifact.path for artifact in self.artifacts[side]}
-        profiles = [profile for profile in run.jobs.profiles if profile.workload not in names]
-        artifacts = [artifact for artifact in run.artifacts if artifact.path not in paths]
+        profiles = [
+            profile for profile in run.jobs.profiles if profile.workload not in names
+        ]
+        artifacts = [
+            artifact for artifact in run.artifacts if artifact.path not in paths
+        ]
         return msgspec.structs.replace(
             run,
-            jobs=msgspec.structs.replace(run.jobs, profiles=profiles + self.profiles[side]),
+            jobs=msgspec.structs.replace(
+                run.jobs, profiles=profiles + self.profiles[side]
+            ),
             artifacts=artifacts + self.artifacts[side],
         )

@@ -35,7 +35,9 @@ from perfgate.version import __version__
 MOST_ROUNDS = 20
 
 
-def find_earlier(folder: Path, change: Change, say: Callable[[str], None]) -> CheckDocuments | None:
+def find_earlier(
+    folder: Path, change: Change, say: Callable[[str], None]
+) -> CheckDocuments | None:
     """The newest result in a folder that can be added to; if there is none, report the reason and return None.
 
     Its documents come from a job that ran the change's code, as does this job, so they are read as hostile input.
@@ -55,7 +57,12 @@ def find_earlier(folder: Path, change: Change, say: Callable[[str], None]) -> Ch
 
 
 def say_measured_again(say: Callable[[str], None], why: str) -> None:
-    say(sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why))
+    say(
+        sentence(
+            "the earlier attempt cannot be extended, so everything will be measured again: {why}",
+            why=why,
+        )
+    )
 
 
 def _newest_in(folder: Path) -> CheckDocuments | None:
@@ -86,15 +93,25 @@ def _attempt(folder: Path) -> tuple[int, str]:
 
 
 def _misfit(earlier: CheckDocuments, change: Change) -> str | None:
-    commits = (("base", earlier.base, change.sides.base.commit), ("head", earlier.head, change.sides.head))
+    commits = (
+        ("base", earlier.base, change.sides.base.commit),
+        ("head", earlier.head, change.sides.head),
+    )
     for side, document, commit in commits:
         before = document.source.commit
         if before != commit:
-            values = {"side": side, "before": (before or "without a commit")[:12], "commit": commit[:12]}
-            return Activity("holds pairs of {side} {before}, and {side} is {commit} now", **values)
+            values = {
+                "side": side,
+                "before": (before or "without a commit")[:12],
+                "commit": commit[:12],
+            }
+            return Activity(
+                "holds pairs of {side} {before}, and {side} is {commit} now", **values
+            )
     if next_round(earlier) > MOST_ROUNDS:
         return Activity(
-            "was extended {count} times; metrics that are still undecided need a quieter machine", count=MOST_ROUNDS
+            "was extended {count} times; metrics that are still undecided need a quieter machine",
+            count=MOST_ROUNDS,
         )
     return None
 
@@ -122,7 +139,10 @@ def next_round(earlier: CheckDocuments) -> int:
 
 
 def pairs_of(earlier: CheckDocuments, workload: str) -> int:
-    return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in earlier.head.pairs.replicates)
+    return sum(
+        replicate.workload == workload and replicate.arm == "ab"
+        for replicate in earlier.head.pairs.replicates
+    )
 
 
 def quads_of_stretches(earlier: CheckDocuments, workload: str) -> int:
@@ -140,7 +160,10 @@ def turns_of(earlier: CheckDocuments, job: str) -> Reach:
     reach = Reach()
     for turn in (*earlier.base.jobs.turns, *earlier.head.jobs.turns):
         if turn.workload == job:
-            reach = Reach(quads=max(reach.quads, turn.quad + 1), starts=max(reach.starts, turn.start + 1))
+            reach = Reach(
+                quads=max(reach.quads, turn.quad + 1),
+                starts=max(reach.starts, turn.start + 1),
+            )
     return reach
 
 

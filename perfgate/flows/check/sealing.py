@@ -11,7 +11,14 @@ from perfgate.conductor.workers.environment import in_ci, worker_environment
 from perfgate.conductor.workers.hubs import shared_caches
 from perfgate.conductor.workers.load_log import LoadLog
 from perfgate.conductor.workers.sealed_code import compile_own_code, sealed_code
-from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedCode, SealedFolder, Seals, sealed_files, sealed_tree
+from perfgate.conductor.workers.seals import (
+    MOST_ENTRIES,
+    SealedCode,
+    SealedFolder,
+    Seals,
+    sealed_files,
+    sealed_tree,
+)
 from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
@@ -43,12 +50,32 @@ def seal_sides(
         committed = frozenset({*repository.files(commits[name]), ".git"})
         stamp = partial(stamps_below, tree, most=MOST_ENTRIES)
         seals.add(
-            [SealedFolder(name, stamp, own=_READS[name], committed=committed, results=tuple(results))], _READS[name]
+            [
+                SealedFolder(
+                    name,
+                    stamp,
+                    own=_READS[name],
+                    committed=committed,
+                    results=tuple(results),
+                )
+            ],
+            _READS[name],
         )
         seals.texts += [tree / file for file in committed]
     linked = set().union(*links.values())
-    seals.add([sealed_tree(entry, (repository.root / entry).resolve()) for entry in sorted(linked)], "base", "head")
-    seals.add([sealed_files(str(cache), cache) for cache in shared_caches(environ)], "base", "head")
+    seals.add(
+        [
+            sealed_tree(entry, (repository.root / entry).resolve())
+            for entry in sorted(linked)
+        ],
+        "base",
+        "head",
+    )
+    seals.add(
+        [sealed_files(str(cache), cache) for cache in shared_caches(environ)],
+        "base",
+        "head",
+    )
     seals.add_code(code_of(None, environ, repository.root), "base", "head")
     return seals
 
@@ -56,9 +83,17 @@ def seal_sides(
 def code_of(python: Path | None, environ: Mapping[str, str], clone: Path) -> SealedCode:
     """The code an interpreter imports; outside CI without the clone: an editable install may be edited while measuring."""
     environment = worker_environment(
-        environ, device="cpu", scratch=Path("/"), threads=1, hash_seed=0, pass_env=[], reuse_caches=True
+        environ,
+        device="cpu",
+        scratch=Path("/"),
+        threads=1,
+        hash_seed=0,
+        pass_env=[],
+        reuse_caches=True,
     )
-    return sealed_code(python, environment, spare=None if in_ci(environ) else clone.resolve())
+    return sealed_code(
+        python, environment, spare=None if in_ci(environ) else clone.resolve()
+    )
 
 
 def seal_notes(seal: Seal) -> list[Message]:
@@ -67,5 +102,9 @@ def seal_notes(seal: Seal) -> list[Message]:
     if seal.own:
         notes.append(Message("notes.wrote-into-checkout", {"files": seal.own}))
     if seal.left_out:
-        notes.append(Message("notes.not-sealed", {"folders": seal.left_out, "most": MOST_ENTRIES}))
+        notes.append(
+            Message(
+                "notes.not-sealed", {"folders": seal.left_out, "most": MOST_ENTRIES}
+            )
+        )
     return notes

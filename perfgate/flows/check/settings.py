@@ -13,7 +13,9 @@ from perfgate.flows.check.change import Change
 
 def settings_of_head(change: Change, root: Path) -> Config:
     """The head's own settings, from its checkout."""
-    return replace(load_config(root, device=change.options.device), project=change.config.project)
+    return replace(
+        load_config(root, device=change.options.device), project=change.config.project
+    )
 
 
 def settings_of_check(change: Change, head: Config) -> Config:
@@ -44,7 +46,9 @@ def _with_rules_of_base(change: Change, head: Config) -> Config:
     )
     measure = replace(
         base.measure,
-        pass_env=[name for name in base.measure.pass_env if name in head.measure.pass_env],
+        pass_env=[
+            name for name in base.measure.pass_env if name in head.measure.pass_env
+        ],
         load_timeout=head.measure.load_timeout,
         step_timeout=head.measure.step_timeout,
         memory_limit=head.measure.memory_limit,

@@ -13,7 +13,13 @@ from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.conductor.sides.checklist.compiled_calls import CompiledSide
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes, SizesOfSide
 from perfgate.document.message import Message, as_message
-from perfgate.document.run import REPEAT, StepProcedure, StepResult, Value, WorkloadRecord
+from perfgate.document.run import (
+    REPEAT,
+    StepProcedure,
+    StepResult,
+    Value,
+    WorkloadRecord,
+)
 from perfgate.document.samples import Replicate
 from perfgate.document.telemetry import TelemetryReading
 from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
@@ -27,14 +33,27 @@ SPEEDUP, COLD = "graph.speedup", "graph.compile_cold"
 
 
 def batch_step(
-    side: SizesOfSide, sizes: BatchSizes, workload: WorkloadRecord, limits: Mapping[str, float]
+    side: SizesOfSide,
+    sizes: BatchSizes,
+    workload: WorkloadRecord,
+    limits: Mapping[str, float],
 ) -> StepResult:
     """The batch sizes that the pairs measured, of one side: typical rates, all rounds as turns, knee and best size."""
-    result = step_result(card(BATCH_STEP), workload.name, _sweep(side, sizes, workload, limits), seconds=side.seconds)
+    result = step_result(
+        card(BATCH_STEP),
+        workload.name,
+        _sweep(side, sizes, workload, limits),
+        seconds=side.seconds,
+    )
     if sizes.rounds:
         result = replace(result, procedure=StepProcedure(quick=True, clock="awake"))
     if side.error is not None:
-        return replace(result, status="error", reason=as_message(side.error.message), error=side.error)
+        return replace(
+            result,
+            status="error",
+            reason=as_message(side.error.message),
+            error=side.error,
+        )
     values, shape = list(result.values), workload.shapes[0]
     for size, rates in side.sweep.rates.items():
         for turn, rate in enumerate(rates, start=1):
@@ -46,7 +65,12 @@ def batch_step(
     return replace(result, values=values, waited=waited)
 
 
-def _sweep(side: SizesOfSide, sizes: BatchSizes, workload: WorkloadRecord, limits: Mapping[str, float]) -> StepOutcome:
+def _sweep(
+    side: SizesOfSide,
+    sizes: BatchSizes,
+    workload: WorkloadRecord,
+    limits: Mapping[str, float],
+) -> StepOutcome:
     is_alone = set(side.sweep.call_seconds) == {workload.batch}
     if not is_alone and (not sizes.rounds or side.error is not None):
         return unavailable(sizes.reason or Message("times.no-pair-for-sizes"))
@@ -73,10 +97,16 @@ def with_speedup(step: StepResult, side: CompiledSide, shape: str) -> StepResult
     for turn, speedup in enumerate(side.speedups, start=1):
         compiled.under(**{REPEAT: str(turn)}).number(SPEEDUP, speedup)
     values = [value for value in step.values if value.metric not in (SPEEDUP, COLD)]
-    return replace(step, values=values + compiled.values, duration=step.duration + side.seconds)
+    return replace(
+        step, values=values + compiled.values, duration=step.duration + side.seconds
+    )
 
 
-def thermal_step(replicates: Sequence[Replicate], workload: WorkloadRecord, limits: Mapping[str, float]) -> StepResult:
+def thermal_step(
+    replicates: Sequence[Replicate],
+    workload: WorkloadRecord,
+    limits: Mapping[str, float],
+) -> StepResult:
     """The device's state on one side, by the readings taken during its replicates."""
     readings: dict[int, TelemetryReading] = {}
     for replicate in replicates:

@@ -39,7 +39,9 @@ def _seconds(tree: FlameTree) -> float:
 
 
 def keep_traces(
-    traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]
+    traces: list[PairTrace],
+    sides: tuple[Findings, Findings],
+    folders: tuple[Path, Path],
 ) -> tuple[dict[ShapePlace, FlameTree], list[Recorded]]:
     """Draw the flame graphs of a workload's traced pairs; keep the recordings of the middle pair in the sides' folders.
 
@@ -69,7 +71,9 @@ def _keep(recording: Path, findings: Findings, shape: str, folder: Path) -> None
     """Keep the recording of a shape in the folder of its side, in place of the checklist's."""
     kept = folder / _file_name(recording, findings.workload.name, shape)
     shutil.copyfile(recording, kept)
-    artifact = artifact_of(kept, kept.read_bytes(), "trace", workload=findings.workload.name)
+    artifact = artifact_of(
+        kept, kept.read_bytes(), "trace", workload=findings.workload.name
+    )
     others = [entry for entry in findings.artifacts if entry.path != artifact.path]
     findings.artifacts = [*others, artifact]
 
@@ -91,11 +95,17 @@ def _turns(readable: Iterable[PairTrace], workload: WorkloadRecord) -> list[Reco
             continue
         folders: dict[SideName, Path] = {}
         for name in NAMES:
-            folders[name] = of_pair[0].base.with_name(f"{workload.name}-{pair}-{name}-turn")
+            folders[name] = of_pair[0].base.with_name(
+                f"{workload.name}-{pair}-{name}-turn"
+            )
             folders[name].mkdir()
         for files in of_pair:
-            (folders["base"] / _file_name(files.base, workload.name, files.shape)).hardlink_to(files.base)
-            (folders["head"] / _file_name(files.head, workload.name, files.shape)).hardlink_to(files.head)
+            (
+                folders["base"] / _file_name(files.base, workload.name, files.shape)
+            ).hardlink_to(files.base)
+            (
+                folders["head"] / _file_name(files.head, workload.name, files.shape)
+            ).hardlink_to(files.head)
         turns.append(folders)
     return turns
 
@@ -103,9 +113,16 @@ def _turns(readable: Iterable[PairTrace], workload: WorkloadRecord) -> list[Reco
 def _read(files: PairTrace, sides: tuple[Findings, Findings]) -> list[_Traced]:
     label = trace_name(sides[1].workload.name, files.shape).removeprefix("trace-")
     try:
-        return [_Traced(files, base=_tree(files.base, label), head=_tree(files.head, label))]
+        return [
+            _Traced(files, base=_tree(files.base, label), head=_tree(files.head, label))
+        ]
     except (DocumentError, MeasuringError) as error:
-        sides[1].warnings.append(Message("notes.pair-without-flame", {"pair": files.pair, "error": reason_of(error)}))
+        sides[1].warnings.append(
+            Message(
+                "notes.pair-without-flame",
+                {"pair": files.pair, "error": reason_of(error)},
+            )
+        )
         return []
 
 
@@ -115,4 +132,6 @@ def _tree(file: Path, label: str) -> FlameTree:
 
 def _file_name(recording: Path, workload: str, shape: str) -> str:
     """The name by which the steps of the checklist look for a trace."""
-    return trace_name(workload, shape) + (".zip" if recording.suffix == ".zip" else ".json.gz")
+    return trace_name(workload, shape) + (
+        ".zip" if recording.suffix == ".zip" else ".json.gz"
+    )

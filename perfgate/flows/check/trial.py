@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 import os
 
-from perfgate.conductor.sides.function.plan import SURE_SECONDS, seconds_of_sure_pairs, sure_pairs
+from perfgate.conductor.sides.function.plan import (
+    SURE_SECONDS,
+    seconds_of_sure_pairs,
+    sure_pairs,
+)
 from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
@@ -13,7 +17,12 @@ from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import WorkloadReference
 from perfgate.document.coverage import Coverage
 from perfgate.document.message import Message, MessageValue, as_message, english
-from perfgate.document.run import CALLS_TOO_SLOW, LOADS_TOO_SLOWLY, ErrorDetail, FailedPair
+from perfgate.document.run import (
+    CALLS_TOO_SLOW,
+    LOADS_TOO_SLOWLY,
+    ErrorDetail,
+    FailedPair,
+)
 from perfgate.flows.check.measured import Job
 from perfgate.flows.shared.preflight import refuse_failed
 from perfgate.locale import sentence
@@ -40,16 +49,23 @@ def try_sides(bench: Bench, job: Job) -> tuple[Coverage | None, dict[str, Tried]
         trials[reference.name] = trial
         if in_ci(os.environ):
             continue
-        if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
+        if (
+            trial.failed != "check"
+            or bench.try_workload(base, reference).failed == "check"
+        ):
             refuse_failed(reference, trial)
     if job.code.needs_base():
         for reference in references:
-            bench.say(sentence("testing workload {name} on the base", name=reference.name))
+            bench.say(
+                sentence("testing workload {name} on the base", name=reference.name)
+            )
             job.code.try_workload(bench, base, reference, "base")
     return job.code.result(references), trials
 
 
-def loaded_packages(bench: Bench, job: Job) -> tuple[list[str] | None, list[str] | None]:
+def loaded_packages(
+    bench: Bench, job: Job
+) -> tuple[list[str] | None, list[str] | None]:
     """The packages that the workloads load on each side; None if both share an environment, or if they are unknown."""
     if job.environments.base.record is None or job.jobs:
         return None, None
@@ -59,7 +75,9 @@ def loaded_packages(bench: Bench, job: Job) -> tuple[list[str] | None, list[str]
 def _packages_of(bench: Bench, job: Job, side: SideName) -> list[str] | None:
     loaded: set[str] = set()
     for reference in job.workloads:
-        bench.say(sentence("looking at what workload {name} loads", name=reference.name))
+        bench.say(
+            sentence("looking at what workload {name} loads", name=reference.name)
+        )
         trial = bench.try_workload(job.checkouts[side], reference, packages=True)
         if trial.packages is None:
             return None
@@ -81,7 +99,9 @@ def pairs_too_slow(
     loaded: Loaded | None = None
     if tried is not None and tried.seconds is not None:
         load_seconds = bench.host_builds.seconds_of_copy or tried.load_seconds
-        seconds = _seconds_of_pairs(bench, call_seconds=tried.seconds, load_seconds=load_seconds)
+        seconds = _seconds_of_pairs(
+            bench, call_seconds=tried.seconds, load_seconds=load_seconds
+        )
         if seconds <= allowed:
             return None
         if tried.seconds < SLOW_CALL_SECONDS:
@@ -91,7 +111,9 @@ def pairs_too_slow(
         if timed is None:
             return None
         call_seconds, loaded = timed
-    seconds = _seconds_of_pairs(bench, call_seconds=call_seconds, load_seconds=loaded.seconds)
+    seconds = _seconds_of_pairs(
+        bench, call_seconds=call_seconds, load_seconds=loaded.seconds
+    )
     if seconds <= allowed:
         return None
     values: dict[str, MessageValue] = {
@@ -120,7 +142,9 @@ def too_slow_line(too_slow: FailedPair) -> str:
     )
 
 
-def _seconds_of_pairs(bench: Bench, *, call_seconds: float, load_seconds: float) -> float:
+def _seconds_of_pairs(
+    bench: Bench, *, call_seconds: float, load_seconds: float
+) -> float:
     return seconds_of_sure_pairs(
         bench.config.gate,
         call_seconds=call_seconds,

@@ -10,7 +10,13 @@ import msgspec
 from perfgate.conductor.engine.budget import TimeBudget
 from perfgate.conductor.engine.engine import FEWEST_STARTS
 from perfgate.conductor.engine.outlook import Reach
-from perfgate.conductor.sides.job_turns import OVERRUN, JobTurns, MeasuredJob, SideName, SwappingTurns
+from perfgate.conductor.sides.job_turns import (
+    OVERRUN,
+    JobTurns,
+    MeasuredJob,
+    SideName,
+    SwappingTurns,
+)
 from perfgate.conductor.sides.kinds import (
     cpus_of,
     cpus_of_half,
@@ -53,10 +59,20 @@ class JobMeasurement:
         try:
             self.check.job.seals.begin("base")
             reference = at_highest_rate(
-                self.check.bench, self.reference, self.check.checkouts["base"], "base", self.check.progress.note
+                self.check.bench,
+                self.reference,
+                self.check.checkouts["base"],
+                "base",
+                self.check.progress.note,
             )
         except SideError as error:
-            failed = FailedPair(pair=0, arm="ab", workload=self.reference.name, error=error.detail, side="base")
+            failed = FailedPair(
+                pair=0,
+                arm="ab",
+                workload=self.reference.name,
+                error=error.detail,
+                side="base",
+            )
             self.measured.failed.append(failed)
             return
         self.measured.record = record_of(reference)
@@ -92,7 +108,11 @@ class JobMeasurement:
         """Take the turns; return the side that failed to start, if that was before any turn."""
         check, job, measured = self.check, self.check.job, self.measured
         plan = plan_of(reference, fits)
-        looks = tuple(look for look in looks_of(reference.kind, fits) if look > measured.before.quads)
+        looks = tuple(
+            look
+            for look in looks_of(reference.kind, fits)
+            if look > measured.before.quads
+        )
         cpus = self._cpus(fits)
         layouts = make_layouts(check.bench, reference, check.checkouts, cpus, fits)
         measured.record = msgspec.structs.replace(measured.record, fits=fits)
@@ -106,8 +126,12 @@ class JobMeasurement:
             if reach.quads:
                 evidence = Evidence(*documents_of(job, check.measured))
                 measured_job = evidence.jobs[reference.name]
-                visible = foreseen(measured_job, job.policy, quads=reach.quads, starts=reach.starts)
-            check.progress.note(_outlook(reference.name, reach, visible, fewest=looks[0], budget=budget))
+                visible = foreseen(
+                    measured_job, job.policy, quads=reach.quads, starts=reach.starts
+                )
+            check.progress.note(
+                _outlook(reference.name, reach, visible, fewest=looks[0], budget=budget)
+            )
 
         def look() -> Look:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
@@ -134,7 +158,9 @@ class JobMeasurement:
             needs_causes=lambda: look().names_would_help(),
         )
         tolerated = smallest_tolerance(
-            job.policy, reference.name, reference.must_gate(on_device=check.bench.is_accelerated)
+            job.policy,
+            reference.name,
+            reference.must_gate(on_device=check.bench.is_accelerated),
         )
         check.progress.note(_plan(reference, plan, looks, budget, fits, tolerated))
         with keep_off(cpus):
@@ -153,7 +179,9 @@ class JobMeasurement:
     def _starts_alone(self, name: SideName) -> bool:
         """Whether the side that failed to start next to the other side starts alone."""
         cpus = self._cpus("resident")
-        side = make_side(self.check.bench, self.reference, self.check.checkouts[name], name, cpus)
+        side = make_side(
+            self.check.bench, self.reference, self.check.checkouts[name], name, cpus
+        )
         self.check.job.seals.begin(name)
         try:
             with keep_off(cpus):
@@ -174,7 +202,12 @@ def _plan(
     fits: Fits,
     tolerated: float | None,
 ) -> str:
-    counts = {"least": looks[0], "most": looks[-1], "name": reference.name, "budget": _minutes(budget)}
+    counts = {
+        "least": looks[0],
+        "most": looks[-1],
+        "name": reference.name,
+        "budget": _minutes(budget),
+    }
     if plan.most:
         planned = sentence(
             "{name}: {least} to {most} quads of turns, {starts} starts of both sides at least, at most {budget}",
@@ -182,21 +215,29 @@ def _plan(
             starts=FEWEST_STARTS,
         )
     else:
-        planned = sentence("{name}: {least} to {most} runs of each side, at most {budget}", **counts)
+        planned = sentence(
+            "{name}: {least} to {most} runs of each side, at most {budget}", **counts
+        )
     parts = [planned]
     if fits == "sleep":
         parts.append(sentence("one side sleeps while the other has its turn"))
     elif fits == "swap":
-        parts.append(sentence("each has one half of the devices, and then the other half"))
+        parts.append(
+            sentence("each has one half of the devices, and then the other half")
+        )
     elif fits == "alternate" and not reference.settings.command:
         parts.append(sentence("each run starts the side, and it has the devices alone"))
     if tolerated is not None:
-        parts.append(sentence("a slowdown of {tolerated:.1%} is tolerated", tolerated=tolerated))
+        parts.append(
+            sentence("a slowdown of {tolerated:.1%} is tolerated", tolerated=tolerated)
+        )
     parts.append(sentence("the resolution is known after the first four"))
     return sentence("; ").join(parts)
 
 
-def _outlook(job: str, reach: Reach, visible: float | None, *, fewest: int, budget: float) -> str:
+def _outlook(
+    job: str, reach: Reach, visible: float | None, *, fewest: int, budget: float
+) -> str:
     """The outlook after the first quads: how many fit the time, and the slowdown that they can detect."""
     if reach.quads < fewest:
         return sentence(
@@ -209,14 +250,20 @@ def _outlook(job: str, reach: Reach, visible: float | None, *, fewest: int, budg
         )
     values = {"job": job, "quads": reach.quads, "minutes": _minutes(reach.seconds)}
     if reach.starts == reach.quads:
-        reached = sentence("{job}: at most {quads} runs of each side in {minutes}", **values)
+        reached = sentence(
+            "{job}: at most {quads} runs of each side in {minutes}", **values
+        )
     else:
         reached = sentence(
-            "{job}: at most {quads} quads of {starts} starts in {minutes}", **values, starts=reach.starts
+            "{job}: at most {quads} quads of {starts} starts in {minutes}",
+            **values,
+            starts=reach.starts,
         )
     if visible is None:
         return reached
-    return sentence("; ").join([reached, sentence("a slowdown of {visible:.1%} would show", visible=visible)])
+    return sentence("; ").join(
+        [reached, sentence("a slowdown of {visible:.1%} would show", visible=visible)]
+    )
 
 
 def _minutes(seconds: float) -> str:

@@ -11,7 +11,11 @@ from pathlib import Path
 import msgspec
 
 from perfgate.conductor.sides.checklist.checklist import Findings
-from perfgate.conductor.sides.checklist.recount import Recount, confirmed, count_operators
+from perfgate.conductor.sides.checklist.recount import (
+    Recount,
+    confirmed,
+    count_operators,
+)
 from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.conductor.sides.function.workload import PairedMeasurement
@@ -20,7 +24,12 @@ from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, FailedPair
 from perfgate.flows.check.checklist import ChecklistOfCheck
-from perfgate.flows.check.measured import CheckContext, Measured, documents_of, with_counters
+from perfgate.flows.check.measured import (
+    CheckContext,
+    Measured,
+    documents_of,
+    with_counters,
+)
 from perfgate.flows.check.pairs import PairsOfWorkload
 from perfgate.flows.check.steps import check_steps, steps_of_slow_calls
 from perfgate.flows.shared.decision import decide_with_advice
@@ -50,7 +59,10 @@ class WorkloadMeasurement:
         """
         check, name, too_slow = self.check, self.reference.name, self.too_slow
         job, measured = check.job, check.measured
-        sides = [ChecklistSide(side, checkout, job.out / side) for side, checkout in check.checkouts.items()]
+        sides = [
+            ChecklistSide(side, checkout, job.out / side)
+            for side, checkout in check.checkouts.items()
+        ]
         turns = ChecklistTurns(
             check.bench,
             self.reference,
@@ -69,7 +81,12 @@ class WorkloadMeasurement:
             # Where only loading is slow, another process would take longer than all calls of the checklist.
             if too_slow.error.has_slow_calls:
                 counted_first = self._count_slow_calls(too_slow)
-        recount = Recount(check.bench, turns, draws=check.bench.servers.draws, counted_first=counted_first)
+        recount = Recount(
+            check.bench,
+            turns,
+            draws=check.bench.servers.draws,
+            counted_first=counted_first,
+        )
         turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
         measured.pairs.append(pairs_of_workload)
         measured.base.append(sides[0].found)
@@ -78,7 +95,9 @@ class WorkloadMeasurement:
             check.refused.append(name)
             return False
         # Variation between processes is not caused by the change.
-        recount.confirm(lambda: check.look_at(name).differing_counts(), deadline=job.deadline)
+        recount.confirm(
+            lambda: check.look_at(name).differing_counts(), deadline=job.deadline
+        )
         if too_slow or (not check.options.cost and self._is_settled()):
             return False
         checklist = ChecklistOfCheck(check, turns, steps)
@@ -99,9 +118,13 @@ class WorkloadMeasurement:
 
     def _begin_side(self, side: SideName) -> None:
         """Code of this side runs now; on an accelerator the other side's too, which is built or loads meanwhile."""
-        self.check.job.seals.begin(*(NAMES if self.check.bench.is_accelerated else (side,)))
+        self.check.job.seals.begin(
+            *(NAMES if self.check.bench.is_accelerated else (side,))
+        )
 
-    def _count_slow_calls(self, too_slow: FailedPair) -> Mapping[SideName, Sequence[CounterSet]]:
+    def _count_slow_calls(
+        self, too_slow: FailedPair
+    ) -> Mapping[SideName, Sequence[CounterSet]]:
         """Count the operators of slow calls on both sides before anything else, and show what two processes say regressed.
 
         The whole checklist takes dozens of calls, this look three, and three more if something regressed.
@@ -110,23 +133,34 @@ class WorkloadMeasurement:
         counted = {name: self._count_operators(name) for name in NAMES}
         if not all(counted.values()):
             return {}
-        measured = with_counters(check.measured, check.checkouts, reference, counted, too_slow)
+        measured = with_counters(
+            check.measured, check.checkouts, reference, counted, too_slow
+        )
         if check.look_at(reference.name, measured=measured).differing_counts():
-            both = {name: confirmed(first, self._count_operators(name)) for name, first in counted.items()}
-            measured = with_counters(check.measured, check.checkouts, reference, both, too_slow)
+            both = {
+                name: confirmed(first, self._count_operators(name))
+                for name, first in counted.items()
+            }
+            measured = with_counters(
+                check.measured, check.checkouts, reference, both, too_slow
+            )
             self._show_regressions(measured)
         return counted
 
     def _count_operators(self, name: SideName) -> list[CounterSet]:
         self._begin_side(name)
-        return count_operators(self.check.bench, self.check.checkouts[name], self.reference)
+        return count_operators(
+            self.check.bench, self.check.checkouts[name], self.reference
+        )
 
     def _is_settled(self) -> bool:
         """Whether counters alone fail the gate; if so, the document says that no pairs were measured."""
         name = self.reference.name
         settled = self.check.look_at(name).is_settled_by_counters()
         if settled:
-            self.check.measured.head[-1].warnings.append(Message("notes.cost-not-measured", {"workload": name}))
+            self.check.measured.head[-1].warnings.append(
+                Message("notes.cost-not-measured", {"workload": name})
+            )
         return settled
 
     def _show_regressions(self, measured: Measured | None = None) -> None:
@@ -139,10 +173,19 @@ class WorkloadMeasurement:
         look = check.look_at(name, measured=measured)
         if not look.regressed() or check.job.session.command == "upgrade":
             return
-        so_far = check.job._replace(session=msgspec.structs.replace(check.job.session, finished_at=now()))
-        base, head = (of_workload(run, name) for run in documents_of(so_far, measured or check.measured))
-        history = stored_history(check.job.config_in_clone, head, os.environ, warn=check.progress.status)
-        decision = decide_with_advice(base, head, policy=check.job.policy, history=history)
+        so_far = check.job._replace(
+            session=msgspec.structs.replace(check.job.session, finished_at=now())
+        )
+        base, head = (
+            of_workload(run, name)
+            for run in documents_of(so_far, measured or check.measured)
+        )
+        history = stored_history(
+            check.job.config_in_clone, head, os.environ, warn=check.progress.status
+        )
+        decision = decide_with_advice(
+            base, head, policy=check.job.policy, history=history
+        )
         if decision.verdict == "FAIL":
             lines = early_lines(
                 decision,

@@ -12,13 +12,33 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.machine.fitness import KernelFiles, Machine, check_disk, examine_kernel, look, try_everything
+from perfgate.conductor.machine.fitness import (
+    KernelFiles,
+    Machine,
+    check_disk,
+    examine_kernel,
+    look,
+    try_everything,
+)
 from perfgate.conductor.machine.lock import lock_path
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.environment import worker_environment
 from perfgate.conductor.workers.interpreters import RUNNING, is_absent, probe_device
-from perfgate.config import CONFIG_NAME, Config, GateSettings, device_kind, load_config, parse_config
-from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedOutcome, PlantedResult, Resolution
+from perfgate.config import (
+    CONFIG_NAME,
+    Config,
+    GateSettings,
+    device_kind,
+    load_config,
+    parse_config,
+)
+from perfgate.document.doctor import (
+    DoctorDocument,
+    FitnessCheck,
+    PlantedOutcome,
+    PlantedResult,
+    Resolution,
+)
 from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.message import Message, quote
 from perfgate.document.testbed import Testbed
@@ -50,14 +70,18 @@ _COMPLAINTS: dict[PlantedOutcome, str] = {
 _VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
 
 
-def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[FitnessCheck]:
+def examine_machine(
+    progress: Progress, device: str = REQUIRED_DEVICE
+) -> list[FitnessCheck]:
     """Examine the machine for some seconds without changing it; ``device`` is the configured one."""
     progress.status(sentence("examining the machine"))
     cpus = sorted(os.sched_getaffinity(0))
     machine = Machine()
     before = look(machine, cpus)
     time.sleep(LOOKING_SECONDS)
-    kernel = KernelFiles(machine, cpus, os.cpu_count() or len(cpus), before, look(machine, cpus))
+    kernel = KernelFiles(
+        machine, cpus, os.cpu_count() or len(cpus), before, look(machine, cpus)
+    )
     checks = examine_kernel(kernel)
     scratch = Path(tempfile.gettempdir())
     checks.append(check_disk(shutil.disk_usage(scratch).free, scratch))
@@ -79,23 +103,35 @@ def read_device(folder: Path | None) -> str:
     return os.environ.get("PERFGATE_DEVICE") or REQUIRED_DEVICE
 
 
-def examine_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
+def examine_device(
+    device: str, progress: Progress, *, required: bool
+) -> list[FitnessCheck]:
     """Probe a device without torch, then open it; an absent device gives a single line."""
     progress.status(sentence("examining device {device}", device=device))
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as folder:
         environment = worker_environment(
-            os.environ, device=device, scratch=Path(folder), threads=1, hash_seed=0, pass_env=[]
+            os.environ,
+            device=device,
+            scratch=Path(folder),
+            threads=1,
+            hash_seed=0,
+            pass_env=[],
         )
         probed = probe_device(RUNNING, device, environment, cwd=Path(folder))
     if is_absent(device, probed):
         if not required:
             return probed
         # Opening it shows whether this torch supports it at all.
-        return [*map(required_device, probed), *open_device(device, progress, required=True)]
+        return [
+            *map(required_device, probed),
+            *open_device(device, progress, required=True),
+        ]
     opened: list[FitnessCheck] = []
     if required or device_kind(device) in device_kinds():
         opened = open_device(device, progress, required=required)
-    opens = any(check.name == f"device {device}" and check.status == "ok" for check in opened)
+    opens = any(
+        check.name == f"device {device}" and check.status == "ok" for check in opened
+    )
     if opens or not required:
         probed = [only_attention(check, opens) for check in probed]
     return probed + opened
@@ -103,18 +139,24 @@ def examine_device(device: str, progress: Progress, *, required: bool) -> list[F
 
 def required_device(check: FitnessCheck) -> FitnessCheck:
     """The check of an absent device that the project requires."""
-    return msgspec.structs.replace(check, status="unfit", remedy=Message("fitness.device-remedy"))
+    return msgspec.structs.replace(
+        check, status="unfit", remedy=Message("fitness.device-remedy")
+    )
 
 
 def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
     if check.status != "unfit":
         return check
     if opens:
-        check = msgspec.structs.replace(check, seen=Message("fitness.device-opens", {"seen": check.seen}))
+        check = msgspec.structs.replace(
+            check, seen=Message("fitness.device-opens", {"seen": check.seen})
+        )
     return msgspec.structs.replace(check, status="attention")
 
 
-def open_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
+def open_device(
+    device: str, progress: Progress, *, required: bool
+) -> list[FitnessCheck]:
     """Open a device in a worker process, as a gate does; if that works, check its software versions too."""
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as logs:
         try:
@@ -125,7 +167,11 @@ def open_device(device: str, progress: Progress, *, required: bool) -> list[Fitn
         except MeasuringError as error:
             return [judge_closed(device, str(error), required=required)]
     name = testbed.comparable.get("device.name", device)
-    return [FitnessCheck(name=f"device {device}", status="ok", seen=name), judge_versions(device, testbed), *loaded]
+    return [
+        FitnessCheck(name=f"device {device}", status="ok", seen=name),
+        judge_versions(device, testbed),
+        *loaded,
+    ]
 
 
 def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessCheck]:
@@ -142,7 +188,9 @@ def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessChec
             return bench.watch_load()
         except MeasuringError as error:
             why = quote(str(error).partition("\n")[0])
-    return [FitnessCheck(name=f"{kind} clock under load", status="unavailable", seen=why)]
+    return [
+        FitnessCheck(name=f"{kind} clock under load", status="unavailable", seen=why)
+    ]
 
 
 def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
@@ -154,14 +202,20 @@ def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
         # The probe's own lines are shown above; the error repeats them after its first line.
         why = why.partition("\n")[0]
     if required:
-        return FitnessCheck(name=f"device {device}", status="unfit", seen=why, remedy=remedy)
+        return FitnessCheck(
+            name=f"device {device}", status="unfit", seen=why, remedy=remedy
+        )
     return FitnessCheck(name=f"device {device}", status="unavailable", seen=why)
 
 
 def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
     """Judge the software of a device as its worker sees it: the worker must run our own interpreter, with torch."""
     worker, torch = testbed.comparable.get("python"), testbed.comparable.get("torch")
-    parts = [f"perfgate {__version__}", f"Python {worker}", f"torch {torch or 'missing'}"]
+    parts = [
+        f"perfgate {__version__}",
+        f"Python {worker}",
+        f"torch {torch or 'missing'}",
+    ]
     # Software versions from the device's probe: drivers, toolkits, firmware.
     for name, value in testbed.comparable.items():
         if name.startswith("device.") and any(word in name for word in _VERSIONED):
@@ -171,11 +225,16 @@ def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
         return FitnessCheck(
             name=name,
             status="attention",
-            seen=Message("fitness.versions-differ", {"versions": versions, "python": platform.python_version()}),
+            seen=Message(
+                "fitness.versions-differ",
+                {"versions": versions, "python": platform.python_version()},
+            ),
             remedy=Message("fitness.versions-differ-remedy"),
         )
     if torch is None:
-        return FitnessCheck(name, "attention", versions, Message("fitness.versions-torch-remedy"))
+        return FitnessCheck(
+            name, "attention", versions, Message("fitness.versions-torch-remedy")
+        )
     return FitnessCheck(name=name, status="ok", seen=versions)
 
 
@@ -205,7 +264,11 @@ def read_gate(folder: Path | None) -> GateSettings:
 
 
 def plant_changes(
-    changes: tuple[PlantedChange, ...], settings: GateSettings, *, out: Path, say: Callable[[str], None]
+    changes: tuple[PlantedChange, ...],
+    settings: GateSettings,
+    *,
+    out: Path,
+    say: Callable[[str], None],
 ) -> list[PlantedResult]:
     """Gate every change in a separate repository, one after the other; the check folders are written to ``out``."""
     results: list[PlantedResult] = []
@@ -224,10 +287,25 @@ def plant_changes(
                 )
             )
             with speaking("en"):  # doctor.json is language-neutral
-                result = run_planted(change, settings, scratch=Path(scratch), out=out / change.name, say=say)
-            complaint = translate(_COMPLAINTS[result.outcome]).format(reason=result.reason)
+                result = run_planted(
+                    change,
+                    settings,
+                    scratch=Path(scratch),
+                    out=out / change.name,
+                    say=say,
+                )
+            complaint = translate(_COMPLAINTS[result.outcome]).format(
+                reason=result.reason
+            )
             verdict = result.verdict or sentence("no decision")
-            say(sentence("{verdict} in {seconds:.0f} s", verdict=verdict, seconds=result.seconds) + complaint)
+            say(
+                sentence(
+                    "{verdict} in {seconds:.0f} s",
+                    verdict=verdict,
+                    seconds=result.seconds,
+                )
+                + complaint
+            )
             results.append(result)
     return results
 
@@ -238,7 +316,10 @@ def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
     for result in results:
         if result.metric is None and result.verdict is not None:
             folder = out / result.name
-            evidence = Evidence(read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json"))
+            evidence = Evidence(
+                read_run(folder / "base" / "run.json"),
+                read_run(folder / "head" / "run.json"),
+            )
             decision = read_decision(folder / "decision.json")
             numbers = numbers_of(evidence, Rules(decision.procedure.policy))
             resolved += resolutions(numbers, evidence.timed_seconds, decision)

@@ -25,7 +25,12 @@ from perfgate.system.folders import PACKAGE
 
 PROJECT = PACKAGE / "doctor"
 # Counters need no clock, so their gates are short. Times are still measured and judged, as in every gate.
-_SHORT: dict[str, Any] = {"looks": [8], "aa_pairs": 5, "quads": 2, "block_seconds": 0.005}
+_SHORT: dict[str, Any] = {
+    "looks": [8],
+    "aa_pairs": 5,
+    "quads": 2,
+    "block_seconds": 0.005,
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,9 @@ class PlantedChange:
     @property
     def timed(self) -> bool:
         """Whether a time must regress, not a counter."""
-        return self.metric is None or self.metric.startswith(("latency.", "throughput."))
+        return self.metric is None or self.metric.startswith(
+            ("latency.", "throughput.")
+        )
 
 
 # The signer's call is 100 equal rounds plus less than 1 % overhead, on any processor; the cost of matrix products grows in
@@ -82,28 +89,54 @@ CHANGES = (
         seconds=20,
     ),
     PlantedChange(
-        "p99-only", "one call in 40 takes twice as long", "latency.p99", alone=True, also=_WHOLE_BLOCK, seconds=20
+        "p99-only",
+        "one call in 40 takes twice as long",
+        "latency.p99",
+        alone=True,
+        also=_WHOLE_BLOCK,
+        seconds=20,
     ),
     PlantedChange(
-        "gap-only", "a destructor works between calls", "throughput.gap", alone=True, also=_WHOLE_BLOCK, seconds=20
+        "gap-only",
+        "a destructor works between calls",
+        "throughput.gap",
+        alone=True,
+        also=_WHOLE_BLOCK,
+        seconds=20,
     ),
     PlantedChange("extra-copy", "one copy more", "counters.copies", line="scorer.py"),
     PlantedChange("extra-sync", "one synchronisation more", "counters.syncs"),
     PlantedChange("leak", "every output is kept", "memory.kept"),
     PlantedChange(
-        "graph-break", "a branch on data inside a compiled model", "counters.graph_breaks", workload="compiled"
+        "graph-break",
+        "a branch on data inside a compiled model",
+        "counters.graph_breaks",
+        workload="compiled",
     ),
-    PlantedChange("deleted-work", "a step is left out, the output is wrong", "correctness"),
-    PlantedChange("cached-output", "outputs are remembered by input", "counters.repeat_saves"),
+    PlantedChange(
+        "deleted-work", "a step is left out, the output is wrong", "correctness"
+    ),
+    PlantedChange(
+        "cached-output", "outputs are remembered by input", "counters.repeat_saves"
+    ),
 )
 
 
 def run_planted(
-    change: PlantedChange, settings: GateSettings, *, scratch: Path, out: Path, say: Callable[[str], None]
+    change: PlantedChange,
+    settings: GateSettings,
+    *,
+    scratch: Path,
+    out: Path,
+    say: Callable[[str], None],
 ) -> PlantedResult:
     """Plant a change in a separate repository below ``scratch`` and gate it, with the gate's files in ``out``."""
     project = scratch / change.name
-    _make_repository(project, change, settings if change.timed else msgspec.structs.replace(settings, **_SHORT))
+    _make_repository(
+        project,
+        change,
+        settings if change.timed else msgspec.structs.replace(settings, **_SHORT),
+    )
     # An earlier run of the doctor may have left one.
     (out / "decision.json").unlink(missing_ok=True)
     arguments = f"check --base main --workload {change.workload} --steps 4 --always --out".split()
@@ -126,7 +159,13 @@ def run_planted(
     return judge(change, decision, exit_code=code, seconds=seconds)
 
 
-def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code: int, seconds: float) -> PlantedResult:
+def judge(
+    change: PlantedChange,
+    decision: DecisionDocument | None,
+    *,
+    exit_code: int,
+    seconds: float,
+) -> PlantedResult:
     """Compare the gate's decision with the expected one."""
     result = PlantedResult(
         name=change.name,
@@ -167,7 +206,9 @@ def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code
     )
 
 
-def _problems(change: PlantedChange, decision: DecisionDocument, fired: set[str], line: str | None) -> list[str]:
+def _problems(
+    change: PlantedChange, decision: DecisionDocument, fired: set[str], line: str | None
+) -> list[str]:
     problems: list[str] = []
     if decision.verdict == "INCONCLUSIVE":
         problems.append(_why_inconclusive(decision))
@@ -177,7 +218,11 @@ def _problems(change: PlantedChange, decision: DecisionDocument, fired: set[str]
         problems.append(_why_silent(decision, change.metric))
     if unexpected := _unexpected(change, fired):
         problems.append(f"{', '.join(sorted(unexpected))} must not move")
-    if change.line and change.metric in fired and not (line or "").startswith(f"{change.line}:"):
+    if (
+        change.line
+        and change.metric in fired
+        and not (line or "").startswith(f"{change.line}:")
+    ):
         problems.append(f"no line of {change.line} is named")
     return problems
 
@@ -190,12 +235,21 @@ def _unexpected(change: PlantedChange, fired: set[str]) -> set[str]:
 
 def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
     """Whether the times were inconclusive. Counters need no clock, so a busy machine does not affect them."""
-    if not change.timed or any(entry.kind == "code_changed" for entry in decision.gaps.invalid):
+    if not change.timed or any(
+        entry.kind == "code_changed" for entry in decision.gaps.invalid
+    ):
         return False
     if change.metric is None:
         codes = {reason.code for reason in decision.reasons}
-        return decision.verdict == "INCONCLUSIVE" and codes <= {"verdict.undecided", "verdict.invalid"}
-    outcomes = {comparison.outcome for comparison in decision.comparisons if comparison.metric == change.metric}
+        return decision.verdict == "INCONCLUSIVE" and codes <= {
+            "verdict.undecided",
+            "verdict.invalid",
+        }
+    outcomes = {
+        comparison.outcome
+        for comparison in decision.comparisons
+        if comparison.metric == change.metric
+    }
     return "inconclusive" in outcomes or bool(decision.gaps.invalid)
 
 
@@ -211,7 +265,11 @@ def _why_silent(decision: DecisionDocument, metric: str) -> str:
 
 def _why_inconclusive(decision: DecisionDocument) -> str:
     reasons = word_all(decision.reasons[:2]) or "inconclusive"
-    floors = [floor.floor for floor in decision.measured.noise_floors if floor.metric == "latency.low"]
+    floors = [
+        floor.floor
+        for floor in decision.measured.noise_floors
+        if floor.metric == "latency.low"
+    ]
     noise = ""
     if floors:
         noise = f", noise floor ±{max(floors) * 100:.1f} %"
@@ -227,8 +285,12 @@ def _why_inconclusive(decision: DecisionDocument) -> str:
     return f"{reasons} after {spent}{noise}; {remedy}use a quieter machine"
 
 
-def _make_repository(project: Path, change: PlantedChange, settings: GateSettings) -> None:
-    shutil.copytree(PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__"))
+def _make_repository(
+    project: Path, change: PlantedChange, settings: GateSettings
+) -> None:
+    shutil.copytree(
+        PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__")
+    )
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
         # A planted change must fail the gate even if its cost is not visible on this machine.
         config.write(gate_table(msgspec.structs.replace(settings, strict=True)))
@@ -250,7 +312,11 @@ def gate_table(settings: GateSettings) -> str:
 
 def _toml(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f'"{name}" = {_toml(member)}' for name, member in value.items()) + " }"
+        return (
+            "{ "
+            + ", ".join(f'"{name}" = {_toml(member)}' for name, member in value.items())
+            + " }"
+        )
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):

@@ -71,7 +71,9 @@ def _write(root: Path, files: Mapping[str, str], created: list[Path]) -> None:
             for folder in reversed(missing):
                 folder.mkdir()
                 created.append(folder)
-            with path.open("x", encoding="utf-8") as file:  # never through a link, never over a file
+            with path.open(
+                "x", encoding="utf-8"
+            ) as file:  # never through a link, never over a file
                 created.append(path)
                 file.write(text)
     except OSError as error:

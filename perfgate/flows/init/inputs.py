@@ -75,13 +75,21 @@ def python_of(options: InitOptions, project: NewProject) -> str:
     return options.python or ("" if _labels(options) else project.python)
 
 
-def inputs_of(repository: Repository, folder: Path, forge: Forge, options: InitOptions, project: NewProject) -> Inputs:
+def inputs_of(
+    repository: Repository,
+    folder: Path,
+    forge: Forge,
+    options: InitOptions,
+    project: NewProject,
+) -> Inputs:
     """The inputs by name, without those equal to their defaults and without ``package``."""
     below, labels = repository.prefix(folder), _labels(options, forge)
     setup, python = options.setup or "", python_of(options, project)
     if not setup and needs_lock(options):
         # If one package of the lock file has hashes, pip requires them for all.
-        setup = shlex.join(["python", "-m", "pip", "install", "-r", str(Path(below) / LOCK)])
+        setup = shlex.join(
+            ["python", "-m", "pip", "install", "-r", str(Path(below) / LOCK)]
+        )
     version = python if re.fullmatch(r"3\.\d+", python) else ""
     publishing = list(options.publish_labels or ())
     inputs: Inputs = {"directory": below}
@@ -93,14 +101,23 @@ def inputs_of(repository: Repository, folder: Path, forge: Forge, options: InitO
             inputs["image"] = f"python:{version}"
         inputs["setup"] = list(filter(None, [setup]))
     else:
-        search = ["grep", "--quiet", "--fixed-strings", "filter=lfs", "--", ":(glob)**/.gitattributes"]
+        search = [
+            "grep",
+            "--quiet",
+            "--fixed-strings",
+            "filter=lfs",
+            "--",
+            ":(glob)**/.gitattributes",
+        ]
         inputs["runs-on"] = json.dumps(labels or "ubuntu-latest")
         inputs["container"] = _container(options)
         inputs["publish-on"] = publishing and json.dumps(publishing)
         inputs["python-version"] = version
         inputs["setup"] = setup
         inputs["lfs"] = run_git(repository.root, search, {}).code == 0
-    inputs["submodules"] = "recursive" if (repository.root / ".gitmodules").is_file() else ""
+    inputs["submodules"] = (
+        "recursive" if (repository.root / ".gitmodules").is_file() else ""
+    )
     inputs["python"] = "" if version else python
     inputs["fail-on"] = "never"
     return {name: value for name, value in inputs.items() if value}

@@ -112,7 +112,10 @@ def project_distribution(folder: Path) -> importlib.metadata.Distribution | None
     """The project in ``folder`` as pip installed it from there; None if it did not."""
     for distribution in importlib.metadata.distributions():
         origin = read_origin(distribution)
-        if origin.dir_info is not None and local_path(origin.url).resolve() == folder.resolve():
+        if (
+            origin.dir_info is not None
+            and local_path(origin.url).resolve() == folder.resolve()
+        ):
             return distribution
     return None
 
@@ -148,7 +151,9 @@ def _checked_out(folder: Path) -> Revision:
             folder=folder,
             remedy=remedy(),
         )
-    if not run_git(folder, ["branch", "--remotes", "--contains", commit.output], {}).output:
+    if not run_git(
+        folder, ["branch", "--remotes", "--contains", commit.output], {}
+    ).output:
         raise UsageError(
             "perfgate was installed from {folder}, whose commit {output} is in no branch of its origin: push "
             "it, or {remedy}",

@@ -15,8 +15,20 @@ from perfgate.conductor.workers.worker import Say
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.init.files import render_starter, written_files
-from perfgate.flows.init.inputs import Forge, InitOptions, inputs_of, needs_lock, python_of
-from perfgate.flows.init.installed import Revision, address, installed_revision, named_revision, remedy
+from perfgate.flows.init.inputs import (
+    Forge,
+    InitOptions,
+    inputs_of,
+    needs_lock,
+    python_of,
+)
+from perfgate.flows.init.installed import (
+    Revision,
+    address,
+    installed_revision,
+    named_revision,
+    remedy,
+)
 from perfgate.flows.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
 from perfgate.flows.init.project import NewProject, read_project
 from perfgate.flows.init.requirements import Declared, read_declared
@@ -45,7 +57,9 @@ _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
     "gitlab": {GITLAB_FILE: "gitlab-ci.yml.j2"},
 }
 # For forges without a CI file to write, the lines of the jobs are shown, with the package that adds the forge.
-_PRINTED: Mapping[Forge, str] = dict.fromkeys(("gitee", "gitcode", "gitea"), "other-forge.sh.j2")
+_PRINTED: Mapping[Forge, str] = dict.fromkeys(
+    ("gitee", "gitcode", "gitea"), "other-forge.sh.j2"
+)
 _HOSTS: Mapping[str, Forge] = {
     "github": "github",
     "gitlab": "gitlab",
@@ -123,7 +137,9 @@ class Started:
     imported: Collection[str] = ()
 
 
-def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried) -> Started:
+def start_project(
+    folder: Path, options: InitOptions, trial: Trial = _not_tried
+) -> Started:
     """Write the files into the repository that ``folder`` lies in, all of them or none.
 
     Once they are there, ``trial`` runs the workload; if that fails, or CI cannot install what it loads, they are removed
@@ -139,7 +155,9 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
     if forge in _CI_FILES and needs_lock(options):
         lock_files.append(str(Path(below) / LOCK))
     new_files = list(templates)
-    if not _is_our_lock(folder / LOCK):  # a lock file that an earlier `perfgate init` wrote is replaced
+    if not _is_our_lock(
+        folder / LOCK
+    ):  # a lock file that an earlier `perfgate init` wrote is replaced
         new_files += lock_files
     _refuse_existing(repository.root, new_files, below)
     revision = None
@@ -154,7 +172,9 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
         values = {**values, "inputs": {"package": starter.package, **inputs}}
     if revision and forge and forge in _CI_FILES:
         values |= vars(_called(forge, revision, origin))
-    texts = {file: render_starter(template, values) for file, template in templates.items()}
+    texts = {
+        file: render_starter(template, values) for file, template in templates.items()
+    }
     # Before anything is written or tried: uv is missing, or a dependency file cannot be read.
     declared = None
     if lock_files:
@@ -186,12 +206,20 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
 def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
     """The files, and untracked files next to them that an earlier `perfgate init` or its user wrote."""
     own = [str(Path(below) / name) for name in (CONFIG_NAME, "perf")]
-    listed = run_git(root, ["status", "--porcelain", "-z", "--untracked-files=all", "--", *own], {}).output
-    changed = [entry[3:] for entry in listed.split("\0") if entry and not entry.endswith(".pyc")]
+    listed = run_git(
+        root, ["status", "--porcelain", "-z", "--untracked-files=all", "--", *own], {}
+    ).output
+    changed = [
+        entry[3:]
+        for entry in listed.split("\0")
+        if entry and not entry.endswith(".pyc")
+    ]
     return list(dict.fromkeys([*files, *changed]))
 
 
-def write_lock(folder: Path, options: InitOptions, trial: Trial = _not_tried) -> Started:
+def write_lock(
+    folder: Path, options: InitOptions, trial: Trial = _not_tried
+) -> Started:
     """Rewrite only the lock file. Raises UsageError if the user has a file of that name."""
     repository = Repository(folder)
     find_uv()
@@ -209,7 +237,9 @@ def write_lock(folder: Path, options: InitOptions, trial: Trial = _not_tried) ->
     )
 
 
-def _templates(root: Path, below: str, forge: Forge | None, options: InitOptions) -> tuple[dict[str, str], str]:
+def _templates(
+    root: Path, below: str, forge: Forge | None, options: InitOptions
+) -> tuple[dict[str, str], str]:
     """The template of each file, and the template of the lines to show because they belong in the user's own file."""
     templates: dict[str, str] = {}
     if not options.ci_only:
@@ -225,7 +255,11 @@ def _templates(root: Path, below: str, forge: Forge | None, options: InitOptions
 
 
 def _lock(
-    declared: Declared, folder: Path, options: InitOptions, project: NewProject, loaded: Collection[str] | None
+    declared: Declared,
+    folder: Path,
+    options: InitOptions,
+    project: NewProject,
+    loaded: Collection[str] | None,
 ) -> tuple[Lock, set[str]]:
     """The lock file, and the distributions in it only because the workload has ``loaded`` them (None: it was not tried).
 
@@ -252,7 +286,11 @@ def _replace_lock(folder: Path, lock: Lock) -> None:
 
 
 def _is_our_lock(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and path.read_text(errors="replace").startswith(HEADER)
+    return (
+        path.is_file()
+        and not path.is_symlink()
+        and path.read_text(errors="replace").startswith(HEADER)
+    )
 
 
 def _refuse_odd_values(options: InitOptions) -> None:
@@ -325,7 +363,9 @@ def _called(forge: Forge, revision: Revision, origin: str) -> CalledFiles:
     host = _host(origin) or _USUAL_HOST[forge]
     if revision.host == host:
         return CalledFiles(revision.path, revision.commit)
-    if forge == "gitlab" and (template := revision.file_address("templates/perfgate.yml")):
+    if forge == "gitlab" and (
+        template := revision.file_address("templates/perfgate.yml")
+    ):
         return CalledFiles(revision.path, revision.commit, template)
     raise UsageError(
         "perfgate was installed from {host}, whose files {server} does not call, so {remedy}",
@@ -338,7 +378,9 @@ def _called(forge: Forge, revision: Revision, origin: str) -> CalledFiles:
 def _schema_address(revision: Revision | None) -> str:
     """The address of the schema of perfgate.toml for editors, on the server of this perfgate; empty if none has it."""
     try:
-        return (revision or installed_revision()).file_address("schemas/config.schema.json")
+        return (revision or installed_revision()).file_address(
+            "schemas/config.schema.json"
+        )
     except UsageError:
         return ""
 
@@ -354,7 +396,10 @@ def _starter_variables(
     branch, is_found = _main_branch(repository, options.branch)
     package, forges_package = options.package or "", FORGES_PACKAGE
     if revision:
-        package, forges_package = options.package or revision.package, revision.plugin(FORGES_PACKAGE)
+        package, forges_package = (
+            options.package or revision.package,
+            revision.plugin(FORGES_PACKAGE),
+        )
     return StarterVariables(
         forge=forge,
         package=package,
@@ -398,7 +443,12 @@ def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]
     except RepositoryError:
         main = None
     # Before the first commit the branch does not exist, but HEAD has its name.
-    name = branch or main or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
+    name = (
+        branch
+        or main
+        or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output
+        or "main"
+    )
     return name, name == main or (main is None and name in MAIN_NAMES)
 
 
@@ -408,7 +458,9 @@ def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
         return
     remedy = Activity("move them away, or write them by hand")
     if str(Path(below) / CONFIG_NAME) in existing:
-        remedy = Activity("move them away, or write them by hand; --ci-only writes the CI files alone")
+        remedy = Activity(
+            "move them away, or write them by hand; --ci-only writes the CI files alone"
+        )
     raise UsageError(
         "nothing was written, because {existing} would be overwritten; {remedy}",
         existing=", ".join(existing),

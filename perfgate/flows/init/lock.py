@@ -27,7 +27,9 @@ TORCH = "2.13.0"
 _TORCH_INDEX = "https://download.pytorch.org/whl/{build}"
 _TORCH_BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(?:\.\d+)*")
 # The first line of a package in the output of uv; its hashes follow, indented.
-_PIN = re.compile(r"^(?P<name>[A-Za-z0-9][\w.-]*)(?:==| @ )(?P<source>\S+)", re.MULTILINE)
+_PIN = re.compile(
+    r"^(?P<name>[A-Za-z0-9][\w.-]*)(?:==| @ )(?P<source>\S+)", re.MULTILINE
+)
 _HASH = re.compile(r" \\\n    --hash=\S+")
 
 
@@ -61,7 +63,9 @@ class Lock:
         return any(name.startswith("nvidia-") for name in self.names)
 
 
-def lock_project(declared: Declared, folder: Path, *, python: str, imported: Iterable[str] = ()) -> Lock:
+def lock_project(
+    declared: Declared, folder: Path, *, python: str, imported: Iterable[str] = ()
+) -> Lock:
     """Pin the declared requirements, torch, the distributions that the workload imports, and all their dependencies.
 
     ``python`` is the version that CI runs. Raises UsageError without uv, and if uv finds no versions that CI could install.
@@ -146,7 +150,9 @@ def _distributions() -> Mapping[str, _Installed]:
     for distribution in importlib.metadata.distributions():
         name, version = _name_and_version(distribution)
         if name:  # else the remains of an interrupted uninstallation
-            distributions.setdefault(str(canonicalize_name(name)), _Installed(distribution, version))
+            distributions.setdefault(
+                str(canonicalize_name(name)), _Installed(distribution, version)
+            )
     return distributions
 
 
@@ -167,7 +173,9 @@ def _address(distribution: importlib.metadata.Distribution) -> str:
         return url
     if origin.vcs_info:
         return f"{origin.vcs_info.vcs}+{url}@{origin.vcs_info.commit_id}"
-    if origin.archive_info and not url.startswith("file:"):  # else a wheel downloaded from an index
+    if origin.archive_info and not url.startswith(
+        "file:"
+    ):  # else a wheel downloaded from an index
         digest = origin.archive_info.hashes.get("sha256")
         if digest:
             return f"{url}#sha256={digest}"

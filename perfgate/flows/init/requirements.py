@@ -22,7 +22,9 @@ from perfgate.toml import tomllib
 PYPROJECT, SETUP_PY, SETUP_CFG = "pyproject.toml", "setup.py", "setup.cfg"
 _ENVIRONMENTS = ("environment.yml", "environment.yaml")
 # Requirement files for developing the project, by a word in their name.
-_NOT_RUN_WITH = re.compile(r"(?:^|[-_.])(?:dev|develop|tests?|docs?|lint|ci|build|examples?)(?:[-_.]|$)")
+_NOT_RUN_WITH = re.compile(
+    r"(?:^|[-_.])(?:dev|develop|tests?|docs?|lint|ci|build|examples?)(?:[-_.]|$)"
+)
 # Packages that conda names differently from the package index.
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _CONDA_TOOLS = ("python", "pip")
@@ -68,7 +70,9 @@ def read_declared(folder: Path) -> Declared:
         if index.url is not None:
             options.append(f"--extra-index-url {index.url}")
     return Declared(
-        requirements=[text for text in (*needed, *listed_for_pip) if _name(text) != "perfgate"],
+        requirements=[
+            text for text in (*needed, *listed_for_pip) if _name(text) != "perfgate"
+        ],
         files=files,
         indexes=list(dict.fromkeys(options)),
         conda=conda,
@@ -133,10 +137,17 @@ class PyProject(msgspec.Struct, frozen=True, rename="kebab"):
 def read_pyproject(path: Path) -> PyProject:
     """Empty if the file does not exist. Raises UsageError if it is unreadable."""
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), PyProject)
+        return msgspec.convert(
+            tomllib.loads(path.read_text(encoding="utf-8")), PyProject
+        )
     except FileNotFoundError:
         return PyProject()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (
+        OSError,
+        UnicodeDecodeError,
+        tomllib.TOMLDecodeError,
+        msgspec.ValidationError,
+    ) as error:
         raise UsageError(
             "{path} cannot be read: {error}; repair it and run this again",
             path=path,
@@ -172,8 +183,16 @@ def _own_dependencies(folder: Path) -> Sequence[str] | None:
         return needed
     if table is not None and "dependencies" not in table.dynamic:
         return table.dependencies
-    if table is None and not (folder / SETUP_PY).is_file() and file.build_system is None:
-        lines = read_setup_cfg(folder).get("options", "install_requires", fallback="").splitlines()
+    if (
+        table is None
+        and not (folder / SETUP_PY).is_file()
+        and file.build_system is None
+    ):
+        lines = (
+            read_setup_cfg(folder)
+            .get("options", "install_requires", fallback="")
+            .splitlines()
+        )
         return [line for line in lines if line.strip()]
     installed = project_distribution(folder)
     if installed:
@@ -185,7 +204,9 @@ def _requirement_files(folder: Path) -> Sequence[Path]:
     """requirements.txt, or without one the files with similar names that are not for development."""
     if (folder / "requirements.txt").is_file():
         return [folder / "requirements.txt"]
-    files = sorted([*folder.glob("requirements*.txt"), *folder.glob("requirements/*.txt")])
+    files = sorted(
+        [*folder.glob("requirements*.txt"), *folder.glob("requirements/*.txt")]
+    )
     return [path for path in files if not _NOT_RUN_WITH.search(path.stem)]
 
 
@@ -193,7 +214,11 @@ def _requirement_lines(path: Path) -> Iterator[str]:
     """The requirements of a file and of the files it includes with -r, and its options for indexes."""
     if not path.is_file():
         return
-    for line in path.read_text(encoding="utf-8-sig", errors="replace").replace("\\\n", " ").splitlines():
+    for line in (
+        path.read_text(encoding="utf-8-sig", errors="replace")
+        .replace("\\\n", " ")
+        .splitlines()
+    ):
         text = re.sub(r"(^|\s)#.*", "", line).strip()
         if include := re.match(r"(?:-r|--requirement)[\s=]*(\S+)", text):
             yield from _requirement_lines(path.parent / include[1])
@@ -214,7 +239,11 @@ def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
         if not path.is_file():
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
-        block = re.search(r"^dependencies:[^\S\n]*(\S.*)?\n((?:[ \t-].*\n|\s*\n|#.*\n)*)", f"{text}\n", re.MULTILINE)
+        block = re.search(
+            r"^dependencies:[^\S\n]*(\S.*)?\n((?:[ \t-].*\n|\s*\n|#.*\n)*)",
+            f"{text}\n",
+            re.MULTILINE,
+        )
         if block is None or (block[1] and not block[1].startswith("#")):
             raise UsageError(
                 "{path}: `dependencies:` must be followed by lines of `- NAME`; name CI's own line with --setup",
@@ -241,7 +270,9 @@ def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
 
 def _conda_name(text: str) -> str:
     """The package name in a conda specification such as ``conda-forge::numpy>=1.20`` or ``pytorch=2.5=cpu_py311``."""
-    name = canonicalize_name(re.split(r"[\s=<>!~\[]", text.rpartition("::")[2], maxsplit=1)[0])
+    name = canonicalize_name(
+        re.split(r"[\s=<>!~\[]", text.rpartition("::")[2], maxsplit=1)[0]
+    )
     return _CONDA_NAMES.get(name, name)
 
 

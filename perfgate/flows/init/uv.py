@@ -63,7 +63,11 @@ def compile_requirements(
 
 def names_requirements(file: Path) -> bool:
     """Whether a pyproject.toml or setup.py has requirements. Raises UsageError if uv cannot build its metadata."""
-    return bool(_run(["--no-deps", str(file), "-"], file.parent, "\n".join(pip_indexes())).strip())
+    return bool(
+        _run(
+            ["--no-deps", str(file), "-"], file.parent, "\n".join(pip_indexes())
+        ).strip()
+    )
 
 
 def pip_indexes() -> list[str]:
@@ -71,7 +75,9 @@ def pip_indexes() -> list[str]:
     command = [sys.executable, "-m", "pip", "config", "list"]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     settings = {}
-    for line in process.stdout.splitlines():  # SECTION.OPTION='VALUE', the environment last
+    for (
+        line
+    ) in process.stdout.splitlines():  # SECTION.OPTION='VALUE', the environment last
         option, _, value = line.partition("=")
         settings[option.rpartition(".")[2]] = str(ast.literal_eval(value))
     options: list[str] = []
@@ -84,15 +90,38 @@ def pip_indexes() -> list[str]:
 
 def setup_remedy() -> Activity:
     """The way to do without a lock file."""
-    return Activity('give the install command for CI, e.g. --setup "python -m pip install -r requirements.lock"')
+    return Activity(
+        'give the install command for CI, e.g. --setup "python -m pip install -r requirements.lock"'
+    )
 
 
 def _run(options: Sequence[str], folder: Path, lines: str) -> str:
-    command = [find_uv(), "pip", "compile", "--quiet", "--color", "never", "--no-header", "--no-annotate"]
-    command += ["--index-strategy", "unsafe-best-match", "--python", sys.executable, *options]
+    command = [
+        find_uv(),
+        "pip",
+        "compile",
+        "--quiet",
+        "--color",
+        "never",
+        "--no-header",
+        "--no-annotate",
+    ]
+    command += [
+        "--index-strategy",
+        "unsafe-best-match",
+        "--python",
+        sys.executable,
+        *options,
+    ]
     try:
         process = subprocess.run(
-            command, cwd=folder, input=lines, capture_output=True, text=True, timeout=SECONDS, check=False
+            command,
+            cwd=folder,
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise UsageError(

@@ -28,7 +28,9 @@ def answer_bisection(folder: Path, language: Language, doors: Doors) -> None:
     """
     event = detect(doors.environ)
     if event is None or event.change_request is None:
-        raise UsageError("this job has no change request to answer on; run it in the workflow that obeys comments")
+        raise UsageError(
+            "this job has no change request to answer on; run it in the workflow that obeys comments"
+        )
     forge = connect_to_answer(event, doors)
     document, wrong = None, None
     try:
@@ -49,12 +51,19 @@ def _read(path: Path, head: str) -> BisectionDocument | None:
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     try:
-        document = msgspec.convert(parse_json(data, name=BISECTION_FILE, max_bytes=_MOST_BYTES), BisectionDocument)
+        document = msgspec.convert(
+            parse_json(data, name=BISECTION_FILE, max_bytes=_MOST_BYTES),
+            BisectionDocument,
+        )
     except msgspec.ValidationError as error:
-        raise DocumentError("{name} is not a bisection: {error}", name=BISECTION_FILE, error=error) from error
+        raise DocumentError(
+            "{name} is not a bisection: {error}", name=BISECTION_FILE, error=error
+        ) from error
     if document.searched.commit != head or not _is_sound(document):
         raise DocumentError(
-            "{name} is not the bisection of the commits up to {head}", name=BISECTION_FILE, head=head[:12]
+            "{name} is not the bisection of the commits up to {head}",
+            name=BISECTION_FILE,
+            head=head[:12],
         )
     return document
 
@@ -73,7 +82,11 @@ def _is_sound(document: BisectionDocument) -> bool:
         positions += block
     for trial in document.tried:
         positions += trial.changes
-    if document.outcome == "found" and (not document.culprits or not all(document.culprits)):
+    if document.outcome == "found" and (
+        not document.culprits or not all(document.culprits)
+    ):
         return False
     are_commits = all(COMMIT_ID.fullmatch(commit) for commit in commits)
-    return are_commits and all(0 <= position < len(document.searched.changes) for position in positions)
+    return are_commits and all(
+        0 <= position < len(document.searched.changes) for position in positions
+    )

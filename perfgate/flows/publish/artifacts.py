@@ -47,14 +47,18 @@ def read_artifacts(
     expected = _expected_testbeds(trusted.settings.config, testbeds)
     target = trusted.target
     if artifact is None and target is None:
-        raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
+        raise UsageError(
+            "an artifact is downloaded in a CI job that has a token; give a folder or zip here"
+        )
     cancelled = ReasonError(Message("publish.job-cancelled"))
     is_cancelled = target is not None and target.event.job.measured in CANCELLED
     if is_cancelled and not expected:
         return [ReadArtifact(refusal=cancelled)]
     artifacts: list[ReadArtifact] = []
     for testbed in expected or ("",):
-        read = _read_artifact(artifact, target, key, testbed)._replace(testbed=testbed, device=expected.get(testbed))
+        read = _read_artifact(artifact, target, key, testbed)._replace(
+            testbed=testbed, device=expected.get(testbed)
+        )
         if is_cancelled and read.documents is None:
             read = read._replace(refusal=cancelled)
         artifacts.append(read)
@@ -75,7 +79,9 @@ def measured_change(artifacts: Sequence[ReadArtifact]) -> int | None:
     return None
 
 
-def _expected_testbeds(config: Config | None, names: Sequence[str]) -> Mapping[str, str | None]:
+def _expected_testbeds(
+    config: Config | None, names: Sequence[str]
+) -> Mapping[str, str | None]:
     """The kind of device of each expected testbed, None if perfgate.toml lacks the testbed; empty for a gate of one runner.
 
     ``config`` comes from the base or the default branch, so a change cannot take a testbed away. The ``names`` in the
@@ -101,12 +107,18 @@ def _expected_testbeds(config: Config | None, names: Sequence[str]) -> Mapping[s
     return testbeds
 
 
-def _read_artifact(artifact: Path | None, target: TargetForge | None, key: str, testbed: str) -> ReadArtifact:
+def _read_artifact(
+    artifact: Path | None, target: TargetForge | None, key: str, testbed: str
+) -> ReadArtifact:
     """The check of a testbed, "" for the only runner; in a folder with several it is ``NAME/`` or ``NAME.zip``."""
     try:
         if artifact is None:
-            assert target is not None, "an artifact without a path is fetched from a forge"
-            source: Path | bytes = fetch_artifact(target.forge, target.event, key_of(key, testbed))
+            assert target is not None, (
+                "an artifact without a path is fetched from a forge"
+            )
+            source: Path | bytes = fetch_artifact(
+                target.forge, target.event, key_of(key, testbed)
+            )
         else:
             archive = artifact / f"{testbed}.zip"
             is_archive = testbed and archive.is_file()
@@ -127,7 +139,9 @@ def _refused(artifact: ReadArtifact, sessions: Counter[str]) -> ReadArtifact:
         why = Message("publish.measured-once")
     other_kinds = sorted({run.testbed.device_kind for run in documents} - {device})
     if device is not None and other_kinds:
-        why = Message("publish.other-device", {"found": other_kinds[0], "wanted": device})
+        why = Message(
+            "publish.other-device", {"found": other_kinds[0], "wanted": device}
+        )
     if why is None:
         return artifact
     return artifact._replace(documents=None, refusal=ReasonError(why))

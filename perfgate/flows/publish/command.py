@@ -47,7 +47,9 @@ from perfgate.locale import Language, sentence
 _Order = RunOrder | BisectOrder | AcceptOrder | OrderError
 
 
-def run_command(root: Path, doors: Doors, *, key: str = DEFAULT_KEY, language: Language = "en") -> None:
+def run_command(
+    root: Path, doors: Doors, *, key: str = DEFAULT_KEY, language: Language = "en"
+) -> None:
     """Execute or refuse the order in the comment; authors without push access are answered only in the log.
 
     ``root`` is the project's folder in a checkout of the default branch; ``key`` distinguishes several gates of one repository.
@@ -63,10 +65,18 @@ def run_command(root: Path, doors: Doors, *, key: str = DEFAULT_KEY, language: L
     comment = _comment_at(place, event, doors)
     order = _order_in(comment) if comment else None
     if comment is None or order is None or comment.bot or comment.edited:
-        doors.say(sentence("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited."))
+        doors.say(
+            sentence(
+                "Nothing was asked: the comment is no order, or a bot wrote it, or it was edited."
+            )
+        )
         return
-    job = _OrderJob(root, key, language, comment, event, connect_to_answer(event, doors), doors)
-    answer = job.answer_on_issue(order) if comment.on_issue else job.answer_on_change(order)
+    job = _OrderJob(
+        root, key, language, comment, event, connect_to_answer(event, doors), doors
+    )
+    answer = (
+        job.answer_on_issue(order) if comment.on_issue else job.answer_on_change(order)
+    )
     if answer is None:
         return
     job.forge.add_comment(comment.number, render_answer(answer, language) + "\n")
@@ -74,7 +84,9 @@ def run_command(root: Path, doors: Doors, *, key: str = DEFAULT_KEY, language: L
     if comment.on_issue:
         doors.say(sentence("Issue {number} was answered: {outcome}.", **values))
     else:
-        doors.say(sentence("Change request {number} was answered: {outcome}.", **values))
+        doors.say(
+            sentence("Change request {number} was answered: {outcome}.", **values)
+        )
 
 
 @dataclass(frozen=True)
@@ -96,19 +108,29 @@ class _OrderJob:
         if not change.is_open or not orders.may_push(author):
             self._say_not_done(
                 sentence(
-                    "{author} may not push, or change request {number} is closed.", author=author, number=change.number
+                    "{author} may not push, or change request {number} is closed.",
+                    author=author,
+                    number=change.number,
                 )
             )
             return None
         if isinstance(order, AcceptOrder) and order.blocks and self.key != DEFAULT_KEY:
-            self.doors.say(sentence("Nothing was done: the numbers of causes refer to another gate's comment."))
+            self.doors.say(
+                sentence(
+                    "Nothing was done: the numbers of causes refer to another gate's comment."
+                )
+            )
             return None
         refusal = _refusal(order, change, self.comment)
         if refusal is not None:
             return refusal
-        assert not isinstance(order, OrderError), "an order that cannot be parsed is refused"
+        assert not isinstance(order, OrderError), (
+            "an order that cannot be parsed is refused"
+        )
         if not isinstance(order, AcceptOrder):
-            return start_measuring(order, change, self.event, self.forge, self.key, self.doors)
+            return start_measuring(
+                order, change, self.event, self.forge, self.key, self.doors
+            )
         if order.blocks:
             order, refusal = _with_metrics(order, self._state(change), change)
         return refusal or self._accept(order, change)
@@ -119,21 +141,41 @@ class _OrderJob:
         The commits are of the checked-out default branch, so of reviewed code alone.
         """
         if not isinstance(order, BisectOrder) or order.between is None:
-            self.doors.say(sentence("Nothing was done: on an issue only `bisect [METRIC] GOOD..BAD` is an order."))
+            self.doors.say(
+                sentence(
+                    "Nothing was done: on an issue only `bisect [METRIC] GOOD..BAD` is an order."
+                )
+            )
             return None
         if not takes_orders(self.forge).may_push(self.comment.author):
-            self._say_not_done(sentence("{author} may not push.", author=self.comment.author))
+            self._say_not_done(
+                sentence("{author} may not push.", author=self.comment.author)
+            )
             return None
         if unknown := _unknown_metric(order):
             return unknown
         good, bad = (commit_named(self.root, commit) for commit in order.between)
-        if not (good and bad and good != bad and is_behind(self.root, good, bad) and is_behind(self.root, bad)):
-            return OrderAnswer("not_of_main", named=order.between[0], head=order.between[1])
-        commits = OrderedChange(self.comment.number, bad, good, is_open=True, from_fork=False, author=None)
+        if not (
+            good
+            and bad
+            and good != bad
+            and is_behind(self.root, good, bad)
+            and is_behind(self.root, bad)
+        ):
+            return OrderAnswer(
+                "not_of_main", named=order.between[0], head=order.between[1]
+            )
+        commits = OrderedChange(
+            self.comment.number, bad, good, is_open=True, from_fork=False, author=None
+        )
         return tell_workflow(order, commits, self.event, self.doors.environ)
 
     def _say_not_done(self, why: str) -> None:
-        self.doors.say("\n".join([sentence("Nothing was done."), log_lines(why, self.doors.environ)]))
+        self.doors.say(
+            "\n".join(
+                [sentence("Nothing was done."), log_lines(why, self.doors.environ)]
+            )
+        )
 
     def _accept(self, order: AcceptOrder, change: OrderedChange) -> OrderAnswer:
         """Store an acceptance, and judge the check in our comment again if it belongs to this commit."""
@@ -148,15 +190,22 @@ class _OrderJob:
             until=order.until,
         )
         accepted = OrderAnswer(
-            "accepted", head=change.head_sha[:12], metrics=order.metrics, until=str(order.until or "")
+            "accepted",
+            head=change.head_sha[:12],
+            metrics=order.metrics,
+            until=str(order.until or ""),
         )
         state = self._state(change)
         if state is None or state.head != change.head_sha:
             return replace(accepted, outcome="waiting")
         if not _has_artifacts(self.forge):
             return replace(accepted, outcome="republish")
-        trusted = read_trusted_inputs(self.root, _event_of(state, self.event, change), doors, posts=True)
-        publish(None, trusted, PublishRequest(key=self.key, language=self.language), doors)
+        trusted = read_trusted_inputs(
+            self.root, _event_of(state, self.event, change), doors, posts=True
+        )
+        publish(
+            None, trusted, PublishRequest(key=self.key, language=self.language), doors
+        )
         state = self._state(change)
         if state is None:
             return accepted
@@ -177,7 +226,9 @@ def _order_in(comment: CommentEvent) -> _Order | None:
         return error
 
 
-def _comment_at(place: CommentEvent | CommentPlace, event: CiEvent, doors: Doors) -> CommentEvent | None:
+def _comment_at(
+    place: CommentEvent | CommentPlace, event: CiEvent, doors: Doors
+) -> CommentEvent | None:
     """The comment as the forge has it; None if it was deleted."""
     if isinstance(place, CommentEvent):
         return place
@@ -193,17 +244,24 @@ def connect_to_answer(event: CiEvent, doors: Doors) -> Forge:
     if forge is None:
         names = ", ".join(token_variables(event.forge))
         raise UsageError(
-            "none of {names} holds a token; comments cannot be checked or answered without one", names=names
+            "none of {names} holds a token; comments cannot be checked or answered without one",
+            names=names,
         )
     return forge
 
 
-def _refusal(order: _Order, change: OrderedChange, comment: CommentEvent) -> OrderAnswer | None:
+def _refusal(
+    order: _Order, change: OrderedChange, comment: CommentEvent
+) -> OrderAnswer | None:
     """The answer that refuses an order of an author with push access; None if it is to be executed.
 
     The owner of a fork can push between the review and the order, so the order must name the reviewed commit.
     """
-    if change.from_fork and change.author is not None and change.author.lower() == comment.author.lower():
+    if (
+        change.from_fork
+        and change.author is not None
+        and change.author.lower() == comment.author.lower()
+    ):
         return OrderAnswer("own_fork")
     if isinstance(order, OrderDateError):
         return OrderAnswer("no_date", named=order.named)
@@ -243,9 +301,13 @@ def _with_metrics(
     if state is None:
         return order, OrderAnswer("no_numbers")
     if state.head != change.head_sha:
-        return order, OrderAnswer("outdated", head=change.head_sha[:12], named=state.head[:12])
+        return order, OrderAnswer(
+            "outdated", head=change.head_sha[:12], named=state.head[:12]
+        )
     try:
-        return replace(order, metrics=metrics_of_causes(order.blocks, state.accepts)), None
+        return replace(
+            order, metrics=metrics_of_causes(order.blocks, state.accepts)
+        ), None
     except UnknownCauseError as error:
         return order, OrderAnswer("no_block", head=state.head[:12], block=error.number)
 
@@ -266,11 +328,18 @@ def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiE
         job_url, artifact_url = f"{project_url}/-/pipelines/{state.run}", None
     else:
         run_url = f"{project_url}/actions/runs/{state.run}"
-        job_url, artifact_url = f"{run_url}/attempts/{state.attempt}", f"{run_url}#artifacts"
+        job_url, artifact_url = (
+            f"{run_url}/attempts/{state.attempt}",
+            f"{run_url}#artifacts",
+        )
     return replace(
         event,
         job=replace(
-            event.job, run_id=str(state.run), run_attempt=state.attempt, job_url=job_url, artifact_url=artifact_url
+            event.job,
+            run_id=str(state.run),
+            run_attempt=state.attempt,
+            job_url=job_url,
+            artifact_url=artifact_url,
         ),
         head_sha=change.head_sha,
         built_sha=None,

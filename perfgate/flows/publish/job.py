@@ -9,7 +9,11 @@ from pathlib import Path
 
 from perfgate.document.message import Message, ReasonedError, quote, reason_of
 from perfgate.errors import UsageError
-from perfgate.flows.publish.artifacts import ReadArtifact, measured_change, read_artifacts
+from perfgate.flows.publish.artifacts import (
+    ReadArtifact,
+    measured_change,
+    read_artifacts,
+)
 from perfgate.flows.publish.judging import judge, undecided
 from perfgate.flows.publish.keeping import open_keeper
 from perfgate.flows.publish.posting import post, record_verdicts
@@ -19,10 +23,18 @@ from perfgate.flows.publish.trusted import TrustedInputs
 from perfgate.flows.publish.wording import Wording
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.trust.grounds import Grounds
-from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines, output_lines, outputs_path
+from perfgate.judging.forge.runner import (
+    OUTPUT_VARIABLE,
+    append_to,
+    log_lines,
+    output_lines,
+    outputs_path,
+)
 
 
-def publish(artifact: Path | None, trusted: TrustedInputs, request: PublishRequest, doors: Doors) -> int:
+def publish(
+    artifact: Path | None, trusted: TrustedInputs, request: PublishRequest, doors: Doors
+) -> int:
     """Publish a check, or all checks of a matrix as one, and return the exit code of the verdict, judged here.
 
     ``artifact`` is a check's folder or zip, or a folder with one for each testbed; None means the artifacts uploaded by the
@@ -41,11 +53,20 @@ def publish(artifact: Path | None, trusted: TrustedInputs, request: PublishReque
     keeper = None
     if not request.dry_run:
         keeper = open_keeper(trusted, request.key, doors)
-    wording = Wording(request.key, request.name, request.language, keeper, with_page=request.out is not None)
+    wording = Wording(
+        request.key,
+        request.name,
+        request.language,
+        keeper,
+        with_page=request.out is not None,
+    )
     published = judge_artifacts(artifacts, trusted, wording, request.only, doors)
     try:
         if request.outputs and outputs is not None:
-            values = {"verdict": published.verdict, "exit-code": str(published.exit_code)}
+            values = {
+                "verdict": published.verdict,
+                "exit-code": str(published.exit_code),
+            }
             append_to(outputs, output_lines(values), OUTPUT_VARIABLE)
         if request.out is not None:
             published.write(request.out)
@@ -61,20 +82,34 @@ def publish(artifact: Path | None, trusted: TrustedInputs, request: PublishReque
 
 
 def judge_artifacts(
-    artifacts: Sequence[ReadArtifact], trusted: TrustedInputs, wording: Wording, only: Collection[str], doors: Doors
+    artifacts: Sequence[ReadArtifact],
+    trusted: TrustedInputs,
+    wording: Wording,
+    only: Collection[str],
+    doors: Doors,
 ) -> Published:
     """Judge and word each artifact; ``only`` are the ordered workloads, if not all were."""
     wording = wording.for_artifacts(artifacts)
-    judged = [_judged(artifact, trusted, wording, only, doors) for artifact in artifacts]
+    judged = [
+        _judged(artifact, trusted, wording, only, doors) for artifact in artifacts
+    ]
     published = Published(judged, wording.context(trusted), wording.budget)
     for each in judged:
         if each.error is not None and each.error is not published.error:
-            doors.say(log_lines("".join(traceback.format_exception(each.error)), doors.environ))
+            doors.say(
+                log_lines(
+                    "".join(traceback.format_exception(each.error)), doors.environ
+                )
+            )
     return published
 
 
 def _judged(
-    artifact: ReadArtifact, trusted: TrustedInputs, wording: Wording, only: Collection[str], doors: Doors
+    artifact: ReadArtifact,
+    trusted: TrustedInputs,
+    wording: Wording,
+    only: Collection[str],
+    doors: Doors,
 ) -> JudgedArtifact:
     """Judge, and render the decision.
 

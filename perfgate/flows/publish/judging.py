@@ -7,7 +7,14 @@ from collections.abc import Collection
 import msgspec
 
 from perfgate.document.artifact import CheckDocuments
-from perfgate.document.decision import ComparedSides, DecisionDocument, Measurement, Procedure, SideSummary, Verdict
+from perfgate.document.decision import (
+    ComparedSides,
+    DecisionDocument,
+    Measurement,
+    Procedure,
+    SideSummary,
+    Verdict,
+)
 from perfgate.document.history import History
 from perfgate.document.message import Message, reason_of
 from perfgate.errors import DocumentError, RepositoryError
@@ -23,7 +30,9 @@ from perfgate.judging.forge.forge import ChangeRequest, CiEvent
 from perfgate.version import __version__
 
 
-def judge(artifact: ReadArtifact, trusted: TrustedInputs, only: Collection[str], doors: Doors) -> DecisionDocument:
+def judge(
+    artifact: ReadArtifact, trusted: TrustedInputs, only: Collection[str], doors: Doors
+) -> DecisionDocument:
     """Judge the samples of an artifact; ``only`` are the ordered workloads, if not all were.
 
     A missing, damaged or foreign artifact is INCONCLUSIVE. Raises ConfigError if the checkout's perfgate.toml has to judge and
@@ -34,7 +43,10 @@ def judge(artifact: ReadArtifact, trusted: TrustedInputs, only: Collection[str],
     except RepositoryError as error:
         why = str(error).replace(str(trusted.root), ".")
         return undecided(
-            "INCONCLUSIVE", Message("publish.base-config-unreadable", {"why": why}), Grounds(), trusted.event
+            "INCONCLUSIVE",
+            Message("publish.base-config-unreadable", {"why": why}),
+            Grounds(),
+            trusted.event,
         )
     if grounds.skipped is not None and _is_unmoved(trusted):
         return undecided("SKIPPED", grounds.skipped, grounds, trusted.event)
@@ -47,16 +59,23 @@ def judge(artifact: ReadArtifact, trusted: TrustedInputs, only: Collection[str],
         return undecided("INCONCLUSIVE", why_not, grounds, trusted.event)
 
 
-def undecided(verdict: Verdict, why: Message, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
+def undecided(
+    verdict: Verdict, why: Message, grounds: Grounds, event: CiEvent | None
+) -> DecisionDocument:
     """The decision without a judgement, e.g. INCONCLUSIVE for a missing, damaged or foreign artifact: never a silent green."""
     return DecisionDocument(
         perfgate_version=__version__,
         project=event.repository if event else "",
         verdict=verdict,
         reasons=[why],
-        sides=ComparedSides(base=SideSummary(), head=SideSummary(commit=event.head_sha if event else None)),
+        sides=ComparedSides(
+            base=SideSummary(),
+            head=SideSummary(commit=event.head_sha if event else None),
+        ),
         measured=Measurement(device="unknown"),
-        procedure=Procedure(name="none", version=1, seed=0, quantiles=[], policy=grounds.policy),
+        procedure=Procedure(
+            name="none", version=1, seed=0, quantiles=[], policy=grounds.policy
+        ),
         warnings=list(grounds.notes),
     )
 
@@ -68,7 +87,13 @@ def _grounds(trusted: TrustedInputs, *, measured: bool) -> Grounds:
         return Grounds(trusted.settings.checked())
     forge = target.forge if trusted.change else None
     return grounds_of_base(
-        trusted.root, change, change.base_sha, forge, target.access, environ=trusted.environ, measured=measured
+        trusted.root,
+        change,
+        change.base_sha,
+        forge,
+        target.access,
+        environ=trusted.environ,
+        measured=measured,
     )
 
 
@@ -78,7 +103,11 @@ def _is_unmoved(trusted: TrustedInputs) -> bool:
     if trusted.target is None or before is None:
         return trusted.proposed is not None
     now = trusted.target.forge.find_change_request(prefer=before.number)
-    return now is not None and (now.number, now.head_sha, now.target) == (before.number, before.head_sha, before.target)
+    return now is not None and (now.number, now.head_sha, now.target) == (
+        before.number,
+        before.head_sha,
+        before.target,
+    )
 
 
 def _prove(documents: CheckDocuments, trusted: TrustedInputs) -> Message | None:
@@ -94,7 +123,9 @@ def _prove(documents: CheckDocuments, trusted: TrustedInputs) -> Message | None:
     return None
 
 
-def _reason_for_base(documents: CheckDocuments, trusted: TrustedInputs, target: TargetForge) -> Message:
+def _reason_for_base(
+    documents: CheckDocuments, trusted: TrustedInputs, target: TargetForge
+) -> Message:
     """The reason why this commit is the base. Raises DocumentError if this cannot be proven.
 
     A head that no longer belongs to a change request may belong to one again, so its base is checked against the commit that
@@ -104,7 +135,9 @@ def _reason_for_base(documents: CheckDocuments, trusted: TrustedInputs, target: 
     commit = documents.base.source.commit or ""
     change = trusted.proposed
     if change is None:
-        change = ChangeRequest(number=0, head_sha=target.event.head_sha, target=checked_out(trusted.root))
+        change = ChangeRequest(
+            number=0, head_sha=target.event.head_sha, target=checked_out(trusted.root)
+        )
     if base_is_proven(documents, change, target.forge, trusted.root):
         if trusted.change is None and target.event.base_sha is not None:
             return Message("publish.base-merge-queue")
@@ -139,11 +172,18 @@ def _decide(
         history = stored_history(config, head, doors.environ, warn=missing.append)
     for words in missing:
         doors.say(words)  # names the store's location, which belongs in the log only
-    required = required_of(config, base, doors.environ, only=only, changed=grounds.changed)
+    required = required_of(
+        config, base, doors.environ, only=only, changed=grounds.changed
+    )
     notes = list(grounds.notes)
     if missing:
         notes.append(Message("publish.store-unreadable"))
     decision = decide_with_advice(
-        base, head, policy=grounds.policy, history=history, chosen_because=because, required=required
+        base,
+        head,
+        policy=grounds.policy,
+        history=history,
+        chosen_because=because,
+        required=required,
     )
     return msgspec.structs.replace(decision, warnings=[*notes, *decision.warnings])

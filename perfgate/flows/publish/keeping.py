@@ -31,17 +31,27 @@ class CheckKeeper:
     target: TargetForge
     doors: Doors
 
-    def keep(self, decision: DecisionDocument, artifact: ReadArtifact, page: str) -> Mapping[str, str]:
+    def keep(
+        self, decision: DecisionDocument, artifact: ReadArtifact, page: str
+    ) -> Mapping[str, str]:
         """Keep what the judged documents list, and the report page; the address of every kept file that has one, by path."""
         documents = artifact.judged_documents()
-        artifacts = set_of_check(documents.base, documents.head, decision, self.project, self.doors.now())
+        artifacts = set_of_check(
+            documents.base, documents.head, decision, self.project, self.doors.now()
+        )
         assert artifact.source is not None, "it has been read"
         key = key_of(self.key, artifact.testbed)
-        sources = with_traces(artifact.source, self.target.forge, self.target.event, key)
+        sources = with_traces(
+            artifact.source, self.target.forge, self.target.event, key
+        )
         try:
-            outcome = keep_artifacts(self.store, artifacts, sources, self._in_time(), page=page)
+            outcome = keep_artifacts(
+                self.store, artifacts, sources, self._in_time(), page=page
+            )
         except PerfgateError as error:
-            self._say(sentence("The artifacts were not kept: {error}", error=error.shown))
+            self._say(
+                sentence("The artifacts were not kept: {error}", error=error.shown)
+            )
             return {}
         for why in outcome.left_out:
             self._say(sentence("An artifact was not kept: {why}", why=why))
@@ -53,7 +63,11 @@ class CheckKeeper:
                 there=outcome.there,
             )
         )
-        return {link.path: link.address for link in self.store.links(outcome.artifacts) if link.address}
+        return {
+            link.path: link.address
+            for link in self.store.links(outcome.artifacts)
+            if link.address
+        }
 
     def _in_time(self) -> Sending:
         """Raises StoreRefusedError before the next file once the time is over: the comment must not wait for ever."""

@@ -16,8 +16,18 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.forge import comment
 from perfgate.judging.forge.comment import Decided, marker, state_of
-from perfgate.judging.forge.forge import ChangeRequest, CommitStatus, StatusState, token_variables
-from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
+from perfgate.judging.forge.forge import (
+    ChangeRequest,
+    CommitStatus,
+    StatusState,
+    token_variables,
+)
+from perfgate.judging.forge.runner import (
+    SUMMARY_VARIABLE,
+    append_to,
+    log_lines,
+    summary_path,
+)
 from perfgate.judging.report.render.comment import render_double, render_turn
 from perfgate.judging.trend.machines import twin_effect
 from perfgate.locale import sentence
@@ -31,7 +41,9 @@ _RED: dict[FailOn, tuple[Verdict, ...]] = {
 }
 
 
-def post(published: Published, trusted: TrustedInputs, request: PublishRequest, doors: Doors) -> None:
+def post(
+    published: Published, trusted: TrustedInputs, request: PublishRequest, doors: Doors
+) -> None:
     """Post the verdict where the job may; the log has the text of a comment that is not posted.
 
     Raises ForgeError if the forge refuses.
@@ -50,14 +62,20 @@ def post(published: Published, trusted: TrustedInputs, request: PublishRequest, 
         doors.say(_reason_not_posted(trusted))
 
 
-def record_verdicts(published: Published, trusted: TrustedInputs, key: str, doors: Doors) -> None:
+def record_verdicts(
+    published: Published, trusted: TrustedInputs, key: str, doors: Doors
+) -> None:
     """Store the verdict of every testbed under the gate's key, from which the trend judges the gate; a skipped change
     does not count.
 
     A store that refuses is reported in the log: the verdict stands without it.
     """
     target, change = trusted.target, trusted.change
-    judged = [artifact for artifact in published.artifacts if artifact.decision.verdict != "SKIPPED"]
+    judged = [
+        artifact
+        for artifact in published.artifacts
+        if artifact.decision.verdict != "SKIPPED"
+    ]
     if target is None or not judged:
         return
     event = target.event
@@ -80,14 +98,21 @@ def record_verdicts(published: Published, trusted: TrustedInputs, key: str, door
             return
         open_project_store(config, doors.environ).append(config.project, records)
     except (ConfigError, StoreError) as error:
-        doors.say(sentence("The verdict was not kept for `perfgate trend`: {error}", error=error.shown))
+        doors.say(
+            sentence(
+                "The verdict was not kept for `perfgate trend`: {error}",
+                error=error.shown,
+            )
+        )
     else:
         doors.say(sentence("The verdict was kept for `perfgate trend`."))
 
 
 def _reason_not_posted(trusted: TrustedInputs) -> str:
     if trusted.event is None:
-        return sentence("Nothing was posted: this is not a CI job of a forge that perfgate knows.")
+        return sentence(
+            "Nothing was posted: this is not a CI job of a forge that perfgate knows."
+        )
     names = " or ".join(token_variables(trusted.event.forge))
     return sentence("Nothing was posted: no token in {names}.", names=names)
 
@@ -115,7 +140,9 @@ class _Poster:
         if refused is None:
             return
         if change is not None:
-            note = Message("publish.status-refused", {"name": status_name(self.request.name)})
+            note = Message(
+                "publish.status-refused", {"name": status_name(self.request.name)}
+            )
             self._comment(change, published.with_note(note), published)
         if self.request.status or change is None:
             raise refused
@@ -123,9 +150,12 @@ class _Poster:
     def _reason_without_comment(self) -> str:
         event = self.target.event
         if event.base_sha:
-            return sentence("A merge queue has no comments: only the commit status is set.")
+            return sentence(
+                "A merge queue has no comments: only the commit status is set."
+            )
         return sentence(
-            "No change request has the head {head} any more: only the commit status is set.", head=event.head_sha[:12]
+            "No change request has the head {head} any more: only the commit status is set.",
+            head=event.head_sha[:12],
         )
 
     def _comment(self, change: ChangeRequest, text: str, published: Published) -> bool:
@@ -154,7 +184,11 @@ class _Poster:
             )
             return False
         self.doors.say(
-            sentence("The comment on change request {number} was {posted}.", number=change.number, posted=posted)
+            sentence(
+                "The comment on change request {number} was {posted}.",
+                number=change.number,
+                posted=posted,
+            )
         )
         return True
 
@@ -178,19 +212,40 @@ class _Poster:
             )
             return None
         name, state = status_name(self.request.name), self._state(published.verdict)
-        status = CommitStatus(event.head_sha, state, name, published.status, event.job.job_url)
+        status = CommitStatus(
+            event.head_sha, state, name, published.status, event.job.job_url
+        )
         try:
             self.target.forge.set_status(status)
         except ForgeHasNoStatusesError as error:
             if self.request.status:
                 raise
-            say(log_lines(sentence("No commit status is set: {error}.", error=error.shown), self.doors.environ))
+            say(
+                log_lines(
+                    sentence("No commit status is set: {error}.", error=error.shown),
+                    self.doors.environ,
+                )
+            )
             return None
         except ForgeError as error:
-            say(log_lines(sentence("The commit status was not set: {error}", error=error.shown), self.doors.environ))
+            say(
+                log_lines(
+                    sentence(
+                        "The commit status was not set: {error}", error=error.shown
+                    ),
+                    self.doors.environ,
+                )
+            )
             return error
         head = event.head_sha[:12]
-        say(sentence("The commit status {name} of {head_sha} is {state}.", name=name, head_sha=head, state=state))
+        say(
+            sentence(
+                "The commit status {name} of {head_sha} is {state}.",
+                name=name,
+                head_sha=head,
+                state=state,
+            )
+        )
         return None
 
     def _state(self, verdict: Verdict) -> StatusState:

@@ -56,15 +56,21 @@ class JudgedArtifact:
 
     def noted(self, note: Message, *, budget: int) -> JudgedArtifact:
         """The same with an additional note in its text."""
-        decision = msgspec.structs.replace(self.decision, warnings=[note, *self.decision.warnings])
+        decision = msgspec.structs.replace(
+            self.decision, warnings=[note, *self.decision.warnings]
+        )
         return replace(self, decision=decision).worded(budget=budget)
 
     def worded(self, *, budget: int) -> JudgedArtifact:
         """The same with its text: the comment, or its part of a joint one, of at most ``budget`` characters."""
         if self.testbed:
-            column = render_column(self.testbed, self.decision, self.context, budget=budget)
+            column = render_column(
+                self.testbed, self.decision, self.context, budget=budget
+            )
             return replace(self, column=column)
-        return replace(self, text=render_comment(self.decision, self.context, budget=budget))
+        return replace(
+            self, text=render_comment(self.decision, self.context, budget=budget)
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,11 @@ class Published:
     @property
     def deciding(self) -> list[JudgedArtifact]:
         """The artifacts with the joint verdict."""
-        return [artifact for artifact in self.artifacts if artifact.decision.verdict == self.verdict]
+        return [
+            artifact
+            for artifact in self.artifacts
+            if artifact.decision.verdict == self.verdict
+        ]
 
     @property
     def exit_code(self) -> int:
@@ -112,7 +122,9 @@ class Published:
     def text(self) -> str:
         if not self.is_joint:
             return self.artifacts[0].text
-        return render_joint_comment(self._columns(), self.verdict, self.context, budget=TEXT_BUDGET)
+        return render_joint_comment(
+            self._columns(), self.verdict, self.context, budget=TEXT_BUDGET
+        )
 
     @property
     def status(self) -> str:
@@ -124,7 +136,10 @@ class Published:
     def with_note(self, note: Message) -> str:
         """The comment with an additional note, on a matrix in the part of a testbed with the joint verdict."""
         budget, first = self.budget, self.deciding[0]
-        noted = [artifact.noted(note, budget=budget) if artifact is first else artifact for artifact in self.artifacts]
+        noted = [
+            artifact.noted(note, budget=budget) if artifact is first else artifact
+            for artifact in self.artifacts
+        ]
         return replace(self, artifacts=noted).text
 
     def write(self, out: Path) -> None:
@@ -143,7 +158,11 @@ class Published:
             write_document(out / "joint.json", self._document())
 
     def _columns(self) -> list[MatrixColumn]:
-        return [artifact.column for artifact in self.artifacts if artifact.column is not None]
+        return [
+            artifact.column
+            for artifact in self.artifacts
+            if artifact.column is not None
+        ]
 
     def _document(self) -> JointDecision:
         return JointDecision(

@@ -9,8 +9,19 @@ from perfgate.errors import ForgeError, ForgeUnansweredError, UsageError
 from perfgate.flows.shared.doors import Doors
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.forge import CiEvent, Forge
-from perfgate.judging.forge.orders import BisectOrder, OrderedChange, PipelineForge, RunOrder
-from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines, output_lines, outputs_path
+from perfgate.judging.forge.orders import (
+    BisectOrder,
+    OrderedChange,
+    PipelineForge,
+    RunOrder,
+)
+from perfgate.judging.forge.runner import (
+    OUTPUT_VARIABLE,
+    append_to,
+    log_lines,
+    output_lines,
+    outputs_path,
+)
 from perfgate.judging.report.render.comment import OrderAnswer
 
 # Enough of a commit for people and for git.
@@ -18,14 +29,24 @@ _SHORT = 12
 
 
 def start_measuring(
-    order: RunOrder | BisectOrder, change: OrderedChange, event: CiEvent, forge: Forge, key: str, doors: Doors
+    order: RunOrder | BisectOrder,
+    change: OrderedChange,
+    event: CiEvent,
+    forge: Forge,
+    key: str,
+    doors: Doors,
 ) -> OrderAnswer:
     """Start it, or answer how to do it by hand. Every part of the comment is checked first.
 
     Raises ForgeError if the change has no commits, and ForgeUnansweredError if a pipeline may or may not have been started.
     """
-    if not (COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)):
-        raise ForgeError("change request {number} has no head or base that is a commit", number=change.number)
+    if not (
+        COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)
+    ):
+        raise ForgeError(
+            "change request {number} has no head or base that is a commit",
+            number=change.number,
+        )
     if event.forge == "github":
         return tell_workflow(order, change, event, doors.environ)
     if isinstance(order, RunOrder):
@@ -39,13 +60,17 @@ def start_measuring(
 
 
 def tell_workflow(
-    order: RunOrder | BisectOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]
+    order: RunOrder | BisectOrder,
+    change: OrderedChange,
+    event: CiEvent,
+    environ: Mapping[str, str],
 ) -> OrderAnswer:
     """Write the outputs by which the workflow's next job learns what to measure."""
     path = outputs_path(environ)
     if path is None:
         raise UsageError(
-            "{variable} is not set, so the workflow would not learn what to measure", variable=OUTPUT_VARIABLE
+            "{variable} is not set, so the workflow would not learn what to measure",
+            variable=OUTPUT_VARIABLE,
         )
     outputs = {
         "action": "run",
@@ -62,15 +87,22 @@ def tell_workflow(
     else:
         outputs["workload"] = order.workload or ""
         answer = OrderAnswer(
-            "measuring", head=change.head_sha[:_SHORT], workload=order.workload, job_url=event.job.job_url
+            "measuring",
+            head=change.head_sha[:_SHORT],
+            workload=order.workload,
+            job_url=event.job.job_url,
         )
     append_to(path, output_lines(outputs), OUTPUT_VARIABLE)
     return answer
 
 
-def _bisecting(order: BisectOrder, change: OrderedChange, job_url: str | None) -> OrderAnswer:
+def _bisecting(
+    order: BisectOrder, change: OrderedChange, job_url: str | None
+) -> OrderAnswer:
     metrics = tuple(filter(None, [order.metric]))
-    return OrderAnswer("bisecting", head=change.head_sha[:_SHORT], metrics=metrics, job_url=job_url)
+    return OrderAnswer(
+        "bisecting", head=change.head_sha[:_SHORT], metrics=metrics, job_url=job_url
+    )
 
 
 def _start_pipeline(
@@ -97,7 +129,11 @@ def _start_pipeline(
         raise
     except ForgeError as error:
         doors.say(log_lines(error.shown, doors.environ))
-        return OrderAnswer("refused_by_hand", command=bisect_line(order, change), job_url=event.job.job_url)
+        return OrderAnswer(
+            "refused_by_hand",
+            command=bisect_line(order, change),
+            job_url=event.job.job_url,
+        )
     return _bisecting(order, change, page)
 
 

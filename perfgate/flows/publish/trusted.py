@@ -73,7 +73,9 @@ class TrustedInputs:
         return replace(self, change=change)
 
 
-def read_trusted_inputs(root: Path, event: CiEvent | None, doors: Doors, *, posts: bool) -> TrustedInputs:
+def read_trusted_inputs(
+    root: Path, event: CiEvent | None, doors: Doors, *, posts: bool
+) -> TrustedInputs:
     """Read perfgate.toml once, and connect to the forge if the job has a token and something is to be posted or fetched.
 
     ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
@@ -91,4 +93,6 @@ def read_trusted_inputs(root: Path, event: CiEvent | None, doors: Doors, *, post
     forge = doors.connect(event)
     if forge is None:
         return trusted
-    return replace(trusted, target=TargetForge(forge, event, git_access(event, doors.environ)))
+    return replace(
+        trusted, target=TargetForge(forge, event, git_access(event, doors.environ))
+    )

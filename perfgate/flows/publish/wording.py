@@ -20,7 +20,12 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import prefix_of
 from perfgate.judging.forge.comment import TEXT_BUDGET, can_hold, marker
 from perfgate.judging.forge.forge import CiEvent, line_address
-from perfgate.judging.forge.orders import CommentForge, OrderForge, accept_order, numbered_order
+from perfgate.judging.forge.orders import (
+    CommentForge,
+    OrderForge,
+    accept_order,
+    numbered_order,
+)
 from perfgate.judging.report.render.ci import parse_location
 from perfgate.judging.report.render.comment import CommentContext, accepting_metrics
 from perfgate.judging.report.render.html import render_html
@@ -59,20 +64,36 @@ class Wording:
             return replace(self, budget=section_budget(len(artifacts), TEXT_BUDGET))
         return self
 
-    def word(self, decision: DecisionDocument, artifact: ReadArtifact, trusted: TrustedInputs) -> JudgedArtifact:
+    def word(
+        self, decision: DecisionDocument, artifact: ReadArtifact, trusted: TrustedInputs
+    ) -> JudgedArtifact:
         """Render the comment on a decision, with the addresses of its evidence, and its report page."""
-        if decision.procedure.name == "none":  # without a judgement, there is no evidence and no cause
+        if (
+            decision.procedure.name == "none"
+        ):  # without a judgement, there is no evidence and no cause
             return self.word_undecided(decision, artifact, trusted)
-        context, documents = self.context(trusted, decision.sides.base.commit), artifact.documents
+        context, documents = (
+            self.context(trusted, decision.sides.base.commit),
+            artifact.documents,
+        )
         if trusted.target is not None and decision.measured.links:
-            pages = _evidence_pages(trusted.target, key_of(self.key, artifact.testbed), decision.measured.links)
+            pages = _evidence_pages(
+                trusted.target,
+                key_of(self.key, artifact.testbed),
+                decision.measured.links,
+            )
             context = replace(context, pages=pages)
         accepts: list[list[str]] = []
         if obeys_comments(trusted):
             accepts = accepting_metrics(decision)
             # Numbers only work in the comment that `perfgate command` reads, and if one testbed counts its causes there.
-            is_numbered = self.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
-            context = replace(context, accept_order=_orders_to_accept(trusted, is_numbered=is_numbered))
+            is_numbered = (
+                self.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
+            )
+            context = replace(
+                context,
+                accept_order=_orders_to_accept(trusted, is_numbered=is_numbered),
+            )
             if not is_numbered:
                 accepts = []
         page = None
@@ -82,9 +103,16 @@ class Wording:
             addresses = self.keeper.keep(decision, artifact, page)
             # CI removes its artifacts after some weeks.
             report_url = addresses.get(REPORT_PAGE, context.report_url)
-            context = replace(context, pages={**context.pages, **addresses}, report_url=report_url)
+            context = replace(
+                context, pages={**context.pages, **addresses}, report_url=report_url
+            )
         judged = JudgedArtifact(
-            decision, context, page=page, accepts=accepts, testbed=artifact.testbed, device=artifact.device
+            decision,
+            context,
+            page=page,
+            accepts=accepts,
+            testbed=artifact.testbed,
+            device=artifact.device,
         )
         return judged.worded(budget=self.budget)
 
@@ -93,15 +121,21 @@ class Wording:
     ) -> JudgedArtifact:
         """Render the comment on a decision without a judgement."""
         context = self.context(trusted, decision.sides.base.commit)
-        judged = JudgedArtifact(decision, context, testbed=artifact.testbed, device=artifact.device)
+        judged = JudgedArtifact(
+            decision, context, testbed=artifact.testbed, device=artifact.device
+        )
         return judged.worded(budget=self.budget)
 
-    def context(self, trusted: TrustedInputs, base: str | None = None) -> CommentContext:
+    def context(
+        self, trusted: TrustedInputs, base: str | None = None
+    ) -> CommentContext:
         """The addresses in a comment; ``base`` is the commit to reproduce the comparison with."""
         reproduce = None
         if base and COMMIT_ID.fullmatch(base):
             reproduce = f"perfgate check --base {base[:12]} --out perfgate-out"
-        context = CommentContext(marker=marker(self.name), reproduce=reproduce, language=self.language)
+        context = CommentContext(
+            marker=marker(self.name), reproduce=reproduce, language=self.language
+        )
         event = trusted.event
         if event is None:
             return context
@@ -137,10 +171,16 @@ def obeys_comments(trusted: TrustedInputs) -> bool:
 
 def _obeys(workflow: str) -> bool:
     text = _YAML_COMMENT.sub("", workflow)
-    return "issue_comment" in text and "perfgate" in text and _OBEYS.search(text) is not None
+    return (
+        "issue_comment" in text
+        and "perfgate" in text
+        and _OBEYS.search(text) is not None
+    )
 
 
-def _orders_to_accept(trusted: TrustedInputs, *, is_numbered: bool) -> Callable[[int, Sequence[str]], str | None]:
+def _orders_to_accept(
+    trusted: TrustedInputs, *, is_numbered: bool
+) -> Callable[[int, Sequence[str]], str | None]:
     """A function from a cause to the order to accept it: by its number, if the comment's state has its metrics, or by metrics.
 
     With a number it names the commit of a fork alone, because the fork's owner can move its head.
@@ -157,7 +197,9 @@ def _orders_to_accept(trusted: TrustedInputs, *, is_numbered: bool) -> Callable[
     return order
 
 
-def _evidence_pages(target: TargetForge, key: str, links: Iterable[Artifact]) -> Mapping[str, str]:
+def _evidence_pages(
+    target: TargetForge, key: str, links: Iterable[Artifact]
+) -> Mapping[str, str]:
     """The URL of every stored file that has one, by path; empty if the forge lists no artifacts.
 
     The URLs come from the forge's list of artifacts, not from the artifacts. A forge that stores an archive file by file has a

@@ -22,8 +22,15 @@ Say = Callable[[str], None]
 def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
     """Ask all advisors about a recording. Without one, name the package that analyses a folder of Ascend's profiler."""
     advisors = cast(list[Advisor], load_plugins(ADVISORS))
-    if not advisors and (profile.name == _ASCEND_TABLES or next(profile.rglob(_ASCEND_TABLES), None)):
-        say(sentence("no advisor is installed for this recording (pip install {package})", package=ADVISOR_PACKAGE))
+    if not advisors and (
+        profile.name == _ASCEND_TABLES or next(profile.rglob(_ASCEND_TABLES), None)
+    ):
+        say(
+            sentence(
+                "no advisor is installed for this recording (pip install {package})",
+                package=ADVISOR_PACKAGE,
+            )
+        )
     advised = Advised([], [])
     for advisor in advisors:
         advisories, warnings = advisor.advise(profile, workload, say)
@@ -43,7 +50,9 @@ def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
             with zipfile.ZipFile(path) as packed:
                 packed.extractall(scratch)
             hints, warnings = advise_profile(Path(scratch), artifact.workload, say)
-        problems = {(advisory.workload, advisory.category) for advisory in advised.found}
+        problems = {
+            (advisory.workload, advisory.category) for advisory in advised.found
+        }
         for advisory in hints:
             if (advisory.workload, advisory.category) not in problems:
                 advised.found.append(advisory)

@@ -35,7 +35,13 @@ from perfgate.flows.run.recording import (
     recording_files,
     unknown,
 )
-from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_results, start_session
+from perfgate.flows.shared.session import (
+    ci_context,
+    now,
+    prepare_out,
+    remove_results,
+    start_session,
+)
 from perfgate.locale import Activity, sentence
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
@@ -56,7 +62,13 @@ Say = Callable[[str], None]
 
 
 def run_from_profile(
-    directory: Path, profile: Path, out: Path, say: Say, *, workload: str = DEFAULT_WORKLOAD, keep_files: bool = False
+    directory: Path,
+    profile: Path,
+    out: Path,
+    say: Say,
+    *,
+    workload: str = DEFAULT_WORKLOAD,
+    keep_files: bool = False,
 ) -> RunDocument:
     """Read the recording ``profile`` and write ``run.json`` into ``out``; with ``keep_files`` its files are copied there too.
 
@@ -65,11 +77,17 @@ def run_from_profile(
     """
     if not _NAME.fullmatch(workload):
         raise UsageError(
-            "--workload {workload!r} must be letters, digits, '_', '-' or '.', a letter first", workload=workload
+            "--workload {workload!r} must be letters, digits, '_', '-' or '.', a letter first",
+            workload=workload,
         )
-    if profile.is_dir() and profile.resolve() in (out.resolve(), *out.resolve().parents):
+    if profile.is_dir() and profile.resolve() in (
+        out.resolve(),
+        *out.resolve().parents,
+    ):
         raise UsageError(
-            "--out {out} lies inside the recording {profile}; choose a folder outside it", out=out, profile=profile
+            "--out {out} lies inside the recording {profile}; choose a folder outside it",
+            out=out,
+            profile=profile,
         )
     session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
     config = _config(directory)
@@ -81,11 +99,17 @@ def run_from_profile(
     _refuse_cut_off(profile, files)
     out = prepare_out(out)
     remove_results(out, ("run.json",))
-    contradicted = contradictions_of([(summary.shape, summary.timeline) for summary in summaries])
+    contradicted = contradictions_of(
+        [(summary.shape, summary.timeline) for summary in summaries]
+    )
     incomplete = [*recording.incomplete, *contradicted]
     testbed = recorded_testbed(recording, summaries)
-    settings = StepSettings(expected_kernels=config.expect.kernels, graph_spans=config.graph.spans)
-    context = RecordingContext(recording, summaries, workload, config.limit_values, settings)
+    settings = StepSettings(
+        expected_kernels=config.expect.kernels, graph_spans=config.graph.spans
+    )
+    context = RecordingContext(
+        recording, summaries, workload, config.limit_values, settings
+    )
     checklist = recorded_checklist(context)
     steps: list[StepResult] = []
     for recorded in checklist.steps:
@@ -95,7 +119,11 @@ def run_from_profile(
         if contradicted and step.number in _OF_TIMES:
             step = _without_values(step, together(contradicted))
         steps.append(step)
-    counters, operators, kernel_times = checklist.counters, checklist.operators, checklist.kernel_times
+    counters, operators, kernel_times = (
+        checklist.counters,
+        checklist.operators,
+        checklist.kernel_times,
+    )
     if incomplete:
         counters, kernel_times = [], []
     if contradicted:
@@ -120,10 +148,17 @@ def run_from_profile(
             )
         ],
         checklist=Checklist(
-            steps=steps, counters=counters, operators=operators, kernel_times=kernel_times, advisories=advised.found
+            steps=steps,
+            counters=counters,
+            operators=operators,
+            kernel_times=kernel_times,
+            advisories=advised.found,
         ),
         artifacts=artifacts,
-        warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
+        warnings=[
+            *_warnings(recording, summaries, unknown(testbed), incomplete),
+            *advised.warnings,
+        ],
     )
     write_document(out / "run.json", run)
     return run
@@ -151,7 +186,10 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
         only = Activity(" but totals by type, which perfgate trace top shows")
     analyse = ""
     if recording.format == "ascend-pytorch":
-        analyse = Activity(", or analyse it with torch_npu.profiler.profiler.analyse('{path}')", path=recording.path)
+        analyse = Activity(
+            ", or analyse it with torch_npu.profiler.profiler.analyse('{path}')",
+            path=recording.path,
+        )
     raise DocumentError(
         "{path}: the recording holds no step, kernel or operator{only}{reasons}; record it again{analyse}",
         path=recording.path,
@@ -183,14 +221,21 @@ def _without_values(step: StepResult, reason: Message) -> StepResult:
     values = list(step.values)
     for position, value in enumerate(values):
         if value.value is not None:
-            values[position] = Value(metric=value.metric, value=None, labels=value.labels, reason=reason)
+            values[position] = Value(
+                metric=value.metric, value=None, labels=value.labels, reason=reason
+            )
     if values == step.values:
         return step
-    return msgspec.structs.replace(step, status="invalid", reason=reason, values=values, findings=[], kernels=[])
+    return msgspec.structs.replace(
+        step, status="invalid", reason=reason, values=values, findings=[], kernels=[]
+    )
 
 
 def _warnings(
-    recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[Message], incomplete: Sequence[Message]
+    recording: Recording,
+    summaries: Sequence[DeviceSummary],
+    not_said: Sequence[Message],
+    incomplete: Sequence[Message],
 ) -> list[Message]:
     """The warnings on the origin of the numbers, on differences that a recording may hide, and on missing parts."""
     whole: list[str] = []
@@ -205,12 +250,16 @@ def _warnings(
         warnings.append(Message("notes.counted-over-all", {"shapes": [*whole]}))
     if shapes_of_one:
         (unit, *_), shapes = shapes_of_one.values(), ", ".join(shapes_of_one)
-        warnings.append(Message("notes.counted-in-one", {"unit": unit, "shapes": shapes}))
+        warnings.append(
+            Message("notes.counted-in-one", {"unit": unit, "shapes": shapes})
+        )
     if not_said:
         warnings.append(Message("notes.not-in-recording", {"what": list(not_said)}))
     if incomplete:
         warnings.append(Message("notes.nothing-counted", {"what": list(incomplete)}))
-    warnings += caveats_about([(summary.shape, summary.timeline) for summary in summaries])
+    warnings += caveats_about(
+        [(summary.shape, summary.timeline) for summary in summaries]
+    )
     for part, why in recording.absent.items():
         if not part.startswith(SOME_KERNELS):
             warnings.append(Message("notes.not-recorded", {"what": part, "why": why}))

@@ -31,7 +31,10 @@ from perfgate.document.testbed import Environment, Testbed
 from perfgate.errors import DocumentError, RepositoryError
 from perfgate.flows.run.advisors import advise_run
 from perfgate.flows.run.turns import measure_alone
-from perfgate.flows.shared.decision import decide_alone_with_advice, write_decision_folder
+from perfgate.flows.shared.decision import (
+    decide_alone_with_advice,
+    write_decision_folder,
+)
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.flame import with_flame_graph
 from perfgate.flows.shared.options import AVAILABLE_STEPS
@@ -87,14 +90,21 @@ def run_and_judge(
     """
     policy = config.policy()
     out = prepare_out(options.out)
-    if policy.judges_alone or not (out / "head" / "run.json").exists():  # otherwise the files belong to a check
+    if (
+        policy.judges_alone or not (out / "head" / "run.json").exists()
+    ):  # otherwise the files belong to a check
         remove_results(out, DECISION_FILES)
     run = run_here(config, options, progress)
     if not policy.judges_alone:
         return run, None
     decision = decide_alone_with_advice(run, policy)
-    links = [msgspec.structs.replace(link, path=link.path.partition("/")[2]) for link in decision.measured.links]
-    decision = msgspec.structs.replace(decision, measured=msgspec.structs.replace(decision.measured, links=links))
+    links = [
+        msgspec.structs.replace(link, path=link.path.partition("/")[2])
+        for link in decision.measured.links
+    ]
+    decision = msgspec.structs.replace(
+        decision, measured=msgspec.structs.replace(decision.measured, links=links)
+    )
     write_decision_folder(out, decision, None, run, options.language)
     return run, decision
 
@@ -105,8 +115,14 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     refuse_unknown_kind(config.device)
     out = prepare_out(options.out)
     repository, source = _code(config.root)
-    with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note) as queued:
-        session = start_session("run", config.measure.seed, ci_context(os.environ), queued=queued)
+    with machine_lock(
+        lock_path(),
+        purpose=f"perfgate run in {config.root.resolve()}",
+        say=progress.note,
+    ) as queued:
+        session = start_session(
+            "run", config.measure.seed, ci_context(os.environ), queued=queued
+        )
         durations = _durations(out / "run.json")
         remove_results(out, ("run.json",))
         remove_traces(out, [reference.name for reference in references])
@@ -139,7 +155,9 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     return _explained(run, out, options, progress)
 
 
-def _explained(run: RunDocument, out: Path, options: RunOptions, progress: Progress) -> RunDocument:
+def _explained(
+    run: RunDocument, out: Path, options: RunOptions, progress: Progress
+) -> RunDocument:
     """Write the run with its flame graph and the findings of the advisors."""
     run = with_flame_graph(run, out, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)
@@ -160,27 +178,47 @@ class _MeasuredRun(NamedTuple):
 
 
 def _measure(
-    config: Config, options: RunOptions, progress: Progress, out: Path, durations: Mapping[str, Mapping[int, float]]
+    config: Config,
+    options: RunOptions,
+    progress: Progress,
+    out: Path,
+    durations: Mapping[str, Mapping[int, float]],
 ) -> _MeasuredRun:
     """Measure the checklist of every workload, and the turns of every job; ``durations`` come from an earlier run."""
     root = config.root.resolve()
     checkout = Checkout(root=root, harness=root)
     references = config.selected(options.workloads)
-    with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:
+    with open_bench(
+        config, logs=out / "logs", say=progress.status, foresee=progress.expect
+    ) as bench:
         testbed = bench.testbed()
-        if not in_ci(os.environ):  # in CI, the run document records the failure for later readers
+        if not in_ci(
+            os.environ
+        ):  # in CI, the run document records the failure for later readers
             preflight(bench, checkout, references)
         findings: list[Findings] = []
         for reference in references:
             side = ChecklistSide("head", checkout, out)
-            turns = ChecklistTurns(bench, reference, [side], leave_out_waits=options.quick)
+            turns = ChecklistTurns(
+                bench, reference, [side], leave_out_waits=options.quick
+            )
             turns.first(
-                options.steps, quick=options.quick, starts=options.starts, earlier=durations.get(reference.name)
+                options.steps,
+                quick=options.quick,
+                starts=options.starts,
+                earlier=durations.get(reference.name),
             )
             findings.append(side.found)
-        jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
+        jobs = [
+            measure_alone(bench, job, checkout)
+            for job in config.selected_jobs(options.workloads)
+        ]
         progress.expect(Foresight())
-    notes = [*bench.cache_notes(), *bench.leftover_notes(checkout.root), *bench.leftover_notes()]
+    notes = [
+        *bench.cache_notes(),
+        *bench.leftover_notes(checkout.root),
+        *bench.leftover_notes(),
+    ]
     return _MeasuredRun(testbed, findings, jobs, notes)
 
 
@@ -213,6 +251,8 @@ def _code(root: Path) -> tuple[Repository | None, Source]:
     except RepositoryError:
         return None, Source()
     try:
-        return repository, repository.source(repository.head(), dirty=bool(repository.dirty_files()))
+        return repository, repository.source(
+            repository.head(), dirty=bool(repository.dirty_files())
+        )
     except RepositoryError:
         return repository, Source()

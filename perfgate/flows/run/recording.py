@@ -68,7 +68,11 @@ def content_hash(files: list[RecordingFile]) -> str:
 
 def cut_off_tables(files: list[RecordingFile]) -> list[str]:
     """The tables of kernels with an unterminated last line: writing or copying them was interrupted."""
-    return [file.name for file in files if _KERNEL_TABLE.fullmatch(file.path.name) and not file.ends_line]
+    return [
+        file.name
+        for file in files
+        if _KERNEL_TABLE.fullmatch(file.path.name) and not file.ends_line
+    ]
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -133,7 +137,9 @@ _NUMBERED_DEVICE = re.compile(r"device\.[0-9]+")
 _CUDA_CALLS = ("cuda", "cu", "hip")
 
 
-def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -> Testbed:
+def recorded_testbed(
+    recording: Recording, summaries: Sequence[DeviceSummary]
+) -> Testbed:
     """The testbed, with the properties that the recording holds; ``unknown`` lists the missing properties."""
     kind = device_kind(recording, summaries)
     comparable = {
@@ -162,7 +168,12 @@ def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -
     for summary in summaries:
         if summary.timeline.device is not None:
             observed[f"{summary.shape} device"] = str(summary.timeline.device)
-    return Testbed(fingerprint=fingerprint(comparable), device_kind=kind, comparable=comparable, observed=observed)
+    return Testbed(
+        fingerprint=fingerprint(comparable),
+        device_kind=kind,
+        comparable=comparable,
+        observed=observed,
+    )
 
 
 def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str:
@@ -181,9 +192,15 @@ def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str
 
 def unknown(testbed: Testbed) -> list[Message]:
     """The properties that distinguish testbeds but are missing from the recording."""
-    fields = {"device.name": "notes.device-name", "software.": "notes.software-versions"}
+    fields = {
+        "device.name": "notes.device-name",
+        "software.": "notes.software-versions",
+    }
     if testbed.device_kind == "npu":
-        fields |= {"profiler.level": "notes.profiler-level", "profiler.aic_metrics": "notes.ai-core-metrics"}
+        fields |= {
+            "profiler.level": "notes.profiler-level",
+            "profiler.aic_metrics": "notes.ai-core-metrics",
+        }
     missing: list[Message] = []
     for field, code in fields.items():
         if not any(name.startswith(field) for name in testbed.comparable):

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from perfgate.conductor.sides.job_turns import JobTurns, MeasuredJob
-from perfgate.conductor.sides.kinds import SIDES, cpus_of, keep_off, make_side, record_of, with_numbers
+from perfgate.conductor.sides.kinds import (
+    SIDES,
+    cpus_of,
+    keep_off,
+    make_side,
+    record_of,
+    with_numbers,
+)
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.server.highest_rate import at_highest_rate
 from perfgate.conductor.sides.side import SidePlan
@@ -18,13 +25,17 @@ TURNS = 8
 RUNS = 5
 
 
-def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> MeasuredJob:
+def measure_alone(
+    bench: Bench, reference: JobReference, checkout: Checkout
+) -> MeasuredJob:
     """Take turns of one side; failures are recorded in the result."""
     measured = MeasuredJob(record_of(reference))
     try:
         reference = at_highest_rate(bench, reference, checkout, "head", bench.say)
     except SideError as error:
-        measured.failed.append(FailedPair(pair=0, arm="ab", workload=reference.name, error=error.detail))
+        measured.failed.append(
+            FailedPair(pair=0, arm="ab", workload=reference.name, error=error.detail)
+        )
         return measured
     measured.record = record_of(reference)
     cpus = cpus_of(reference.kind, bench)

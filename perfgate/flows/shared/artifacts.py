@@ -31,7 +31,9 @@ def artifacts_location(config: Config, environ: Mapping[str, str]) -> str:
     return str(config.root / path)
 
 
-def artifacts_location_in(location: str | None, folder: Path, environ: Mapping[str, str]) -> str:
+def artifacts_location_in(
+    location: str | None, folder: Path, environ: Mapping[str, str]
+) -> str:
     """A location of the command line, else as ``artifacts_location`` of the project in the folder, if there is one."""
     if location or environ.get(ARTIFACTS_VARIABLE):
         return location or environ[ARTIFACTS_VARIABLE]
@@ -46,17 +48,23 @@ def open_artifacts(config: Config, environ: Mapping[str, str]) -> ArtifactStore 
     location, address = artifacts_location(config, environ), config.artifacts.url
     if not location:
         return None
-    if not address and (store := store_location(config, environ)).startswith(SERVICE_SCHEMES):
+    if not address and (store := store_location(config, environ)).startswith(
+        SERVICE_SCHEMES
+    ):
         address = store.rstrip("/") + SERVED
     return open_artifacts_at(location, environ, address)
 
 
-def open_artifacts_at(location: str, environ: Mapping[str, str], address: str) -> ArtifactStore:
+def open_artifacts_at(
+    location: str, environ: Mapping[str, str], address: str
+) -> ArtifactStore:
     """The artifact store at a location; its files have their addresses below ``address``."""
     return ArtifactStore(ObjectPlace(location, environ), address)
 
 
-def kept_reader(store: ArtifactStore | None, project: str) -> Callable[[str], KeptOfRun]:
+def kept_reader(
+    store: ArtifactStore | None, project: str
+) -> Callable[[str], KeptOfRun]:
     """A function from the id of a run to its kept files; a store that cannot be read costs a page its links alone."""
 
     def read(run_id: str) -> KeptOfRun:
@@ -114,6 +122,10 @@ def _keep_from(
     if page is not None:
         files.append(page_file(page, REPORT_PAGE, folder))
     if not files:
-        return KeptArtifacts(msgspec.structs.replace(artifacts, files=[]), store.name, left_out=left_out)
-    stored = store.keep(msgspec.structs.replace(artifacts, files=files), folder, sending)
+        return KeptArtifacts(
+            msgspec.structs.replace(artifacts, files=[]), store.name, left_out=left_out
+        )
+    stored = store.keep(
+        msgspec.structs.replace(artifacts, files=files), folder, sending
+    )
     return stored._replace(left_out=left_out)

@@ -39,7 +39,11 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     if artifact is None:
         raise ReasonError(
             Message(
-                "publish.artifact-not-left", {"run": str(event.job.run_id), "name": f"{prefix}{event.job.run_attempt}"}
+                "publish.artifact-not-left",
+                {
+                    "run": str(event.job.run_id),
+                    "name": f"{prefix}{event.job.run_attempt}",
+                },
             )
         )
     if artifact.expired:
@@ -54,10 +58,14 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     try:
         return forge.download(artifact)
     except (ForgeGoneError, ForgeTooLargeError) as error:
-        raise DocumentError("{name} cannot be fetched: {error}", name=artifact.name, error=error) from None
+        raise DocumentError(
+            "{name} cannot be fetched: {error}", name=artifact.name, error=error
+        ) from None
 
 
-def with_traces(artifact: Path | bytes, forge: Forge | None, event: CiEvent, key: str) -> Iterator[Path | bytes]:
+def with_traces(
+    artifact: Path | bytes, forge: Forge | None, event: CiEvent, key: str
+) -> Iterator[Path | bytes]:
     """The artifact itself, and, only if it lacks files, the zip of traces that GitHub's jobs upload separately.
 
     The zip comes from the newest attempt. Raises DocumentError if it is too large to be fetched, ForgeError if the forge does
@@ -66,7 +74,12 @@ def with_traces(artifact: Path | bytes, forge: Forge | None, event: CiEvent, key
     yield artifact
     newest_traces = None
     if forge:
-        newest_traces = newest(forge.artifacts(), f"perfgate-{key}-", event.job.run_attempt, suffix="-traces")
+        newest_traces = newest(
+            forge.artifacts(),
+            f"perfgate-{key}-",
+            event.job.run_attempt,
+            suffix="-traces",
+        )
     if forge is None or newest_traces is None or newest_traces.expired:
         return
     if newest_traces.bytes > MAX_ARCHIVE_BYTES:
@@ -79,7 +92,9 @@ def with_traces(artifact: Path | bytes, forge: Forge | None, event: CiEvent, key
     yield forge.download(newest_traces)
 
 
-def newest(artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = "") -> ForgeArtifact | None:
+def newest(
+    artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = ""
+) -> ForgeArtifact | None:
     """The artifact named ``prefix``, attempt, ``suffix`` with the highest attempt of at most ``at_most``."""
     name = re.compile(f"{re.escape(prefix)}([0-9]{{1,9}}){re.escape(suffix)}")
     newest_of_all, rank = None, (0, 0)

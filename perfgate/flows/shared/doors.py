@@ -15,7 +15,14 @@ from perfgate.document.bisection import BisectionDocument
 from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import DecisionDocument
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token
+from perfgate.judging.forge.forge import (
+    CiEvent,
+    Clock,
+    Forge,
+    Sleep,
+    connect,
+    find_token,
+)
 
 
 @dataclass(frozen=True)

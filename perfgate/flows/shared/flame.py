@@ -26,7 +26,9 @@ from perfgate.measuring.counting.collect import trace_name
 PairFlames = Mapping[ShapePlace, FlameTree]
 
 
-def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], None], language: Language) -> RunDocument:
+def with_flame_graph(
+    run: RunDocument, folder: Path, *, say: Callable[[str], None], language: Language
+) -> RunDocument:
     """Write the flame graph of the traces that a run kept in its folder, and return its document with the page listed.
 
     It is a by-product: an unreadable trace costs only the page, not the run.
@@ -38,7 +40,11 @@ def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], Non
         trees = _trees_of_run(run, folder)
     except DocumentError as error:
         return msgspec.structs.replace(
-            run, warnings=[*run.warnings, Message("notes.no-flame-graph", {"error": reason_of(error)})]
+            run,
+            warnings=[
+                *run.warnings,
+                Message("notes.no-flame-graph", {"error": reason_of(error)}),
+            ],
         )
     return _with_page(run, folder, trees, language)
 
@@ -58,22 +64,33 @@ def with_pair_flames(
     try:
         trees = [with_pairs(tree, decision, *place) for place, tree in flames.items()]
         if not trees:
-            recorded = pair_trees(_trees_of_run(base, out / "base"), _trees_of_run(head, out / "head"))
+            recorded = pair_trees(
+                _trees_of_run(base, out / "base"), _trees_of_run(head, out / "head")
+            )
             trees = with_decision(recorded, decision, head)
     except DocumentError as error:
         return msgspec.structs.replace(
-            head, warnings=[*head.warnings, Message("notes.no-flame-graph", {"error": reason_of(error)})]
+            head,
+            warnings=[
+                *head.warnings,
+                Message("notes.no-flame-graph", {"error": reason_of(error)}),
+            ],
         )
     if trees:
         return _with_page(head, out / "head", trees, language)
     return head
 
 
-def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: RunDocument) -> list[FlameTree]:
+def with_decision(
+    trees: Sequence[FlameTree], decision: DecisionDocument, head: RunDocument
+) -> list[FlameTree]:
     places: dict[str, tuple[str, str]] = {}
     for workload in head.workloads:
         for shape in workload.shapes:
-            places[trace_name(workload.name, shape).removeprefix("trace-")] = (workload.name, shape)
+            places[trace_name(workload.name, shape).removeprefix("trace-")] = (
+                workload.name,
+                shape,
+            )
     if len(trees) == len(places) == 1:
         (place,) = places.values()
         return [with_pairs(trees[0], decision, *place)]
@@ -84,7 +101,9 @@ def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: 
     return placed
 
 
-def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language) -> RunDocument:
+def _with_page(
+    run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language
+) -> RunDocument:
     # The page opens with the first tree, so put one with a cause from the decision there.
     ordered = sorted(trees, key=lambda tree: not _has_cause(tree))
     page = render_flame([tree for tree in ordered if tree.parent], language)
@@ -101,7 +120,9 @@ def _has_cause(tree: FlameTree) -> bool:
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
     trees: list[FlameTree] = []
     for artifact in run.traces:
-        timelines = trace.read(artifact_path(folder / "run.json", artifact.path)).timelines
+        timelines = trace.read(
+            artifact_path(folder / "run.json", artifact.path)
+        ).timelines
         for timeline in timelines:
             label = label_of(artifact.path, timeline, several=len(timelines) > 1)
             trees.append(tree_of(timeline, label))

@@ -104,7 +104,9 @@ def parse_steps(text: str | None) -> tuple[int, ...]:
             )
     missing = sorted(chosen - set(AVAILABLE_STEPS))
     if missing or not chosen:
-        there = ", ".join(f"{number} {CARDS[number].slug}" for number in AVAILABLE_STEPS)
+        there = ", ".join(
+            f"{number} {CARDS[number].slug}" for number in AVAILABLE_STEPS
+        )
         raise UsageError(
             "--steps: no step {missing}; there are {there}",
             missing=", ".join(map(str, missing)) or "named",

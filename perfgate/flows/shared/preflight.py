@@ -14,7 +14,11 @@ from perfgate.protocol import Tried
 
 
 def preflight(
-    bench: Bench, checkout: Checkout, references: Iterable[WorkloadReference], *, packages: bool = False
+    bench: Bench,
+    checkout: Checkout,
+    references: Iterable[WorkloadReference],
+    *,
+    packages: bool = False,
 ) -> Collection[str]:
     """Load each workload, make one call of every shape and run its check.
 

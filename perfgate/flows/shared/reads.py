@@ -65,10 +65,14 @@ def files_that_may_be_read(
     in_this_clone = None
     if in_clone:
         in_this_clone = _remembered(repository).of_all(config)
-    return not_known_as_unread(files, in_this_clone, files_read_on_main(config, environ))
+    return not_known_as_unread(
+        files, in_this_clone, files_read_on_main(config, environ)
+    )
 
 
-def not_known_as_unread(files: Iterable[str], *records: frozenset[str] | None) -> set[str]:
+def not_known_as_unread(
+    files: Iterable[str], *records: frozenset[str] | None
+) -> set[str]:
     """The subset of files that may be read: those like one that was read, or all if there is no record of all workloads."""
     recorded = [record for record in records if record is not None]
     if not recorded:
@@ -92,7 +96,9 @@ def _kind(file: str) -> tuple[PurePosixPath, str]:
     return path.parent, path.suffix
 
 
-def files_named_in_code(files: Iterable[str], repository: Repository, commits: Iterable[str]) -> set[str]:
+def files_named_in_code(
+    files: Iterable[str], repository: Repository, commits: Iterable[str]
+) -> set[str]:
     """The subset of files that a string in a commit's code refers to: by name, by folder, or by a glob like ``*.md``.
 
     Before the first measurement there is no other sign that the workload reads them.
@@ -126,7 +132,9 @@ def _path_parts(line: str) -> Iterator[str]:
                 yield parts[-1]
 
 
-def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[str] | None:
+def files_read_on_main(
+    config: Config, environ: Mapping[str, str]
+) -> frozenset[str] | None:
     """The files read by the newest stored run of each set of workloads.
 
     None if the store cannot be read, or if these runs are not of all workloads or could not follow what was read.
@@ -136,7 +144,9 @@ def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[
         store = open_project_store(config, environ)
         for run in stored_runs(store, config.project, Page(limit=_NEWEST)):
             newest.setdefault(tuple(run.workloads), run.id)
-        documents = [stored_run(store, config.project, run_id) for run_id in newest.values()]
+        documents = [
+            stored_run(store, config.project, run_id) for run_id in newest.values()
+        ]
     except StoreError:
         return None
     reads = _ReadFiles()
@@ -198,6 +208,8 @@ def _remembered(repository: Repository) -> _ReadFiles:
 
 def _records(repository: Repository) -> list[_Reads]:
     try:
-        return msgspec.json.decode((repository.common_folder() / KEPT).read_bytes(), type=list[_Reads])
+        return msgspec.json.decode(
+            (repository.common_folder() / KEPT).read_bytes(), type=list[_Reads]
+        )
     except (OSError, PerfgateError, msgspec.DecodeError, UnicodeDecodeError):
         return []

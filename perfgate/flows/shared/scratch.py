@@ -39,6 +39,9 @@ class ScratchRepository:
         result = run_git(self.root, arguments, self._author)
         if result.code:
             raise RepositoryError(
-                "git {command} failed in {root}: {errors}", command=arguments[0], root=self.root, errors=result.errors
+                "git {command} failed in {root}: {errors}",
+                command=arguments[0],
+                root=self.root,
+                errors=result.errors,
             )
         return result.output

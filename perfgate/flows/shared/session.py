@@ -15,7 +15,15 @@ from perfgate.conductor.workers.cleanup import remove_unsafe_entries, unsafe_ent
 from perfgate.conductor.workers.environment import in_ci, token_notes
 from perfgate.config import Config
 from perfgate.document.message import Message
-from perfgate.document.run import Artifact, CiContext, MeasuredPairs, RunDocument, Session, Side, Source
+from perfgate.document.run import (
+    Artifact,
+    CiContext,
+    MeasuredPairs,
+    RunDocument,
+    Session,
+    Side,
+    Source,
+)
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.system.logs import cut_log, one_line, read_log
@@ -31,10 +39,18 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def start_session(command: str, seed: int, ci: CiContext | None, *, queued: float | None = None) -> Session:
+def start_session(
+    command: str, seed: int, ci: CiContext | None, *, queued: float | None = None
+) -> Session:
     """The session that starts now, after ``queued`` seconds in line; ``finished_at`` is filled in at the end."""
     return Session(
-        id=secrets.token_hex(8), started_at=now(), finished_at="", seed=seed, command=command, ci=ci, queued=queued
+        id=secrets.token_hex(8),
+        started_at=now(),
+        finished_at="",
+        seed=seed,
+        command=command,
+        ci=ci,
+        queued=queued,
     )
 
 
@@ -140,10 +156,16 @@ def assemble_run(
     # own under another number.
     health = testbed.observed.get("device.health", "OK")
     if health.upper() != "OK":
-        document.warnings.append(Message("notes.device-health", {"kind": testbed.device_kind, "health": health}))
+        document.warnings.append(
+            Message(
+                "notes.device-health", {"kind": testbed.device_kind, "health": health}
+            )
+        )
     for each in findings:
         if "not_checked" in [check.status for check in each.correctness]:
-            document.warnings.append(Message("notes.no-check", {"workload": each.workload.name}))
+            document.warnings.append(
+                Message("notes.no-check", {"workload": each.workload.name})
+            )
     checklist = document.checklist
     for each in findings:
         checklist.steps.extend(each.steps)
@@ -162,7 +184,12 @@ def job_notes(environ: Mapping[str, str], out: Path) -> list[Message]:
     """Notes on this job for its document; in CI, files that must not be uploaded are removed from ``out``."""
     notes = list(token_notes(environ))
     if in_ci(environ) and (removed := remove_unsafe_entries(out)):
-        notes.append(Message("notes.outputs-removed", {"names": [one_line(name) for name in removed[:5]]}))
+        notes.append(
+            Message(
+                "notes.outputs-removed",
+                {"names": [one_line(name) for name in removed[:5]]},
+            )
+        )
     return notes
 
 
@@ -171,7 +198,9 @@ def log_artifacts(folder: Path) -> list[Artifact]:
     for log in sorted((folder / "logs").glob("*.log")):
         cut_log(log)
         if data := read_log(log):
-            artifacts.append(artifact_of(log, data, "log", str(log.relative_to(folder))))
+            artifacts.append(
+                artifact_of(log, data, "log", str(log.relative_to(folder)))
+            )
     return artifacts
 
 

@@ -59,7 +59,9 @@ def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
     return open_store_at(store_location(config, environ), config.root, environ)
 
 
-def open_store_at(location: str, root: Path, environ: Mapping[str, str], *, is_served: bool = False) -> Store:
+def open_store_at(
+    location: str, root: Path, environ: Mapping[str, str], *, is_served: bool = False
+) -> Store:
     """The store at a location; a branch is one of the repository that ``root`` lies in."""
     access = None
     if location.startswith(PREFIX):
@@ -67,9 +69,15 @@ def open_store_at(location: str, root: Path, environ: Mapping[str, str], *, is_s
     return open_location(location, StorePlace(root, environ, access, is_served))
 
 
-def store_location_in(location: str | None, folder: Path, environ: Mapping[str, str]) -> str:
+def store_location_in(
+    location: str | None, folder: Path, environ: Mapping[str, str]
+) -> str:
     """A location of the command line, else PERFGATE_STORE, else the location in the project's settings. Raises ConfigError."""
-    return location or environ.get(STORE_VARIABLE) or store_location(load_config(folder), environ)
+    return (
+        location
+        or environ.get(STORE_VARIABLE)
+        or store_location(load_config(folder), environ)
+    )
 
 
 def git_access(event: CiEvent, environ: Mapping[str, str]) -> GitAccess:
@@ -103,7 +111,9 @@ def _server(url: str) -> str:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     except ValueError as error:
         raise StoreError(
-            "{variable} is not the address of a repository: {error}", variable=REMOTE_VARIABLE, error=error
+            "{variable} is not the address of a repository: {error}",
+            variable=REMOTE_VARIABLE,
+            error=error,
         ) from None
 
 
@@ -136,7 +146,11 @@ def read_history(
     """
     store = open_project_store(config, environ)
     today = datetime.now(timezone.utc).date()
-    accepted = [entry for entry in store.entries(config.project, Acceptance) if entry.counts_on(today)]
+    accepted = [
+        entry
+        for entry in store.entries(config.project, Acceptance)
+        if entry.counts_on(today)
+    ]
     of_main = meant(accepted, store.entries(config.project, Triage), today)
     numbers = list(leading_numbers(head))
     comparable = _Comparable(store, config.project, head, numbers)
@@ -152,11 +166,18 @@ def read_history(
     for entry in accepted:
         if commit and entry.commit in commits:
             own.append(msgspec.structs.replace(entry, commit=commit))
-    return History(series=[entry for entry in series if entry.values or entry.left_out], accepted=own)
+    return History(
+        series=[entry for entry in series if entry.values or entry.left_out],
+        accepted=own,
+    )
 
 
 def stored_start_luck(
-    config: Config, testbed: Testbed, environ: Mapping[str, str], *, warn: Callable[[str], None]
+    config: Config,
+    testbed: Testbed,
+    environ: Mapping[str, str],
+    *,
+    warn: Callable[[str], None],
 ) -> StartLuck:
     """The luck of starts on this testbed by main's stored runs; warns if the store cannot be read."""
     try:
@@ -177,7 +198,12 @@ def _start_spreads(store: Store, project: str, testbed: Testbed) -> list[History
         if place.metric == START_SPREAD:
             values = [value for _, value in index.history(place)]
             spreads.append(
-                HistorySeries(workload=place.workload, shape=place.shape, metric=START_SPREAD, values=values)
+                HistorySeries(
+                    workload=place.workload,
+                    shape=place.shape,
+                    metric=START_SPREAD,
+                    values=values,
+                )
             )
     return spreads
 
@@ -185,16 +211,29 @@ def _start_spreads(store: Store, project: str, testbed: Testbed) -> list[History
 class _Comparable:
     """The stored values measured under the same conditions as a run."""
 
-    def __init__(self, store: Store, project: str, run: RunDocument, numbers: Sequence[ChecklistNumber]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        project: str,
+        run: RunDocument,
+        numbers: Sequence[ChecklistNumber],
+    ) -> None:
         fingerprint = run.testbed.fingerprint
         places: dict[ChecklistNumber, SeriesPlace] = {}
         for number in numbers:
             labels = labels_text(dict(number.labels))
-            places[number] = SeriesPlace(number.workload, number.shape, number.metric, labels, fingerprint)
+            places[number] = SeriesPlace(
+                number.workload, number.shape, number.metric, labels, fingerprint
+            )
         index = _newest_values(store, project, fingerprint, list(places.values()))
         self._runs = index.runs
-        self._values = {number: index.history(place)[-_SESSIONS:] for number, place in places.items()}
-        self._here = {(entry.workload, entry.step): entry for entry in conditions_of(run)}
+        self._values = {
+            number: index.history(place)[-_SESSIONS:]
+            for number, place in places.items()
+        }
+        self._here = {
+            (entry.workload, entry.step): entry for entry in conditions_of(run)
+        }
         # How a step was measured in each of the runs.
         self._stored = defaultdict[tuple[str, int], dict[int, StepConditions]](dict)
         for position, conditions in enumerate(index.conditions):
@@ -206,13 +245,19 @@ class _Comparable:
 
         Times of a busy machine make main's range wider, so they count only where there are too few others for a range.
         """
-        card, step, values = metric(number.metric), (number.workload, number.step), self._values[number]
+        card, step, values = (
+            metric(number.metric),
+            (number.workload, number.step),
+            self._values[number],
+        )
         condition, stored = self._here[step], self._stored[step]
         compared: list[tuple[str | None, float]] = []
         undisturbed: list[tuple[str | None, float]] = []
         for position, value in values:
             there = stored.get(position)
-            if there is not None and condition.compares_with(there, of_young_process=card.origin.of_young_process):
+            if there is not None and condition.compares_with(
+                there, of_young_process=card.origin.of_young_process
+            ):
                 compared.append((self._runs[position].commit, value))
                 if not there.is_busy:
                     undisturbed.append(compared[-1])
@@ -224,12 +269,16 @@ class _Comparable:
         return _Sessions(compared, len(values) - len(compared), busy)
 
 
-def _newest_values(store: Store, project: str, fingerprint: str, places: Sequence[SeriesPlace]) -> Index:
+def _newest_values(
+    store: Store, project: str, fingerprint: str, places: Sequence[SeriesPlace]
+) -> Index:
     """The newest runs of a testbed, as many pages as give each place its newest values, or all runs if one lacks them."""
     entries: list[RunEntry] = []
     before: str | None = None
     while True:
-        page = store.entries(project, RunEntry, Page(testbed=fingerprint, limit=_SESSIONS, before=before))
+        page = store.entries(
+            project, RunEntry, Page(testbed=fingerprint, limit=_SESSIONS, before=before)
+        )
         entries += page
         index = Index(entries)
         is_complete = all(len(index.history(place)) >= _SESSIONS for place in places)
@@ -247,10 +296,15 @@ class _Sessions(NamedTuple):
 
 
 def _series(
-    number: ChecklistNumber, comparable: _Comparable, accepted: Sequence[Acceptance], root: Path
+    number: ChecklistNumber,
+    comparable: _Comparable,
+    accepted: Sequence[Acceptance],
+    root: Path,
 ) -> HistorySeries:
     sessions = comparable.sessions(number)
-    entries = [entry for entry in accepted if accepts(entry, number.metric, number.place)]
+    entries = [
+        entry for entry in accepted if accepts(entry, number.metric, number.place)
+    ]
     return HistorySeries(
         workload=number.workload,
         shape=number.shape,
@@ -263,7 +317,10 @@ def _series(
 
 
 def _level(
-    sessions: Sequence[tuple[str | None, float]], accepted: Sequence[Acceptance], name: str, root: Path
+    sessions: Sequence[tuple[str | None, float]],
+    accepted: Sequence[Acceptance],
+    name: str,
+    root: Path,
 ) -> list[float]:
     commits = [commit for commit, _ in sessions]
 
@@ -271,7 +328,9 @@ def _level(
         before = None
         if index:
             before = commits[index - 1]
-        return any(_brings(entry.commit, commits[index], before, root) for entry in accepted)
+        return any(
+            _brings(entry.commit, commits[index], before, root) for entry in accepted
+        )
 
     return level([value for _, value in sessions], is_meant, name)
 
@@ -280,7 +339,9 @@ def _brings(accepted: str, commit: str | None, before: str | None, root: Path) -
     """Whether a commit is the accepted one, or the first in its line that has it."""
     if commit is None or accepted == commit:
         return commit is not None
-    return _has_ancestor(root, commit, accepted) and (before is None or not _has_ancestor(root, before, accepted))
+    return _has_ancestor(root, commit, accepted) and (
+        before is None or not _has_ancestor(root, before, accepted)
+    )
 
 
 def _has_ancestor(root: Path, commit: str, ancestor: str) -> bool:

@@ -49,7 +49,12 @@ def artifact_path(document: Path, name: str) -> Path:
 
 def label_of(path: str, timeline: Timeline, several: bool) -> str:
     """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device if they add information."""
-    name = Path(path).name.partition(".json")[0].removesuffix(".zip").removeprefix("trace-")
+    name = (
+        Path(path)
+        .name.partition(".json")[0]
+        .removesuffix(".zip")
+        .removeprefix("trace-")
+    )
     if several and timeline.label != "all":
         return f"{name}, {timeline.label}"
     return name

@@ -24,16 +24,25 @@ def give_state(
 
     Raises UsageError without a reason or an author.
     """
-    triage = Triage(commit=commit, state=state, reason=_one_line(reason), author=_one_line(author), changed_at=now())
+    triage = Triage(
+        commit=commit,
+        state=state,
+        reason=_one_line(reason),
+        author=_one_line(author),
+        changed_at=now(),
+    )
     if not triage.author:
         raise UsageError("give the name of the person who changes the state")
     if not triage.reason and state != "new":
         raise UsageError(
-            "give the reason for the state {state!r}; the weekly report and the pages show it", state=state
+            "give the reason for the state {state!r}; the weekly report and the pages show it",
+            state=state,
         )
     if len(triage.reason) > _MOST_REASON or len(triage.author) > _MOST_AUTHOR:
         raise UsageError(
-            "the reason may have {reason} characters and the name {author}", reason=_MOST_REASON, author=_MOST_AUTHOR
+            "the reason may have {reason} characters and the name {author}",
+            reason=_MOST_REASON,
+            author=_MOST_AUTHOR,
         )
     store.append(project, [triage], actor=actor)
     return triage

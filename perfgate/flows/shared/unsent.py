@@ -14,7 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.document.files import canonical_bytes, content_sha256, parse_run, write_atomically
+from perfgate.document.files import (
+    canonical_bytes,
+    content_sha256,
+    parse_run,
+    write_atomically,
+)
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, SessionKeptError, UnfitRunError
 from perfgate.judging.store.backends.service import service_token
@@ -67,7 +72,9 @@ class UnsentRuns:
                 continue
             except (DocumentError, SessionKeptError, UnfitRunError) as error:
                 with suppress(FileNotFoundError):
-                    refused.append((path.rename(path.with_suffix(_REFUSED)), str(error)))
+                    refused.append(
+                        (path.rename(path.with_suffix(_REFUSED)), str(error))
+                    )
                 continue
             path.unlink(missing_ok=True)
         return PushedRuns(tuple(sent), tuple(refused))
@@ -94,7 +101,9 @@ class UnsentRuns:
         return hmac.new(self._token, data, hashlib.sha256).hexdigest().encode()
 
 
-def unsent_runs(location: str, project: str, environ: Mapping[str, str]) -> UnsentRuns | None:
+def unsent_runs(
+    location: str, project: str, environ: Mapping[str, str]
+) -> UnsentRuns | None:
     """Where runs of a project wait for a service; None for another store, without a token, or without a home."""
     token = service_token(environ)
     if token is None or not location.startswith(SERVICE_SCHEMES):

@@ -16,7 +16,12 @@ from perfgate.flows.shared.doors import Doors, Progress
 from perfgate.flows.shared.site.pages import SitePages, file_addresses
 from perfgate.flows.shared.site.read import read_site
 from perfgate.flows.shared.store import open_project_store
-from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address, run_of
+from perfgate.judging.report.render.site.addresses import (
+    OVERVIEW,
+    SiteLinks,
+    is_address,
+    run_of,
+)
 from perfgate.judging.store.index import read_log
 from perfgate.locale import Language, sentence
 
@@ -38,7 +43,13 @@ class WrittenSite:
 
 
 def write_site(
-    root: Path, out: Path, doors: Doors, progress: Progress, *, runs: int = NEWEST, language: Language = "en"
+    root: Path,
+    out: Path,
+    doors: Doors,
+    progress: Progress,
+    *,
+    runs: int = NEWEST,
+    language: Language = "en",
 ) -> WrittenSite:
     """Write every page into ``out``; the newest ``runs`` have a page each.
 
@@ -55,14 +66,28 @@ def write_site(
     pages = SitePages(content, log.run, language, links, read_artifacts)
     _prepare(out)
     for number, address in enumerate(addresses):
-        progress.status(sentence("writing page {number} of {pages}", number=number + 1, pages=len(addresses)))
+        progress.status(
+            sentence(
+                "writing page {number} of {pages}",
+                number=number + 1,
+                pages=len(addresses),
+            )
+        )
         write_text_atomically(out / address, _page(pages, address, progress))
     removed = sorted(set(before) - set(addresses))
     for address in removed:
         (out / address).unlink(missing_ok=True)
     write_atomically(out / _LIST_FILE, msgspec.json.encode(sorted(addresses)))
-    page_count = sum(address.startswith("runs/") and run_of(address) is not None for address in addresses)
-    return WrittenSite(pages=len(addresses), removed=len(removed), runs=len(content.runs), run_pages=page_count)
+    page_count = sum(
+        address.startswith("runs/") and run_of(address) is not None
+        for address in addresses
+    )
+    return WrittenSite(
+        pages=len(addresses),
+        removed=len(removed),
+        runs=len(content.runs),
+        run_pages=page_count,
+    )
 
 
 def _page(pages: SitePages, address: str, progress: Progress) -> str:
@@ -71,7 +96,13 @@ def _page(pages: SitePages, address: str, progress: Progress) -> str:
     except StoreRefusedError:
         raise  # the next run would wait for the same server
     except StoreError as error:
-        progress.note(sentence("{address} holds the reason alone: {error}", address=address, error=error.shown))
+        progress.note(
+            sentence(
+                "{address} holds the reason alone: {error}",
+                address=address,
+                error=error.shown,
+            )
+        )
         page = pages.unreadable(address, str(error))
     assert page is not None, f"a site has no {address}"
     return page
@@ -90,9 +121,15 @@ def _pages_before(out: Path) -> list[str]:
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_LIST_BYTES + 1)
-        listed = msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_LIST_BYTES), list[str])
+        listed = msgspec.convert(
+            parse_json(data, name=str(path), max_bytes=_MOST_LIST_BYTES), list[str]
+        )
     except (OSError, msgspec.ValidationError) as error:
-        raise DocumentError("{path}: {error}; remove it, and old pages of runs stay", path=path, error=error) from error
+        raise DocumentError(
+            "{path}: {error}; remove it, and old pages of runs stay",
+            path=path,
+            error=error,
+        ) from error
     return [address for address in listed if is_address(address)]
 
 
@@ -100,10 +137,15 @@ def _prepare(out: Path) -> None:
     """Make the folders. Raises UsageError for a link, which would redirect the pages, and for a file."""
     for folder in (out / name for name in ("", *_FOLDERS)):
         if folder.is_symlink():
-            raise UsageError("{folder} is a link; remove it, or choose another folder with --out", folder=folder)
+            raise UsageError(
+                "{folder} is a link; remove it, or choose another folder with --out",
+                folder=folder,
+            )
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(
-                "the folder {folder} cannot be made: {error}; choose another with --out", folder=folder, error=error
+                "the folder {folder} cannot be made: {error}; choose another with --out",
+                folder=folder,
+                error=error,
             ) from error

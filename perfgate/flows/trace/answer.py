@@ -46,7 +46,9 @@ _NS = 1e9
 _SHOWN = 3
 
 
-def trace_answer(path: Path, choice: Choice, *, base: Path | None = None) -> AnswerDocument:
+def trace_answer(
+    path: Path, choice: Choice, *, base: Path | None = None
+) -> AnswerDocument:
     """The overview of every chosen timeline, and its changes since ``base``.
 
     Raises UsageError and DocumentError with a remedy.
@@ -92,11 +94,19 @@ def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
     concurrent = None
     if len(events):
         concurrent = _concurrent(events)
-    return _with_work(answer, work, _shares({**work.alone, "unknown": _total(steps, "free")}), concurrent)
+    return _with_work(
+        answer,
+        work,
+        _shares({**work.alone, "unknown": _total(steps, "free")}),
+        concurrent,
+    )
 
 
 def _with_work(
-    answer: AnswerTimeline, work: _Work, parts: list[WindowPart], concurrent: float | None
+    answer: AnswerTimeline,
+    work: _Work,
+    parts: list[WindowPart],
+    concurrent: float | None,
 ) -> AnswerTimeline:
     """The answer with the times of a device."""
     answer = msgspec.structs.replace(
@@ -225,7 +235,12 @@ def _parts(events: EventTable, work: _Work) -> list[WindowPart]:
     if device is None:
         return []
     times = dict(work.alone)
-    idle = np.bincount(device.gaps.cause, weights=device.gaps.duration, minlength=len(CAUSES)) / _NS
+    idle = (
+        np.bincount(
+            device.gaps.cause, weights=device.gaps.duration, minlength=len(CAUSES)
+        )
+        / _NS
+    )
     for cause, time in zip(CAUSES, idle.tolist()):
         if time:
             times[cast("WindowPartName", cause)] = time
@@ -235,7 +250,11 @@ def _parts(events: EventTable, work: _Work) -> list[WindowPart]:
 def _shares(times: dict[WindowPartName, float]) -> list[WindowPart]:
     """The parts that took any time, the longest first."""
     window = sum(times.values())
-    parts = [WindowPart(part=part, time=time, share=time / window) for part, time in times.items() if time > 0]
+    parts = [
+        WindowPart(part=part, time=time, share=time / window)
+        for part, time in times.items()
+        if time > 0
+    ]
     return sorted(parts, key=lambda part: -part.time)
 
 

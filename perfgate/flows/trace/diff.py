@@ -27,8 +27,17 @@ from perfgate.document.trace import (
 )
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of, several_recordings
-from perfgate.trace.analysis.comparable import ComparablePart, comparable_part, with_units
+from perfgate.flows.trace.job import (
+    ChosenTimeline,
+    choose,
+    notes_of,
+    several_recordings,
+)
+from perfgate.trace.analysis.comparable import (
+    ComparablePart,
+    comparable_part,
+    with_units,
+)
 from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
 from perfgate.trace.readers.contradictions import possible_losses
@@ -111,15 +120,21 @@ def _under_one_label(recordings: Sequence[_Labelled], label: str) -> list[_Label
     return renamed
 
 
-def _shared_labels(paths: Sequence[Path], recordings: Sequence[_Labelled], first: _Labelled) -> list[str]:
+def _shared_labels(
+    paths: Sequence[Path], recordings: Sequence[_Labelled], first: _Labelled
+) -> list[str]:
     """The timelines that all recordings have, in the order of ``first``. Raises UsageError if there are none."""
     shared = list(first)
     for recording in recordings:
         shared = [label for label in shared if label in recording]
     if not shared:
-        contents = [f"{path}: {', '.join(recording)}" for path, recording in zip(paths, recordings)]
+        contents = [
+            f"{path}: {', '.join(recording)}"
+            for path, recording in zip(paths, recordings)
+        ]
         raise UsageError(
-            "no timeline is in all recordings ({held}); choose with --rank and --device", held="; ".join(contents)
+            "no timeline is in all recordings ({held}); choose with --rank and --device",
+            held="; ".join(contents),
         )
     return shared
 
@@ -142,8 +157,14 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> _ComparablePick:
     Raises DocumentError if work is missing and no step is known to be complete.
     """
     loss, path = pick.recording.loss, pick.recording.path
-    lacks_events = (loss is not None and loss.is_of_events) or bool(possible_losses(pick.timeline))
-    part = comparable_part(pick.timeline, lacks_events=lacks_events, is_cut=loss is not None and loss.is_cut)
+    lacks_events = (loss is not None and loss.is_of_events) or bool(
+        possible_losses(pick.timeline)
+    )
+    part = comparable_part(
+        pick.timeline,
+        lacks_events=lacks_events,
+        is_cut=loss is not None and loss.is_cut,
+    )
     if not part.is_whole:
         raise _incomparable(pick)
     if part.left_out:
@@ -151,12 +172,17 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> _ComparablePick:
         units = count + len(part.names)
         names = ", ".join(part.left_out[:_MOST_NAMES])
         notes.append(
-            Message("notes.steps-left-out", {"path": str(path), "count": count, "units": units, "named": names})
+            Message(
+                "notes.steps-left-out",
+                {"path": str(path), "count": count, "units": units, "named": names},
+            )
         )
     return _ComparablePick(pick._replace(timeline=part.timeline), part, lacks_events)
 
 
-def _with_the_same_steps(parts: Sequence[_ComparablePick], notes: list[Message]) -> list[ChosenTimeline]:
+def _with_the_same_steps(
+    parts: Sequence[_ComparablePick], notes: list[Message]
+) -> list[ChosenTimeline]:
     """The timelines with the steps that all of them have, if any of them lacks some.
 
     Steps of one program differ, the first from all others: without the first on one side alone, the other looks slower.
@@ -170,7 +196,9 @@ def _with_the_same_steps(parts: Sequence[_ComparablePick], notes: list[Message])
     for pick, part, _ in parts:
         timeline = with_units(part, shared)
         if timeline is not part.timeline:
-            notes.append(Message("notes.same-steps-left-out", {"path": str(pick.recording.path)}))
+            notes.append(
+                Message("notes.same-steps-left-out", {"path": str(pick.recording.path)})
+            )
         picks.append(pick._replace(timeline=timeline))
     return picks
 
@@ -180,7 +208,11 @@ def _refuse_lost_device(picks: Sequence[ChosenTimeline]) -> None:
     cut = []
     for pick in picks:
         has_work = pick.timeline.events.is_kind(*DEVICE_KINDS).any()
-        if not has_work and pick.recording.loss is not None and pick.recording.loss.is_cut:
+        if (
+            not has_work
+            and pick.recording.loss is not None
+            and pick.recording.loss.is_cut
+        ):
             cut.append(pick)
     if cut and len(cut) < len(picks):
         raise _incomparable(cut[0])
@@ -200,11 +232,16 @@ def _works(picks: Sequence[ChosenTimeline], by: DiffKey) -> list[UnitWork]:
     """The work of each recording, two at a time: most of it is loops that release Python's lock."""
     with ThreadPoolExecutor(_THREADS) as pool:
         # A thread has none of this one's settings, such as further patterns of communication.
-        tasks = [pool.submit(copy_context().run, unit_work, pick.timeline, by=by) for pick in picks]
+        tasks = [
+            pool.submit(copy_context().run, unit_work, pick.timeline, by=by)
+            for pick in picks
+        ]
         return [task.result() for task in tasks]
 
 
-def _require_one_unit(label: str, before: Sequence[UnitWork], after: Sequence[UnitWork]) -> None:
+def _require_one_unit(
+    label: str, before: Sequence[UnitWork], after: Sequence[UnitWork]
+) -> None:
     """Raises UsageError if times are of different amounts of work."""
     base, head = before[0].unit, after[-1].unit
     if base != head:
@@ -237,7 +274,10 @@ def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]
         notes.append(Message("notes.lines-differ"))
     if not without_shapes and not without_lines:
         return works
-    return [work._replace(rows=_merged(work.rows, without_shapes, without_lines)) for work in works]
+    return [
+        work._replace(rows=_merged(work.rows, without_shapes, without_lines))
+        for work in works
+    ]
 
 
 def _kinds_without_shapes(works: Sequence[UnitWork]) -> set[str]:
@@ -251,7 +291,9 @@ def _kinds_without_shapes(works: Sequence[UnitWork]) -> set[str]:
     return with_shapes & bare
 
 
-def _merged(rows: Sequence[Work], without_shapes: set[str], without_lines: bool) -> tuple[Work, ...]:
+def _merged(
+    rows: Sequence[Work], without_shapes: set[str], without_lines: bool
+) -> tuple[Work, ...]:
     """The rows without shapes of some kinds, or without lines; rows that are then alike are added up."""
     merged: dict[tuple[str | None, ...], Work] = {}
     for row in rows:
@@ -264,7 +306,9 @@ def _merged(rows: Sequence[Work], without_shapes: set[str], without_lines: bool)
         key = row.operator, row.kind, coarse.inputs, coarse.line, operator
         first = merged.get(key)
         if first is not None:
-            coarse = replace(first, amount=first.amount + row.amount, calls=first.calls + row.calls)
+            coarse = replace(
+                first, amount=first.amount + row.amount, calls=first.calls + row.calls
+            )
         merged[key] = coarse
     return tuple(merged.values())
 
@@ -298,7 +342,11 @@ def _total(sides: Sequence[_SideRow]) -> float:
 
 
 def _diff(
-    label: str, before: Sequence[UnitWork], after: Sequence[UnitWork], choice: Choice, tolerance: float
+    label: str,
+    before: Sequence[UnitWork],
+    after: Sequence[UnitWork],
+    choice: Choice,
+    tolerance: float,
 ) -> DiffTimeline:
     pairs = _pairs(_side(before), _side(after), tolerance)
     changed = [pair for pair in pairs if pair.change != "same"]
@@ -333,10 +381,15 @@ def _side(works: Sequence[UnitWork]) -> list[_SideRow]:
             time = 0.0 if pair.head is None else pair.head.amount
             joined.append(_SideRow(pair.base or pair.row, [*times, time]))
         rows = joined
-    return [_SideRow(replace(side.row, amount=statistics.median(side.times)), side.times) for side in rows]
+    return [
+        _SideRow(replace(side.row, amount=statistics.median(side.times)), side.times)
+        for side in rows
+    ]
 
 
-def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float) -> list[_Pair]:
+def _pairs(
+    base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float
+) -> list[_Pair]:
     """Every row of both sides once, the largest change of time first."""
     before = {id(side.row): side for side in base}
     after = {id(side.row): side for side in head}
@@ -365,9 +418,13 @@ def _ranges_overlap(old: Sequence[float], new: Sequence[float]) -> bool:
     return several and max(old) >= min(new) and max(new) >= min(old)
 
 
-def _replaced(removed: Sequence[_SideRow], added: Sequence[_SideRow]) -> Iterator[_Pair]:
+def _replaced(
+    removed: Sequence[_SideRow], added: Sequence[_SideRow]
+) -> Iterator[_Pair]:
     """Kernels of only one side: replaced if the other side has some under the same operator and line, else removed or added."""
-    places: dict[tuple[str, str | None, str | None], tuple[list[_SideRow], list[_SideRow]]]
+    places: dict[
+        tuple[str, str | None, str | None], tuple[list[_SideRow], list[_SideRow]]
+    ]
     places = defaultdict(lambda: ([], []))
     for side in removed:
         places[side.row.kind, side.row.launched_by, side.row.line][0].append(side)
@@ -401,12 +458,19 @@ def _row(pair: _Pair, several: bool) -> DiffRow:
     )
     if several:
         # The smallest and largest difference between a recording of head and one of base.
-        row = msgspec.structs.replace(row, delta_range=((min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS))
+        row = msgspec.structs.replace(
+            row,
+            delta_range=((min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS),
+        )
     if pair.change == "replaced":
         # Replacing kernels do the same work, however often they run.
-        return msgspec.structs.replace(row, before=_names(pair.base), after=_names(pair.head))
+        return msgspec.structs.replace(
+            row, before=_names(pair.base), after=_names(pair.head)
+        )
     aligned = AlignedWork(_only_row(pair.base), _only_row(pair.head))
-    return msgspec.structs.replace(row, by_count=aligned.by_count / _NS, by_speed=aligned.by_speed / _NS)
+    return msgspec.structs.replace(
+        row, by_count=aligned.by_count / _NS, by_speed=aligned.by_speed / _NS
+    )
 
 
 def _names(sides: Sequence[_SideRow]) -> list[str]:

@@ -10,10 +10,17 @@ from perfgate.document.message import Message
 from perfgate.errors import UsageError
 from perfgate.flows.shared.trees import label_of, pair_trees, tree_of
 from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of, several_recordings
+from perfgate.flows.trace.job import (
+    ChosenTimeline,
+    choose,
+    notes_of,
+    several_recordings,
+)
 
 
-def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable[[Message], None]) -> list[FlameTree]:
+def trace_flame(
+    path: Path, head: Path | None, choice: Choice, *, note: Callable[[Message], None]
+) -> list[FlameTree]:
     """A tree for every chosen timeline; with ``head``, each has the same timeline of the other recording as its second side.
 
     ``note`` receives the notes on unreadable parts of the recordings. The folder of a check holds both sides. Raises
@@ -42,7 +49,8 @@ def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable
     drawable = [tree for tree in trees if tree.parent]
     if not drawable:
         raise UsageError(
-            "{path}: no timeline with events was recorded; tables of kernels alone have no stacks", path=path
+            "{path}: no timeline with events was recorded; tables of kernels alone have no stacks",
+            path=path,
         )
     return drawable
 

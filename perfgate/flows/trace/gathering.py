@@ -13,7 +13,13 @@ import msgspec
 from perfgate.document.message import Message, distinct
 from perfgate.document.trace import LeftOutRecording
 from perfgate.errors import DocumentError, UsageError
-from perfgate.flows.trace.executors import Cluster, Executor, Task, completed, open_executor
+from perfgate.flows.trace.executors import (
+    Cluster,
+    Executor,
+    Task,
+    completed,
+    open_executor,
+)
 from perfgate.flows.trace.places import Place
 from perfgate.flows.trace.reducing import (
     KEPT,
@@ -73,7 +79,9 @@ def trace_reduce(
     the folder of one is read-only, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
     recording can be read.
     """
-    reduced, left_out = gather_tables(places, workers=workers, on=on, say=say, keeps=out is None)
+    reduced, left_out = gather_tables(
+        places, workers=workers, on=on, say=say, keeps=out is None
+    )
     if not reduced:
         raise DocumentError(left_out[0].reason)
     files = []
@@ -83,7 +91,10 @@ def trace_reduce(
         elif recording.kept:
             files.append(str(_kept_place(recording)))
         else:
-            raise UsageError("{path} cannot be written; name a folder with --out", path=_kept_place(recording))
+            raise UsageError(
+                "{path} cannot be written; name a folder with --out",
+                path=_kept_place(recording),
+            )
     tables = itertools.chain.from_iterable(recording.tables for recording in reduced)
     return ReducedFiles(files, left_out, doubts_about(tables))
 
@@ -145,7 +156,13 @@ def gather_tables(
             new = [recording for recording in recordings if recording not in tables]
             for recording, reduced in _reduced(new, executor, keeps=keeps):
                 tables[recording] = reduced
-                say(sentence("{count} of {total} recordings", count=len(tables), total=len(recordings)))
+                say(
+                    sentence(
+                        "{count} of {total} recordings",
+                        count=len(tables),
+                        total=len(recordings),
+                    )
+                )
     if not tables:
         raise UsageError(
             "{path}: holds no recordings of ranks; name the folder in which the *_ascend_pt folders or the traces of "
@@ -153,16 +170,29 @@ def gather_tables(
             path=", ".join(map(str, places)),
         )
     ordered = [tables[recording] for recording in _all(listed)]
-    left_out = [entry for entry in [*listed.values(), *ordered] if isinstance(entry, LeftOutRecording)]
-    return Gathered([entry for entry in ordered if isinstance(entry, ReducedRecording)], left_out)
+    left_out = [
+        entry
+        for entry in [*listed.values(), *ordered]
+        if isinstance(entry, LeftOutRecording)
+    ]
+    return Gathered(
+        [entry for entry in ordered if isinstance(entry, ReducedRecording)], left_out
+    )
 
 
-def _require_usable(on_nodes: Sequence[Place], workers: int | None, on: Cluster | None) -> None:
+def _require_usable(
+    on_nodes: Sequence[Place], workers: int | None, on: Cluster | None
+) -> None:
     """Raises UsageError for options that contradict each other."""
     if on is None and on_nodes:
-        raise UsageError("{place} is on a node of a cluster; name the cluster with --on", place=on_nodes[0])
+        raise UsageError(
+            "{place} is on a node of a cluster; name the cluster with --on",
+            place=on_nodes[0],
+        )
     if on is not None and workers is not None:
-        raise UsageError("--workers counts processes of this machine; with --on the cluster decides how many tasks run")
+        raise UsageError(
+            "--workers counts processes of this machine; with --on the cluster decides how many tasks run"
+        )
 
 
 def _listed_here(places: Sequence[Place]) -> dict[Place, Listed]:
@@ -186,12 +216,16 @@ def _kept(recordings: Sequence[Place]) -> dict[Place, Reduced]:
 
 
 def _or_none_below(place: Place, recordings: list[Place]) -> Listed:
-    return recordings or LeftOutRecording(path=str(place), reason=f"{place}: holds no recordings of ranks")
+    return recordings or LeftOutRecording(
+        path=str(place), reason=f"{place}: holds no recordings of ranks"
+    )
 
 
 def _listed_there(places: Sequence[Place], executor: Executor) -> dict[Place, Listed]:
     """The recordings below folders on nodes, each listed by its node."""
-    tasks = {Task(partial(list_task, place.path), place.host): place for place in places}
+    tasks = {
+        Task(partial(list_task, place.path), place.host): place for place in places
+    }
     listed = {}
     for task, encoded in completed(executor, list(tasks)):
         place = tasks[task]
@@ -210,7 +244,9 @@ def _all(listed: Mapping[Place, Listed]) -> list[Place]:
     return list(every)
 
 
-def _reduced(recordings: Sequence[Place], executor: Executor, *, keeps: bool) -> Iterator[tuple[Place, Reduced]]:
+def _reduced(
+    recordings: Sequence[Place], executor: Executor, *, keeps: bool
+) -> Iterator[tuple[Place, Reduced]]:
     """Each recording with its tables, as they are done."""
     patterns = added_communication()
     tasks = {}
@@ -221,7 +257,10 @@ def _reduced(recordings: Sequence[Place], executor: Executor, *, keeps: bool) ->
         recording = tasks[task]
         content = _answer_about(recording, answer)
         if content.left_out is not None:
-            yield recording, LeftOutRecording(path=str(recording), reason=content.left_out.reason)
+            yield (
+                recording,
+                LeftOutRecording(path=str(recording), reason=content.left_out.reason),
+            )
         elif content.reduced is not None:
             yield recording, _on_host(content.reduced, recording.host)
 

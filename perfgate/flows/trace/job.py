@@ -59,7 +59,9 @@ class ChosenTimeline(NamedTuple):
     timeline: Timeline
 
 
-def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None = None) -> TopDocument:
+def trace_top(
+    path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None = None
+) -> TopDocument:
     """The rows of every chosen timeline; with ``longer``, only rows of single runs longer than that number of seconds.
 
     Raises UsageError and DocumentError with a remedy.
@@ -73,14 +75,22 @@ def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: flo
     )
 
 
-def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
+def trace_gaps(
+    path: Path, choice: Choice, *, exposed: bool, shortest: float
+) -> GapDocument:
     """The gaps of every chosen timeline that last ``shortest`` seconds or longer."""
     chosen = choose(path, choice)
-    timelines = [gap_timeline(pick, choice, exposed, round(shortest * _NS)) for pick in chosen]
-    return GapDocument(format=format_of(chosen), timelines=timelines, notes=notes_of(chosen))
+    timelines = [
+        gap_timeline(pick, choice, exposed, round(shortest * _NS)) for pick in chosen
+    ]
+    return GapDocument(
+        format=format_of(chosen), timelines=timelines, notes=notes_of(chosen)
+    )
 
 
-def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> StepDocument:
+def trace_steps(
+    path: Path, choice: Choice, *, step_by: str | None = None
+) -> StepDocument:
     """The steps of every chosen timeline, or its annotations that match ``step_by``.
 
     Raises UsageError for an invalid regular expression.
@@ -112,7 +122,9 @@ def _cut_ends(timeline: Timeline) -> list[Message]:
     if not cut:
         return []
     names = [f"{unit.name} ({unit.pieces})" for unit in cut[:_MOST_NAMED]]
-    return [Message("notes.cut-ends", {"usual": cut[0].usual, "named": ", ".join(names)})]
+    return [
+        Message("notes.cut-ends", {"usual": cut[0].usual, "named": ", ".join(names)})
+    ]
 
 
 def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
@@ -210,7 +222,9 @@ def _without_impossible_share(row: TopRow) -> TopRow:
     return msgspec.structs.replace(row, share=None)
 
 
-def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopTimeline:
+def top_timeline(
+    pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None
+) -> TopTimeline:
     reason = _NOTHING
     longer_ns = None
     if longer is not None:
@@ -232,7 +246,9 @@ def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, l
     )
 
 
-def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
+def gap_timeline(
+    pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int
+) -> GapTimeline:
     intact = believed(pick.timeline.events)
     events = aligned(intact)
     device = device_gaps(events, exposed=exposed)
@@ -243,7 +259,9 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
     rows = []
     for gap in gaps.longest(choice.limit):
         start = (gap.start_ns - origin) / _NS
-        rows.append(GapRow(start=start, duration=gap.duration_ns / _NS, cause=gap.cause))
+        rows.append(
+            GapRow(start=start, duration=gap.duration_ns / _NS, cause=gap.cause)
+        )
     groups = gap_groups(events, device, uncertain=events is not intact)
     return GapTimeline(
         path=str(pick.recording.path),
@@ -284,11 +302,20 @@ def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
         lengths = gaps.duration[gaps.cause == code]
         if lengths.size:
             total = int(lengths.sum())
-            totals.append(CauseTotal(cause=cause, count=lengths.size, total=total / _NS, share=total / window_ns))
+            totals.append(
+                CauseTotal(
+                    cause=cause,
+                    count=lengths.size,
+                    total=total / _NS,
+                    share=total / window_ns,
+                )
+            )
     return sorted(totals, key=lambda cause: -cause.total)
 
 
-def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> StepTimeline:
+def step_timeline(
+    pick: ChosenTimeline, choice: Choice, step_by: str | None
+) -> StepTimeline:
     recorded = pick.timeline.events
     # A serving engine may also mark profiler steps, one a batch, which name no phases.
     marked = batches(recorded, step_by)
@@ -384,10 +411,16 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
         intact = [length for length in lengths if length is not None]
         if timeline.rank is not None and intact:
             # The slowest of several devices of one rank makes the others wait.
-            own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(intact))
+            own[timeline.rank] = max(
+                own.get(timeline.rank, 0.0), statistics.median(intact)
+            )
     if len(own) < FEWEST_RANKS:
         return None
     slowest = max(own, key=lambda rank: (own[rank], -rank))
     if own[slowest] <= SLOW_RANK * statistics.median_low(own.values()):
         return None
-    return SlowestRank(rank=slowest, own=own[slowest] / _NS, behind=(own[slowest] - min(own.values())) / _NS)
+    return SlowestRank(
+        rank=slowest,
+        own=own[slowest] / _NS,
+        behind=(own[slowest] - min(own.values())) / _NS,
+    )

@@ -25,6 +25,9 @@ def place_of(text: str) -> Place:
         return Place(Path(text))
     url = urlsplit(text)
     if url.scheme != "file" or not url.path:
-        raise UsageError("{text}: write a path, or file://HOST/PATH for a folder on a node of the cluster", text=text)
+        raise UsageError(
+            "{text}: write a path, or file://HOST/PATH for a folder on a node of the cluster",
+            text=text,
+        )
     host = None if url.netloc in ("", "localhost") else url.netloc
     return Place(Path(unquote(url.path)), host)

@@ -61,15 +61,21 @@ def trace_ranks(
     tables = []
     for recording in gathered.reduced:
         tables += recording.tables
-    tables.sort(key=lambda table: (table.rank is None, table.rank or 0, table.device or 0))
+    tables.sort(
+        key=lambda table: (table.rank is None, table.rank or 0, table.device or 0)
+    )
     tables, repeated = _one_of_each(tables)
     arrived = arrivals(tables)
     path = ", ".join(map(str, places))
-    document = ranks_document(path, tables, arrived, gathered.left_out, repeated=repeated)
+    document = ranks_document(
+        path, tables, arrived, gathered.left_out, repeated=repeated
+    )
     return Ranks(tables, arrived, document)
 
 
-def _one_of_each(tables: Sequence[RankTable]) -> tuple[list[RankTable], list[RepeatedRank]]:
+def _one_of_each(
+    tables: Sequence[RankTable],
+) -> tuple[list[RankTable], list[RepeatedRank]]:
     """One recording of each rank; the others are cycles of one process, or the ranks are wrong."""
     first: dict[int, str] = {}
     repeats: dict[int, list[str]] = defaultdict(list)
@@ -79,7 +85,10 @@ def _one_of_each(tables: Sequence[RankTable]) -> tuple[list[RankTable], list[Rep
             chosen.append(table)
         elif table.path not in repeats[table.rank]:
             repeats[table.rank].append(table.path)
-    repeated = [RepeatedRank(rank=rank, chosen=first[rank], others=paths) for rank, paths in repeats.items()]
+    repeated = [
+        RepeatedRank(rank=rank, chosen=first[rank], others=paths)
+        for rank, paths in repeats.items()
+    ]
     return chosen, repeated
 
 
@@ -123,7 +132,9 @@ def _skews(tables: Sequence[RankTable], arrived: Arrivals) -> list[SkewRow]:
     for number in np.argsort(-arrived.skew, kind="stable")[:_SKEWS].tolist():
         last = tables[int(arrived.last[number])].rank
         skew = int(arrived.skew[number]) / _NS
-        rows.append(SkewRow(number=number, name=arrived.names[number], skew=skew, last=last))
+        rows.append(
+            SkewRow(number=number, name=arrived.names[number], skew=skew, last=last)
+        )
     return rows
 
 
@@ -146,7 +157,9 @@ def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
     for usual, count in Counter(ends.values()).most_common(1):
         for place, last in ends.items():
             if last < usual and count >= _FEWEST:
-                yield EarlyEnd(rank=tables[place].rank, device=tables[place].device, last=last)
+                yield EarlyEnd(
+                    rank=tables[place].rank, device=tables[place].device, last=last
+                )
 
 
 def _row(table: RankTable, arrived: Arrivals, place: int) -> RankRow:
@@ -173,4 +186,6 @@ def _arrival(arrived: Arrivals, place: int) -> RankArrival | None:
     if not own.any():
         return None
     is_last = arrived.last[arrived.collective[own]] == place
-    return RankArrival(late=float(arrived.late[own].mean()) / _NS, last=float(is_last.mean()))
+    return RankArrival(
+        late=float(arrived.late[own].mean()) / _NS, last=float(is_last.mean())
+    )

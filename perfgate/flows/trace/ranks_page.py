@@ -61,12 +61,18 @@ def _drawn(ranks: Ranks, chosen: Sequence[int]) -> list[int]:
     recorded = {table.rank for table in tables}
     for rank in chosen:
         if rank not in recorded:
-            raise UsageError("rank {rank} was not recorded; `perfgate trace ranks` lists those that were", rank=rank)
+            raise UsageError(
+                "rank {rank} was not recorded; `perfgate trace ranks` lists those that were",
+                rank=rank,
+            )
     if chosen:
         return [place for place, table in enumerate(tables) if table.rank in chosen]
     rows = ranks.document.delays or ranks.document.slow_ranks
     slow = {(row.rank, row.device) for row in rows}
-    slow_first = sorted(range(len(tables)), key=lambda place: (tables[place].rank, tables[place].device) not in slow)
+    slow_first = sorted(
+        range(len(tables)),
+        key=lambda place: (tables[place].rank, tables[place].device) not in slow,
+    )
     return sorted(slow_first[:_DRAWN])
 
 
@@ -83,9 +89,16 @@ def _steps(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
     for part, field in _PARTS.items():
         values: list[list[float | None]] = []
         for steps in by_number:
-            values.append([seconds(getattr(steps.get(number), field, None)) for number in places])
+            values.append(
+                [seconds(getattr(steps.get(number), field, None)) for number in places]
+            )
         if any(map(any, values)):
-            yield HeatMap(kind=part, columns=columns, values=values, left_out=len(numbers) - len(places))
+            yield HeatMap(
+                kind=part,
+                columns=columns,
+                values=values,
+                left_out=len(numbers) - len(places),
+            )
 
 
 def _late(arrived: Arrivals, ranks: int) -> Iterator[HeatMap]:
@@ -96,11 +109,18 @@ def _late(arrived: Arrivals, ranks: int) -> Iterator[HeatMap]:
     place[places] = np.arange(places.size)
     late = np.full((ranks, places.size), np.nan)
     inside = place[arrived.collective] >= 0
-    late[arrived.rank[inside], place[arrived.collective[inside]]] = arrived.late[inside] / 1e9
+    late[arrived.rank[inside], place[arrived.collective[inside]]] = (
+        arrived.late[inside] / 1e9
+    )
     values = late.astype(object)
     values[np.isnan(late)] = None
     columns = [f"{number + 1} {arrived.names[number]}" for number in places.tolist()]
-    yield HeatMap(kind="late", columns=columns, values=values.tolist(), left_out=len(arrived.names) - places.size)
+    yield HeatMap(
+        kind="late",
+        columns=columns,
+        values=values.tolist(),
+        left_out=len(arrived.names) - places.size,
+    )
 
 
 def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
@@ -124,5 +144,9 @@ def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
     for kind in sorted(kinds):
         values: list[list[float | None]] = []
         for table in tables:
-            values.append([bandwidths.get((kind, table.rank, target)) for target in targets])
-        yield HeatMap(kind="bandwidth", link=kind, columns=list(map(str, targets)), values=values)
+            values.append(
+                [bandwidths.get((kind, table.rank, target)) for target in targets]
+            )
+        yield HeatMap(
+            kind="bandwidth", link=kind, columns=list(map(str, targets)), values=values
+        )

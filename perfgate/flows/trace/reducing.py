@@ -111,7 +111,11 @@ def recordings_below(path: Path) -> list[Path]:
     """The recordings below a folder, and stored tables of recordings that are not there; a file itself."""
     if not path.is_dir():
         return [path] if path.is_file() else []
-    recordings = analysed_folders(path) or trace_files(path, below=True) or chrome.trace_files(path, below=True)
+    recordings = (
+        analysed_folders(path)
+        or trace_files(path, below=True)
+        or chrome.trace_files(path, below=True)
+    )
     tables = set(path.rglob(f"*{KEPT}"))
     alone = tables.difference(_kept_at(recording) for recording in recordings)
     return [*recordings, *sorted(alone)]
@@ -165,12 +169,16 @@ def _reduced_anew(recording: Path, *, keeps: bool) -> ReducedRecording:
         content = trace.read(recording)
     for timeline in content.timelines:
         for doubt in impossible_times(timeline):
-            raise DocumentError("{path}: {why}; record it again", path=recording, why=spoken(doubt))
+            raise DocumentError(
+                "{path}: {why}; record it again", path=recording, why=spoken(doubt)
+            )
     world = _world(content)
     tables = []
     for timeline in content.timelines:
         doubts = [*content.incomplete, *contradictions(timeline), *content.notes]
-        tables.append(reduce_timeline(timeline, str(recording), world=world, doubts=doubts))
+        tables.append(
+            reduce_timeline(timeline, str(recording), world=world, doubts=doubts)
+        )
     kept = keeps
     if keeps:
         try:
@@ -188,9 +196,16 @@ def _world(recording: Recording) -> int | None:
     return int(size)
 
 
-def keep_tables(path: Path, tables: list[RankTable], files: list[tuple[str, int, int]]) -> None:
+def keep_tables(
+    path: Path, tables: list[RankTable], files: list[tuple[str, int, int]]
+) -> None:
     """Write the tables of a recording. Raises PerfgateError if the file cannot be written."""
-    write_atomically(path, msgspec.msgpack.encode(KeptTables(version=_kept_by(), files=files, tables=tables)))
+    write_atomically(
+        path,
+        msgspec.msgpack.encode(
+            KeptTables(version=_kept_by(), files=files, tables=tables)
+        ),
+    )
 
 
 def _read_kept(path: Path) -> KeptTables:
@@ -199,7 +214,9 @@ def _read_kept(path: Path) -> KeptTables:
         return msgspec.msgpack.decode(path.read_bytes(), type=KeptTables)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DocumentError(
-            "{path}: not a table of a rank ({error}); remove it, or reduce the recording again", path=path, error=error
+            "{path}: not a table of a rank ({error}); remove it, or reduce the recording again",
+            path=path,
+            error=error,
         ) from error
 
 

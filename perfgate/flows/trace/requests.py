@@ -9,18 +9,28 @@ from perfgate.document.message import Message
 from perfgate.document.trace import RequestDocument, RequestTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.job import ChosenTimeline, choose, format_of, notes_of, top_row
+from perfgate.flows.trace.job import (
+    ChosenTimeline,
+    choose,
+    format_of,
+    notes_of,
+    top_row,
+)
 from perfgate.trace.analysis.requests import Requests
 
 _NONE = Message("trace.no-requests")
 
 
-def trace_requests(path: Path, choice: Choice, *, request: str | None = None) -> RequestDocument:
+def trace_requests(
+    path: Path, choice: Choice, *, request: str | None = None
+) -> RequestDocument:
     """The requests of every chosen timeline, or one of them. Raises UsageError if that one was not recorded."""
     return requests_of(choose(path, choice), choice, request)
 
 
-def requests_of(chosen: Sequence[ChosenTimeline], choice: Choice, request: str | None) -> RequestDocument:
+def requests_of(
+    chosen: Sequence[ChosenTimeline], choice: Choice, request: str | None
+) -> RequestDocument:
     """The same for timelines that were already read."""
     timelines = [_timeline(pick, choice, request) for pick in chosen]
     if request is not None and not any(timeline.requests for timeline in timelines):
@@ -28,10 +38,14 @@ def requests_of(chosen: Sequence[ChosenTimeline], choice: Choice, request: str |
             "no event serves request {request!r}; `perfgate trace requests` lists those that were recorded",
             request=request,
         )
-    return RequestDocument(format=format_of(chosen), timelines=timelines, notes=notes_of(chosen))
+    return RequestDocument(
+        format=format_of(chosen), timelines=timelines, notes=notes_of(chosen)
+    )
 
 
-def _timeline(pick: ChosenTimeline, choice: Choice, request: str | None) -> RequestTimeline:
+def _timeline(
+    pick: ChosenTimeline, choice: Choice, request: str | None
+) -> RequestTimeline:
     timeline = pick.timeline
     recorded = Requests(timeline.events)
     requests = [row for row in recorded.all() if request in (None, row.request)]

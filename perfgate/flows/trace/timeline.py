@@ -21,9 +21,14 @@ def trace_timeline(path: Path, choice: Choice) -> list[DrawnTimeline]:
         timeline = pick.timeline
         if len(timeline.events):
             label = label_of(pick.recording.path.name, timeline, several)
-            pages.append(drawn_timeline(timeline.events, label, notes_of([pick]), timeline.readings))
+            pages.append(
+                drawn_timeline(
+                    timeline.events, label, notes_of([pick]), timeline.readings
+                )
+            )
     if not pages:
         raise UsageError(
-            "{path}: no timeline with events was recorded; tables of steps or totals alone have no spans", path=path
+            "{path}: no timeline with events was recorded; tables of steps or totals alone have no spans",
+            path=path,
         )
     return pages

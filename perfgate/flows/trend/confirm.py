@@ -18,7 +18,12 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation, moment
 from perfgate.document.strict_json import parse_json
-from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
+from perfgate.document.trend import (
+    ConfirmationsFile,
+    TrendChange,
+    TrendDocument,
+    TrendSeries,
+)
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
 from perfgate.flows.shared.doors import Check, Progress
 from perfgate.flows.shared.options import FIRST_STEPS, CheckOptions
@@ -51,12 +56,16 @@ def confirm_suspected(
     """
     pairs = _pairs(document)
     if not pairs:
-        progress.note(sentence("every suspected change is already confirmed or refuted"))
+        progress.note(
+            sentence("every suspected change is already confirmed or refuted")
+        )
         return []
     try:
         Repository(config.root)
     except RepositoryError as error:
-        raise RepositoryError("--confirm measures two commits, so it needs a clone: {error}", error=error) from error
+        raise RepositoryError(
+            "--confirm measures two commits, so it needs a clone: {error}", error=error
+        ) from error
     began = clock()
     confirmations: list[Confirmation] = []
     for number, ((good, bad), suspects) in enumerate(pairs, start=1):
@@ -80,7 +89,9 @@ def confirm_suspected(
             )
         )
         try:
-            confirmations += _measure(config, good, bad, suspects, progress, check=check, seconds=seconds_left)
+            confirmations += _measure(
+                config, good, bad, suspects, progress, check=check, seconds=seconds_left
+            )
         except (MeasuringError, RepositoryError, DocumentError) as error:
             progress.note(
                 sentence(
@@ -93,7 +104,9 @@ def confirm_suspected(
     return confirmations
 
 
-def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[str], None]) -> list[Confirmation]:
+def read_confirmations(
+    path: Path, document: TrendDocument, *, note: Callable[[str], None]
+) -> list[Confirmation]:
     """The confirmations by another job, restricted to plausible confirmations of our suspicions.
 
     The file comes from a job that ran the code of main, so it is not trusted. Raises DocumentError for another file.
@@ -101,13 +114,22 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
     try:
         with path.open("rb") as file:
             data = file.read(MOST_CONFIRMATION_BYTES + 1)
-        read = msgspec.convert(parse_json(data, name=str(path), max_bytes=MOST_CONFIRMATION_BYTES), ConfirmationsFile)
+        read = msgspec.convert(
+            parse_json(data, name=str(path), max_bytes=MOST_CONFIRMATION_BYTES),
+            ConfirmationsFile,
+        )
     except OSError as error:
         raise DocumentError(
-            "{path} cannot be read: {error}; give the file that --confirm wrote", path=path, error=error.strerror
+            "{path} cannot be read: {error}; give the file that --confirm wrote",
+            path=path,
+            error=error.strerror,
         ) from error
     except msgspec.ValidationError as error:
-        raise DocumentError("{path}: {error}; give the file that --confirm wrote", path=path, error=error) from error
+        raise DocumentError(
+            "{path}: {error}; give the file that --confirm wrote",
+            path=path,
+            error=error,
+        ) from error
     if read.project != document.project:
         raise DocumentError(
             "{path} is of project {project!a}, and this is {ours!a}",
@@ -120,8 +142,14 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
     for entry in read.confirmations[:MOST_CONFIRMATIONS]:
         questions = suspected
         if entry.culprit is not None:
-            questions = [moved for moved in unsettled if _may_be_culprit(entry.culprit, moved.change)]
-        answered = [moved for moved in questions if is_about(entry, moved.change, moved.series)]
+            questions = [
+                moved
+                for moved in unsettled
+                if _may_be_culprit(entry.culprit, moved.change)
+            ]
+        answered = [
+            moved for moved in questions if is_about(entry, moved.change, moved.series)
+        ]
         if answered and _is_plausible(entry):
             believed.append(entry)
     if len(believed) < len(read.confirmations):
@@ -135,16 +163,27 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
     return believed
 
 
-def keep_confirmations(log: ProjectLog, confirmations: Sequence[Confirmation], *, note: Callable[[str], None]) -> None:
+def keep_confirmations(
+    log: ProjectLog,
+    confirmations: Sequence[Confirmation],
+    *,
+    note: Callable[[str], None],
+) -> None:
     """Keep confirmations in the store; note it if this job may not write there, since the file still has them."""
     try:
         log.store.append(log.project, confirmations)
     except StoreError as error:
-        note(sentence("the confirmations are not in the store: {error}", error=error.shown))
+        note(
+            sentence(
+                "the confirmations are not in the store: {error}", error=error.shown
+            )
+        )
 
 
 def _suspected(document: TrendDocument) -> list[MovedSeries]:
-    return [moved for moved in _unsettled(document) if moved.change.evidence == "suspected"]
+    return [
+        moved for moved in _unsettled(document) if moved.change.evidence == "suspected"
+    ]
 
 
 def _unsettled(document: TrendDocument) -> list[MovedSeries]:
@@ -174,7 +213,10 @@ def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[MovedSer
     def size(entry: tuple[tuple[str, str], list[MovedSeries]]) -> tuple[bool, float]:
         """The largest change for the worse; without one, of any."""
         _, suspects = entry
-        sizes = [(suspect.change.direction == "worse", abs(suspect.change.delta or 0.0)) for suspect in suspects]
+        sizes = [
+            (suspect.change.direction == "worse", abs(suspect.change.delta or 0.0))
+            for suspect in suspects
+        ]
         return max(sizes)
 
     return sorted(by_commits.items(), key=size, reverse=True)
@@ -231,18 +273,28 @@ def _measure(
 
 
 def confirmation_of(
-    decision: DecisionDocument, good: str, bad: str, series: TrendSeries, fingerprint: str
+    decision: DecisionDocument,
+    good: str,
+    bad: str,
+    series: TrendSeries,
+    fingerprint: str,
 ) -> Confirmation | None:
     """The confirmation of a series by a decision over two commits; None if the decision has no comparison for it."""
     by_metric: dict[str, Comparison] = {}
     for comparison in decision.comparisons:
         if comparison.place == series.place and not isinstance(comparison, Bound):
             by_metric[comparison.metric] = comparison
-    compared = by_metric.get(series.metric) or by_metric.get(metric(series.metric).trend.follows)
+    compared = by_metric.get(series.metric) or by_metric.get(
+        metric(series.metric).trend.follows
+    )
     if compared is None:
         return None
     low, high = None, None
-    if isinstance(compared, Paired) and compared.interval and all(map(math.isfinite, compared.interval)):
+    if (
+        isinstance(compared, Paired)
+        and compared.interval
+        and all(map(math.isfinite, compared.interval))
+    ):
         low, high = compared.interval
         if compared.better != metric(series.metric).better:
             low, high = 1 / (1 + high) - 1, 1 / (1 + low) - 1

@@ -17,7 +17,13 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation
 from perfgate.document.trend import TrendCause, TrendDocument, TrendSeries
-from perfgate.errors import DocumentError, MachineBusyError, MeasuringError, RepositoryError, UsageError
+from perfgate.errors import (
+    DocumentError,
+    MachineBusyError,
+    MeasuringError,
+    RepositoryError,
+    UsageError,
+)
 from perfgate.flows.shared.doors import Bisect, Check, Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import now
@@ -52,15 +58,34 @@ def bisect_oldest(
         metric = PlacePattern(series.metric, series.workload, series.shape)
     try:
         with (
-            machine_lock(lock_path(), purpose=f"perfgate trend in {config.root}", say=_ignore, timeout=0.0),
+            machine_lock(
+                lock_path(),
+                purpose=f"perfgate trend in {config.root}",
+                say=_ignore,
+                timeout=0.0,
+            ),
             tempfile.TemporaryDirectory(prefix="perfgate-trend-") as folder,
         ):
-            progress.note(sentence("bisecting the regression between {good} and {bad}", good=good[:10], bad=bad[:10]))
-            options = CheckOptions(out=Path(folder), device=config.device, workloads=(series.workload,))
-            bisection, decision = bisect(config.root, good, bad, options, limited, progress, metric=metric)
+            progress.note(
+                sentence(
+                    "bisecting the regression between {good} and {bad}",
+                    good=good[:10],
+                    bad=bad[:10],
+                )
+            )
+            options = CheckOptions(
+                out=Path(folder), device=config.device, workloads=(series.workload,)
+            )
+            bisection, decision = bisect(
+                config.root, good, bad, options, limited, progress, metric=metric
+            )
             fingerprint = _fingerprint(Path(folder))
     except MachineBusyError:
-        progress.note(sentence("the machine is in use; the next report bisects the oldest regression"))
+        progress.note(
+            sentence(
+                "the machine is in use; the next report bisects the oldest regression"
+            )
+        )
         return []
     except _OutOfTimeError:
         progress.note(
@@ -75,7 +100,12 @@ def bisect_oldest(
         return []
     except (DocumentError, MeasuringError, RepositoryError, UsageError) as error:
         progress.note(
-            sentence("{good} to {bad} cannot be bisected: {error}", good=good[:10], bad=bad[:10], error=error.shown)
+            sentence(
+                "{good} to {bad} cannot be bisected: {error}",
+                good=good[:10],
+                bad=bad[:10],
+                error=error.shown,
+            )
         )
         return []
     return [_confirmation(bisection, decision, good, bad, series, fingerprint)]
@@ -89,8 +119,15 @@ def _oldest(document: TrendDocument) -> TrendCause | None:
     """The oldest open regression of several commits that was not bisected yet."""
     searchable: list[TrendCause] = []
     for cause in document.open_regressions:
-        is_bisected = culprit_of(moved.change for moved in moved_by(cause, document)) is not None
-        if cause.last_good and cause.first_bad and cause.commit_count > 1 and not is_bisected:
+        is_bisected = (
+            culprit_of(moved.change for moved in moved_by(cause, document)) is not None
+        )
+        if (
+            cause.last_good
+            and cause.first_bad
+            and cause.commit_count > 1
+            and not is_bisected
+        ):
             searchable.append(cause)
     return min(searchable, key=lambda cause: cause.first_seen, default=None)
 
@@ -107,11 +144,17 @@ def _followed(cause: TrendCause, document: TrendDocument) -> TrendSeries:
 def _until(check: Check, deadline: float, clock: Callable[[], float]) -> Check:
     """A check that starts only before the deadline, and ends soon after it."""
 
-    def limited(directory: Path, options: CheckOptions, progress: Progress) -> DecisionDocument:
+    def limited(
+        directory: Path, options: CheckOptions, progress: Progress
+    ) -> DecisionDocument:
         seconds_left = deadline - clock()
         if seconds_left <= 0:
             raise _OutOfTimeError
-        return check(directory, replace(options, time_budget=min(options.time_budget, seconds_left)), progress)
+        return check(
+            directory,
+            replace(options, time_budget=min(options.time_budget, seconds_left)),
+            progress,
+        )
 
     return limited
 

@@ -21,12 +21,25 @@ from perfgate.flows.shared.doors import Bisect, Check, Doors, Progress, Remember
 from perfgate.flows.shared.session import prepare_out
 from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.shared.trend.commits import commit_names
-from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories
-from perfgate.flows.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
+from perfgate.flows.shared.trend.read import (
+    Wanted,
+    find_trend,
+    open_documents,
+    read_histories,
+)
+from perfgate.flows.trend.confirm import (
+    confirm_suspected,
+    keep_confirmations,
+    read_confirmations,
+)
 from perfgate.flows.trend.culprit import bisect_oldest
 from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
 from perfgate.judging.report.render.trend import render_email, render_issue
-from perfgate.judging.report.render.trend_page import MAX_PICTURES, render_trend_page, runs_beside
+from perfgate.judging.report.render.trend_page import (
+    MAX_PICTURES,
+    render_trend_page,
+    runs_beside,
+)
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import moved_by
 from perfgate.judging.store.index import read_log
@@ -56,7 +69,13 @@ class TrendRequest:
     language: Language = "en"
 
 
-def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Check, bisect: Bisect) -> TrendDocument:
+def run_trend(
+    request: TrendRequest,
+    doors: Doors,
+    progress: Progress,
+    check: Check,
+    bisect: Bisect,
+) -> TrendDocument:
     """Compute the trend and write the requested outputs; ``check`` and ``bisect`` measure what is to be confirmed.
 
     Raises UsageError if there is no run of main.
@@ -69,7 +88,8 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
         out = prepare_out(request.out)
     if request.email is not None and not request.email.parent.is_dir():
         raise UsageError(
-            "{folder} is not a folder; create it, or write the e-mail elsewhere", folder=request.email.parent
+            "{folder} is not a folder; create it, or write the e-mail elsewhere",
+            folder=request.email.parent,
         )
     issue = None
     if request.post:
@@ -77,17 +97,28 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     before = _state_before(issue, out)
     log = read_log(open_project_store(config, doors.environ), config.project)
     selection = Wanted(request.metrics, request.workloads)
-    stored = read_histories(log, selection, remembered, seconds_since_1970=doors.clock())
+    stored = read_histories(
+        log, selection, remembered, seconds_since_1970=doors.clock()
+    )
     # Without outputs they only give the origin of changes.
     note = remembered.note if out or request.post or request.email else _ignore
     opened = open_documents(log, stored, note=note)
-    find = partial(find_trend, log, opened, before=before, name_commits=commit_names(config.root))
+    find = partial(
+        find_trend, log, opened, before=before, name_commits=commit_names(config.root)
+    )
     document = find(confirmations=log.confirmations)
     added = _confirmations(request, document, config, remembered, check)
     if request.confirm and config.trend.bisect:
         # A suspicion that was refuted just now is not searched for.
         confirmed = find(confirmations=[*added, *log.confirmations])
-        added += bisect_oldest(config, confirmed, remembered, check=check, bisect=bisect, clock=time.monotonic)
+        added += bisect_oldest(
+            config,
+            confirmed,
+            remembered,
+            check=check,
+            bisect=bisect,
+            clock=time.monotonic,
+        )
     if added:
         keep_confirmations(log, added, note=remembered.note)
         document = find(confirmations=[*added, *log.confirmations])
@@ -110,28 +141,51 @@ def _ignore(_: str) -> None:
 
 
 def _confirmations(
-    request: TrendRequest, document: TrendDocument, config: Config, progress: Remembering, check: Check
+    request: TrendRequest,
+    document: TrendDocument,
+    config: Config,
+    progress: Remembering,
+    check: Check,
 ) -> list[Confirmation]:
     """The confirmations of suspected changes by another job, and by measuring them here."""
     confirmations: list[Confirmation] = []
     if request.confirmations is not None:
-        confirmations += read_confirmations(request.confirmations, document, note=progress.note)
+        confirmations += read_confirmations(
+            request.confirmations, document, note=progress.note
+        )
     if request.confirm:
         confirmations += confirm_suspected(
-            config, document, progress, check=check, max_seconds=request.max_seconds, clock=time.monotonic
+            config,
+            document,
+            progress,
+            check=check,
+            max_seconds=request.max_seconds,
+            clock=time.monotonic,
         )
     return confirmations
 
 
 def _write(
-    document: TrendDocument, out: Path, config: Config, language: Language, doors: Doors, progress: Progress
+    document: TrendDocument,
+    out: Path,
+    config: Config,
+    language: Language,
+    doors: Doors,
+    progress: Progress,
 ) -> None:
     links = _kept_beside_changes(document, config, doors, progress)
     issue_text = render_issue(document, CommentContext(marker="", language=language))
-    write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
-    write_text_atomically(out / "trend.html", render_trend_page(document, language, links))
+    write_atomically(
+        out / "trend.json", msgspec.json.encode(document, order="deterministic")
+    )
+    write_text_atomically(
+        out / "trend.html", render_trend_page(document, language, links)
+    )
     write_text_atomically(out / "trend.md", issue_text)
-    write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.runs.newest)))
+    write_atomically(
+        out / _STATE_FILE,
+        msgspec.json.encode(state_of(document.series, document.runs.newest)),
+    )
 
 
 def _kept_beside_changes(
@@ -147,7 +201,9 @@ def _kept_beside_changes(
             if run_id not in links:
                 artifacts = read(run_id)
                 if artifacts.why:
-                    progress.note(sentence("artifacts are not linked: {why}", why=artifacts.why))
+                    progress.note(
+                        sentence("artifacts are not linked: {why}", why=artifacts.why)
+                    )
                     return links
                 links[run_id] = artifacts.links
     return links
@@ -165,8 +221,12 @@ def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_STATE_BYTES + 1)
-        return msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_STATE_BYTES), TrendState)
+        return msgspec.convert(
+            parse_json(data, name=str(path), max_bytes=_MOST_STATE_BYTES), TrendState
+        )
     except (OSError, msgspec.ValidationError) as error:
         raise DocumentError(
-            "{path}: {error}; remove it, and everything is reported as new once more", path=path, error=error
+            "{path}: {error}; remove it, and everything is reported as new once more",
+            path=path,
+            error=error,
         ) from error

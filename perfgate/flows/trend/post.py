@@ -19,7 +19,12 @@ from perfgate.judging.forge.issues import (
     read_state,
     text_budget,
 )
-from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
+from perfgate.judging.forge.runner import (
+    SUMMARY_VARIABLE,
+    append_to,
+    log_lines,
+    summary_path,
+)
 from perfgate.judging.report.render.trend import issue_title, render_issue, render_news
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.trend.standing import state_of
@@ -49,20 +54,30 @@ def find_issue(key: str, doors: Doors) -> OurIssue:
     """Our current issue. Raises ForgeError if the forge refuses."""
     event = detect(doors.environ)
     if event is None:
-        return OurIssue(why_not=sentence("this is not a CI job of a forge that perfgate knows"))
+        return OurIssue(
+            why_not=sentence("this is not a CI job of a forge that perfgate knows")
+        )
     forge = doors.connect(event)
     if forge is None:
         names = " or ".join(token_variables(event.forge))
-        return OurIssue(event=event, why_not=sentence("no token in {names}", names=names))
+        return OurIssue(
+            event=event, why_not=sentence("no token in {names}", names=names)
+        )
     with_issues = keeps_issues(forge)
     return OurIssue(event, with_issues, find_own(with_issues, issue_marker(key)))
 
 
-def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Language, doors: Doors) -> None:
+def post_trend(
+    document: TrendDocument, ours: OurIssue, key: str, language: Language, doors: Doors
+) -> None:
     """Write the report into our issue, or print it if that is impossible."""
     context = CommentContext(language=language)
     if ours.event:
-        context = replace(context, artifact_url=ours.event.job.artifact_url, job_url=ours.event.job.job_url)
+        context = replace(
+            context,
+            artifact_url=ours.event.job.artifact_url,
+            job_url=ours.event.job.job_url,
+        )
     if ours.forge is None or ours.event is None:
         text = render_issue(document, context)
         doors.say(log_lines(text, doors.environ))
@@ -90,9 +105,16 @@ def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Lang
     if ours.issue:
         where = f" {ours.issue.number}"
     if posted == "kept":
-        doors.say(sentence("The issue{where} is from a newer run; it was left as it is.", where=where))
+        doors.say(
+            sentence(
+                "The issue{where} is from a newer run; it was left as it is.",
+                where=where,
+            )
+        )
     else:
-        doors.say(sentence("The issue{where} was {posted}.", where=where, posted=posted))
+        doors.say(
+            sentence("The issue{where} was {posted}.", where=where, posted=posted)
+        )
 
 
 def _summarise(text: str, doors: Doors) -> None:

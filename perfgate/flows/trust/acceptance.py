@@ -31,19 +31,27 @@ class UnknownMetricError(UsageError):
 def refuse_unknown_metric(metric: str) -> None:
     """Raise UnknownMetricError unless a metric or pattern matches a metric that can regress."""
     pattern = parse_place(metric).metric
-    if not pattern.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, pattern):
-        raise UnknownMetricError(metric, next(iter(difflib.get_close_matches(pattern, METRICS, n=1)), None))
+    if not pattern.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(
+        METRICS, pattern
+    ):
+        raise UnknownMetricError(
+            metric, next(iter(difflib.get_close_matches(pattern, METRICS, n=1)), None)
+        )
 
 
 class UnknownCauseError(UsageError):
     """No acceptable cause has this ``number``."""
 
     def __init__(self, number: int) -> None:
-        super().__init__("there is no cause {number} that can be accepted", number=number)
+        super().__init__(
+            "there is no cause {number} that can be accepted", number=number
+        )
         self.number = number
 
 
-def metrics_of_causes(numbers: Iterable[int], accepts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+def metrics_of_causes(
+    numbers: Iterable[int], accepts: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
     """The metrics that accept the causes with these numbers; ``accepts`` lists the metrics of each cause, numbered from 1.
 
     Raises UnknownCauseError.
@@ -83,7 +91,9 @@ def store_acceptances(
             "give the reason for the regression: --reason TEXT; it is shown in the comment and kept in the store"
         )
     if is_past(until):
-        raise UsageError("{until} is in the past; give the last day of the acceptance", until=until)
+        raise UsageError(
+            "{until} is in the past; give the last day of the acceptance", until=until
+        )
     store, accepted_at = open_project_store(config, environ), now()
     acceptances = [
         Acceptance(

@@ -65,7 +65,10 @@ def _settings(access: GitAccess) -> dict[str, str]:
     settings = [
         # Only for URLs below this one; the empty value first removes headers that a checkout action left.
         (f"http.{url}.extraHeader", ""),
-        (f"http.{url}.extraHeader", authorization(password_of(access.user, access.token))),
+        (
+            f"http.{url}.extraHeader",
+            authorization(password_of(access.user, access.token)),
+        ),
         ("http.followRedirects", "false"),
         ("credential.helper", ""),
         ("protocol.allow", "never"),
@@ -79,17 +82,31 @@ def _settings(access: GitAccess) -> dict[str, str]:
     return {"GIT_ASKPASS": "", "SSH_ASKPASS": "", **as_environment(settings)}
 
 
-def git_output(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+def git_output(
+    folder: Path, arguments: Sequence[str], environ: Mapping[str, str]
+) -> str:
     """The output of a git command. Raises RepositoryError with git's message if it fails."""
-    return git_bytes(folder, arguments, environ).decode(errors="surrogateescape").rstrip("\n")
+    return (
+        git_bytes(folder, arguments, environ)
+        .decode(errors="surrogateescape")
+        .rstrip("\n")
+    )
 
 
-def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str], *, feed: bytes = b"") -> bytes:
+def git_bytes(
+    folder: Path,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    feed: bytes = b"",
+) -> bytes:
     """The raw output of a git command with ``feed`` as its input. Raises RepositoryError as ``git_output`` does."""
     result = run_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
     if result.code:
         raise RepositoryError(
-            "git {command}: {errors}", command=arguments[0], errors=result.errors[:300] or f"exit code {result.code}"
+            "git {command}: {errors}",
+            command=arguments[0],
+            errors=result.errors[:300] or f"exit code {result.code}",
         )
     return result.data
 
@@ -111,16 +128,24 @@ def config_at(root: Path, commit: str, access: GitAccess | None) -> BaseConfig:
         return _read(root, commit, path, {}, root)
     if access is None:
         raise RepositoryError(
-            "the commit {commit} is not in the clone at {root}; fetch it first", commit=commit[:12], root=root
+            "the commit {commit} is not in the clone at {root}; fetch it first",
+            commit=commit[:12],
+            root=root,
         )
     with fetched([commit], access) as (scratch, environ):
         return _read(scratch, commit, path, environ, root)
 
 
-def _read(repository: Path, commit: str, path: str, environ: Mapping[str, str], root: Path) -> BaseConfig:
-    if not git_output(repository, ["ls-tree", "--full-tree", commit, "--", path], environ):
+def _read(
+    repository: Path, commit: str, path: str, environ: Mapping[str, str], root: Path
+) -> BaseConfig:
+    if not git_output(
+        repository, ["ls-tree", "--full-tree", commit, "--", path], environ
+    ):
         return BaseConfig()
-    text = git_output(repository, ["show", "--end-of-options", f"{commit}:{path}"], environ)
+    text = git_output(
+        repository, ["show", "--end-of-options", f"{commit}:{path}"], environ
+    )
     try:
         return BaseConfig(parse_config(text, root / CONFIG_NAME))
     except ConfigError as error:
@@ -134,7 +159,13 @@ _MODIFIED = re.compile(rb":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) M\0([^\0]+)\0
 _REGULAR = (b"100644", b"100755")
 
 
-def same_code_between(root: Path, base: str, head: str, files: Sequence[str], access: GitAccess | None = None) -> bool:
+def same_code_between(
+    root: Path,
+    base: str,
+    head: str,
+    files: Sequence[str],
+    access: GitAccess | None = None,
+) -> bool:
     """Whether these files have the same code in both commits; False if their contents are not available.
 
     Docstrings and comments are code too if anything in the repository, or a package that it imports, may read them.
@@ -147,30 +178,47 @@ def same_code_between(root: Path, base: str, head: str, files: Sequence[str], ac
         if has_commits(root, base, head):
             return _same_code(root, base, head, files, {})
         if access is not None:
-            with fetched([base, head], access, with_contents=True) as (scratch, environ):
+            with fetched([base, head], access, with_contents=True) as (
+                scratch,
+                environ,
+            ):
                 return _same_code(scratch, base, head, files, environ)
     except RepositoryError:
         pass
     return False
 
 
-def _same_code(repository: Path, base: str, head: str, files: Sequence[str], environ: Mapping[str, str]) -> bool:
+def _same_code(
+    repository: Path,
+    base: str,
+    head: str,
+    files: Sequence[str],
+    environ: Mapping[str, str],
+) -> bool:
     modified = _modified(repository, base, head, environ)
     if not modified.keys() >= set(files):
         return False
     pairs = [modified[file] for file in files]
-    sizes = _batch(repository, sorted(set().union(*pairs)), environ, "--batch-check=%(objectsize)").split()
+    sizes = _batch(
+        repository, sorted(set().union(*pairs)), environ, "--batch-check=%(objectsize)"
+    ).split()
     if any(int(size) > MAX_BYTES for size in sizes):
         return False
     for pair in pairs:
-        (_, before), (_, after) = contents_of(_batch(repository, pair, environ, "--batch"))
+        (_, before), (_, after) = contents_of(
+            _batch(repository, pair, environ, "--batch")
+        )
         if not same_code(before, after):
             return False
-    is_read = _text_of_code_is_read(repository, base, environ) or _text_of_code_is_read(repository, head, environ)
+    is_read = _text_of_code_is_read(repository, base, environ) or _text_of_code_is_read(
+        repository, head, environ
+    )
     return not is_read
 
 
-def _text_of_code_is_read(repository: Path, commit: str, environ: Mapping[str, str]) -> bool:
+def _text_of_code_is_read(
+    repository: Path, commit: str, environ: Mapping[str, str]
+) -> bool:
     """Whether Python code of a commit may read docstrings or source, or imports a package that may."""
     search = ["grep", "-h", "-I", "--no-color", "--fixed-strings"]
     for text in (*READERS, "import"):
@@ -182,13 +230,23 @@ def _text_of_code_is_read(repository: Path, commit: str, environ: Mapping[str, s
     lines = process.data.decode(errors="replace").splitlines()
     if any(reads_code(line) for line in lines):
         return True
-    modules = _importable_names(repository, commit, environ) | sys.stdlib_module_names | set(PLATFORM)
+    modules = (
+        _importable_names(repository, commit, environ)
+        | sys.stdlib_module_names
+        | set(PLATFORM)
+    )
     return any(imported_packages(line) - modules for line in lines)
 
 
-def _importable_names(repository: Path, commit: str, environ: Mapping[str, str]) -> set[str]:
+def _importable_names(
+    repository: Path, commit: str, environ: Mapping[str, str]
+) -> set[str]:
     """The top-level names by which files of the project are imported from its root, or from a folder for packages."""
-    listing = git_bytes(repository, ["ls-tree", "-r", "--name-only", "-z", "--full-tree", commit], environ)
+    listing = git_bytes(
+        repository,
+        ["ls-tree", "-r", "--name-only", "-z", "--full-tree", commit],
+        environ,
+    )
     names: set[str] = set()
     for file in listing.decode(errors="replace").split("\0"):
         folder, _, rest = file.partition("/")
@@ -197,15 +255,33 @@ def _importable_names(repository: Path, commit: str, environ: Mapping[str, str])
     return names
 
 
-def _batch(repository: Path, objects: Sequence[bytes], environ: Mapping[str, str], option: str) -> bytes:
-    return git_bytes(repository, ["cat-file", option], environ, feed=b"\n".join([*objects, b""]))
+def _batch(
+    repository: Path, objects: Sequence[bytes], environ: Mapping[str, str], option: str
+) -> bytes:
+    return git_bytes(
+        repository, ["cat-file", option], environ, feed=b"\n".join([*objects, b""])
+    )
 
 
-def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
+def _modified(
+    repository: Path, base: str, head: str, environ: Mapping[str, str]
+) -> dict[str, tuple[bytes, bytes]]:
     """The ids of the contents of the regular files that differ, before and after."""
-    listing = ["diff", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=M", base, head, "--"]
+    listing = [
+        "diff",
+        "--raw",
+        "-z",
+        "--no-abbrev",
+        "--no-renames",
+        "--diff-filter=M",
+        base,
+        head,
+        "--",
+    ]
     modified: dict[str, tuple[bytes, bytes]] = {}
-    for old_mode, new_mode, before, after, path in _MODIFIED.findall(git_bytes(repository, listing, environ)):
+    for old_mode, new_mode, before, after, path in _MODIFIED.findall(
+        git_bytes(repository, listing, environ)
+    ):
         if old_mode == new_mode and new_mode in _REGULAR:
             modified[path.decode(errors="surrogateescape")] = before, after
     return modified

@@ -80,7 +80,9 @@ def grounds_of_base(
     base_config = config_at(root, base, access)
     notes: list[Message] = []
     if base_config.unreadable is not None:
-        notes.append(Message("publish.policy-unreadable", {"error": base_config.unreadable}))
+        notes.append(
+            Message("publish.policy-unreadable", {"error": base_config.unreadable})
+        )
     elif base_config.config is None:
         notes.append(Message("publish.policy-absent"))
     changed = _changed_files(root, change, base, forge)
@@ -88,13 +90,17 @@ def grounds_of_base(
         return Grounds(base_config.config, (*notes, Message("publish.edits-unknown")))
     prefix = prefix_of(root)
     rules = base_config.config
-    always = always_relevant(rules, prefix.rstrip("/")) if rules else {prefix + CONFIG_NAME}
+    always = (
+        always_relevant(rules, prefix.rstrip("/")) if rules else {prefix + CONFIG_NAME}
+    )
     edited = [file for file in changed if file in always or _configures_ci(file)]
     if edited:
         listed: MessageValue = edited
         more = len(edited) - _NAMED
         if more > 0:
-            listed = Message("publish.files-and-more", {"files": edited[:_NAMED], "more": more})
+            listed = Message(
+                "publish.files-and-more", {"files": edited[:_NAMED], "more": more}
+            )
         notes.append(Message("publish.judge-edited", {"files": listed}))
     if rules is None or measured:
         return Grounds(rules, tuple(notes), changed=frozenset(changed))
@@ -102,7 +108,9 @@ def grounds_of_base(
         changed,
         rules.paths,
         always=always,
-        read=lambda files: not_known_as_unread(files, files_read_on_main(rules, environ)),
+        read=lambda files: not_known_as_unread(
+            files, files_read_on_main(rules, environ)
+        ),
         same_code=lambda files: _same_code(root, change, base, files, forge, access),
     )
     return Grounds(rules, tuple(notes), skipped, frozenset(changed))
@@ -113,18 +121,29 @@ def _configures_ci(file: str) -> bool:
 
 
 def _same_code(
-    root: Path, change: ChangeRequest, base: str, files: Sequence[str], forge: Forge | None, access: GitAccess
+    root: Path,
+    change: ChangeRequest,
+    base: str,
+    files: Sequence[str],
+    forge: Forge | None,
+    access: GitAccess,
 ) -> bool:
     try:
-        fork: str | None = base  # a merge queue, which has no forge, builds on this exact commit
+        fork: str | None = (
+            base  # a merge queue, which has no forge, builds on this exact commit
+        )
         if forge:
             fork = common_ancestor(forge, root, base, change.head_sha)
     except DocumentError:
         return False
-    return fork is not None and same_code_between(root, fork, change.head_sha, files, access)
+    return fork is not None and same_code_between(
+        root, fork, change.head_sha, files, access
+    )
 
 
-def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:
+def _changed_files(
+    root: Path, change: ChangeRequest, base: str, forge: Forge | None
+) -> list[str] | None:
     """The paths that a change touches, from the forge or else the clone; None if neither knows."""
     changed = None
     if forge:
@@ -154,7 +173,9 @@ def required_of(
     """
     if config is None:
         return Required(sealed=True, changed=changed)
-    names = tuple(entry.name for entry in config.references if not only or entry.name in only)
+    names = tuple(
+        entry.name for entry in config.references if not only or entry.name in only
+    )
     jobs = [entry for entry in config.jobs if not only or entry.name in only]
     stored: tuple[RunDocument, ...] = ()
     stored_jobs: dict[str, RunDocument] = {}
@@ -165,7 +186,9 @@ def required_of(
     required_jobs: dict[str, RequiredJob] = {}
     for entry in jobs:
         required_jobs[entry.name] = _required_job(
-            entry, stored_jobs.get(entry.name), on_device=not config.device.startswith("cpu")
+            entry,
+            stored_jobs.get(entry.name),
+            on_device=not config.device.startswith("cpu"),
         )
     return Required(
         workloads=names,
@@ -178,7 +201,9 @@ def required_of(
     )
 
 
-def _required_job(reference: JobReference, stored: RunDocument | None, *, on_device: bool) -> RequiredJob:
+def _required_job(
+    reference: JobReference, stored: RunDocument | None, *, on_device: bool
+) -> RequiredJob:
     """The evidence required of a job by perfgate.toml, and by main's newest run of it if that had the same settings."""
     required = RequiredJob(reference, on_device=on_device)
     if stored is None:
@@ -187,7 +212,11 @@ def _required_job(reference: JobReference, stored: RunDocument | None, *, on_dev
     record = records.get(reference.name)
     if record is None or record.sha256 != reference.sha256:
         return required
-    work = [frozenset(turn.work) for turn in stored.jobs.turns if turn.workload == reference.name]
+    work = [
+        frozenset(turn.work)
+        for turn in stored.jobs.turns
+        if turn.workload == reference.name
+    ]
     return replace(
         required,
         numbers={number.metric: number for number in record.numbers},
@@ -195,27 +224,41 @@ def _required_job(reference: JobReference, stored: RunDocument | None, *, on_dev
     )
 
 
-def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> dict[str, RunDocument]:
+def _stored_jobs(
+    store: Store, project: str, jobs: Sequence[JobReference]
+) -> dict[str, RunDocument]:
     """The newest run of each command job without ``numbers`` in perfgate.toml."""
-    lacking = {job.name for job in jobs if job.settings.command and not job.settings.numbers}
+    lacking = {
+        job.name for job in jobs if job.settings.command and not job.settings.numbers
+    }
     documents: dict[str, RunDocument] = {}
     if not lacking:
         return documents
     for run in stored_runs(store, project, Page(limit=_NEWEST)):
         workloads = lacking.intersection(run.workloads)
         if workloads and not run.dirty:
-            documents.update(dict.fromkeys(workloads, stored_run(store, project, run.id)))
+            documents.update(
+                dict.fromkeys(workloads, stored_run(store, project, run.id))
+            )
             lacking -= workloads
     return documents
 
 
-def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:
-    workloads = {workload.name: workload for workload in base.workloads if workload.name in names}
+def _stored_runs(
+    store: Store, project: str, base: RunDocument, names: tuple[str, ...]
+) -> tuple[RunDocument, ...]:
+    workloads = {
+        workload.name: workload for workload in base.workloads if workload.name in names
+    }
     if not workloads:
         return ()
     documents: dict[str, RunDocument] = {}
     for run in stored_runs(store, project, Page(limit=_NEWEST)):
-        lacking = [name for name in workloads if name not in documents and name in run.workloads]
+        lacking = [
+            name
+            for name in workloads
+            if name not in documents and name in run.workloads
+        ]
         if lacking and run.fingerprint == base.testbed.fingerprint and not run.dirty:
             document = stored_run(store, project, run.id)
             documents.update(dict.fromkeys(lacking, document))
@@ -223,6 +266,10 @@ def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str
     same: dict[str, RunDocument] = {}
     for name, document in documents.items():
         for record in document.workloads:
-            if (record.name, record.sha256, record.error) == (name, workloads[name].sha256, None):
+            if (record.name, record.sha256, record.error) == (
+                name,
+                workloads[name].sha256,
+                None,
+            ):
                 same[document.session.id] = document
     return tuple(same.values())

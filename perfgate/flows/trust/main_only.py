@@ -9,8 +9,18 @@ from collections.abc import Mapping
 
 from perfgate.config import Config
 from perfgate.document.run import RunDocument
-from perfgate.errors import DocumentError, ForgeGoneError, InconclusiveError, RepositoryError, UsageError
-from perfgate.flows.trust.provenance import refuse_contradictions, refuse_different, refuse_other_pipeline
+from perfgate.errors import (
+    DocumentError,
+    ForgeGoneError,
+    InconclusiveError,
+    RepositoryError,
+    UsageError,
+)
+from perfgate.flows.trust.provenance import (
+    refuse_contradictions,
+    refuse_different,
+    refuse_other_pipeline,
+)
 from perfgate.git.repository import Repository
 from perfgate.judging.forge.detect import BRANCH_VARIABLE, Trigger, detect, read_trigger
 from perfgate.judging.forge.forge import CiEvent, Forge
@@ -34,7 +44,9 @@ def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
     if trigger.branch != main:
         hint = ""
         if environ.get("PERFGATE_FORGE"):
-            hint = Activity(", and {variable} to the branch of this job", variable=BRANCH_VARIABLE)
+            hint = Activity(
+                ", and {variable} to the branch of this job", variable=BRANCH_VARIABLE
+            )
         raise UsageError(
             "this job runs for {branch!r}, and runs of {main!r} are kept; if that is the wrong branch, set "
             'main_branch = "…" under [store] in perfgate.toml{hint}',
@@ -52,7 +64,8 @@ def refuse_change_request(environ: Mapping[str, str]) -> None:
         return
     if not trigger.own or trigger.kind.startswith(("pull_request", "change request")):
         raise UsageError(
-            "this job runs for {event}, and nothing of a change is written to the store", event=_words(event, trigger)
+            "this job runs for {event}, and nothing of a change is written to the store",
+            event=_words(event, trigger),
         )
 
 
@@ -71,7 +84,9 @@ def main_branch(config: Config, trigger: Trigger) -> str:
         ) from None
 
 
-def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Forge | None) -> None:
+def refuse_off_main(
+    config: Config, environ: Mapping[str, str], event: CiEvent, forge: Forge | None
+) -> None:
     """Raise UsageError in a job that follows another job, unless the forge confirms that the commit is on the main branch.
 
     In such a job a tag looks like a branch of the same name, so the forge is asked about commits, which are unambiguous.
@@ -104,13 +119,17 @@ def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
     name, ci = "run.json", run.session.ci
     try:
         if ci is None or run.session.command != "run":
-            raise DocumentError("{name} was not measured by `perfgate run` in CI", name=name)
+            raise DocumentError(
+                "{name} was not measured by `perfgate run` in CI", name=name
+            )
         refuse_other_pipeline(name, ci, event)
         refuse_different(name, "measured commit", run.source.commit, event.head_sha)
         refuse_different(name, "change request", ci.change_request, None)
         refuse_contradictions(run, name, None)
     except DocumentError as error:
-        raise InconclusiveError("artifact: {error}; nothing is kept", error=error) from error
+        raise InconclusiveError(
+            "artifact: {error}; nothing is kept", error=error
+        ) from error
 
 
 def _words(event: CiEvent, trigger: Trigger) -> str:

@@ -22,7 +22,10 @@ from perfgate.locale import Activity
 
 
 def refuse_foreign_artifact(
-    documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
+    documents: CheckDocuments,
+    event: CiEvent,
+    change: ChangeRequest | None,
+    forge: Forge | None,
 ) -> None:
     """Raise DocumentError unless both documents were measured for this event, in one session, and do not contradict it."""
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
@@ -33,13 +36,19 @@ def refuse_foreign_artifact(
     refuse_contradictions(base, BASE, "base")
     refuse_contradictions(head, HEAD, "head")
     if base.session != head.session:
-        raise DocumentError("{base} and {head} are not of one check", base=BASE, head=HEAD)
+        raise DocumentError(
+            "{base} and {head} are not of one check", base=BASE, head=HEAD
+        )
     if head.source.dirty or base.source.dirty:
-        raise DocumentError("a side was measured with uncommitted changes, which are in no commit")
+        raise DocumentError(
+            "a side was measured with uncommitted changes, which are in no commit"
+        )
     _refuse_other_commit(documents, event, change, forge)
 
 
-def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forge, root: Path) -> bool:
+def base_is_proven(
+    documents: CheckDocuments, change: ChangeRequest, forge: Forge, root: Path
+) -> bool:
     """Whether the base is on the target branch, and not older than the commit at which the change branched off.
 
     This keeps a change from choosing an old slow commit, or its own commit, as its base. False if neither the forge nor the
@@ -55,14 +64,22 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
     fork = common_ancestor(forge, root, target, change.head_sha)
     if fork is None or commit == fork:
         return fork is not None
-    lowest, highest = common_ancestor(forge, root, fork, commit), common_ancestor(forge, root, commit, target)
+    lowest, highest = (
+        common_ancestor(forge, root, fork, commit),
+        common_ancestor(forge, root, commit, target),
+    )
     if lowest is None or highest is None:
         return False
     if (lowest, highest) != (fork, commit):
         raise ReasonError(
             Message(
                 "publish.base-not-on-target",
-                {"base": BASE, "commit": commit[:12], "target": repr(change.target), "fork": fork[:12]},
+                {
+                    "base": BASE,
+                    "commit": commit[:12],
+                    "target": repr(change.target),
+                    "fork": fork[:12],
+                },
             )
         )
     return True
@@ -83,12 +100,17 @@ def common_ancestor(forge: Forge, root: Path, first: str, second: str) -> str | 
         ) from None
 
 
-def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change: ChangeRequest | None) -> None:
+def _refuse_foreign_session(
+    session: Session, name: str, event: CiEvent, change: ChangeRequest | None
+) -> None:
     if session.command == "upgrade":
-        raise DocumentError("this is an upgrade report, which judges no change; publish the folder of a perfgate check")
+        raise DocumentError(
+            "this is an upgrade report, which judges no change; publish the folder of a perfgate check"
+        )
     if session.command == FROM_PROFILE:
         raise DocumentError(
-            "{name} was made from a recording, and publish takes only what its own pipeline measured", name=name
+            "{name} was made from a recording, and publish takes only what its own pipeline measured",
+            name=name,
         )
     ci = _context(session, name)
     refuse_other_pipeline(name, ci, event)
@@ -121,7 +143,12 @@ def refuse_different(name: str, field: str, actual: object, expected: object) ->
         raise ReasonError(
             Message(
                 "publish.artifact-of-other",
-                {"name": name, "what": field, "found": repr(actual), "wanted": repr(expected)},
+                {
+                    "name": name,
+                    "what": field,
+                    "found": repr(actual),
+                    "wanted": repr(expected),
+                },
             )
         )
 
@@ -136,29 +163,49 @@ def refuse_contradictions(run: RunDocument, name: str, side: Side | None) -> Non
     """Refuse a document that contradicts itself: perfgate never writes one."""
     refuse_different(name, "side", run.side, side)
     if run.testbed.fingerprint != fingerprint(run.testbed.comparable):
-        raise DocumentError("the testbed's fingerprint in {name} does not match its fields", name=name)
+        raise DocumentError(
+            "the testbed's fingerprint in {name} does not match its fields", name=name
+        )
     workloads = [workload.name for workload in run.workloads]
     members = [
-        (replicate.workload, replicate.round, replicate.pair, replicate.arm, replicate.member)
+        (
+            replicate.workload,
+            replicate.round,
+            replicate.pair,
+            replicate.arm,
+            replicate.member,
+        )
         for replicate in run.pairs.replicates
     ]
     _refuse_repeated(workloads, Activity("workload"), name)
     _refuse_repeated(members, Activity("member of a pair"), name)
-    unknown = sorted({replicate.workload for replicate in run.pairs.replicates} - set(workloads))
+    unknown = sorted(
+        {replicate.workload for replicate in run.pairs.replicates} - set(workloads)
+    )
     if unknown:
         raise DocumentError(
-            "{name} has samples of the workload {workload!r}, which it does not list", name=name, workload=unknown[0]
+            "{name} has samples of the workload {workload!r}, which it does not list",
+            name=name,
+            workload=unknown[0],
         )
 
 
 def _refuse_repeated(entries: Sequence[object], noun: str, name: str) -> None:
     for entry, count in Counter(entries).items():
         if count > 1:
-            raise DocumentError("{name} has the {noun} {repeated!r} twice", name=name, noun=noun, repeated=entry)
+            raise DocumentError(
+                "{name} has the {noun} {repeated!r} twice",
+                name=name,
+                noun=noun,
+                repeated=entry,
+            )
 
 
 def _refuse_other_commit(
-    documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
+    documents: CheckDocuments,
+    event: CiEvent,
+    change: ChangeRequest | None,
+    forge: Forge | None,
 ) -> None:
     """Raise DocumentError unless the measured commit is the head itself, or the forge's merge of it into the base.
 
@@ -166,14 +213,23 @@ def _refuse_other_commit(
     """
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
         if not COMMIT_ID.fullmatch(run.source.commit or ""):
-            raise DocumentError("{name} has {commit!r} in place of a commit", name=name, commit=run.source.commit)
+            raise DocumentError(
+                "{name} has {commit!r} in place of a commit",
+                name=name,
+                commit=run.source.commit,
+            )
     commit = documents.head.source.commit
     commits = {event.head_sha, event.built_sha}
     if change is not None and change.head_sha == event.head_sha:
         commits.add(change.merge_sha)
     if commit is not None and commit in commits:
         return
-    if commit is None or change is None or forge is None or not _is_merge(documents, change, forge):
+    if (
+        commit is None
+        or change is None
+        or forge is None
+        or not _is_merge(documents, change, forge)
+    ):
         raise DocumentError(
             "{head} measured the commit {commit!r}, but this job runs for {wanted!r}",
             head=HEAD,

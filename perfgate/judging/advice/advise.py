@@ -14,7 +14,14 @@ from perfgate.catalogue.records import Advice, EstimatedGain, MeasuredGain
 from perfgate.document.decision import DecisionDocument, Gain, Regression, Suggestion
 from perfgate.document.explanation import Cause
 from perfgate.document.message import english, message_from
-from perfgate.document.run import FROM_PROFILE, Evidence, Finding, RunDocument, StepResult, Value
+from perfgate.document.run import (
+    FROM_PROFILE,
+    Evidence,
+    Finding,
+    RunDocument,
+    StepResult,
+    Value,
+)
 from perfgate.judging.advice.advisor import on_advisories
 from perfgate.judging.advice.changes import FAULTS, OF_STALLS, at_most, on_changes
 
@@ -51,27 +58,43 @@ def shown_faster(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     return faster
 
 
-def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
+def advised(
+    decision: DecisionDocument, base: RunDocument, head: RunDocument
+) -> DecisionDocument:
     """The decision with its suggestions; those on newly introduced problems are marked as such.
 
     A pure function of the documents. If the testbeds differ, findings of the head alone are not attributed to the change.
     Findings that the decision dropped give no suggestion.
     """
     comparable = decision.sides.are_comparable
-    of_base = {(advisory.workload, advisory.category) for advisory in base.checklist.advisories}
+    of_base = {
+        (advisory.workload, advisory.category) for advisory in base.checklist.advisories
+    }
     standing = _standing(decision)
     advice = on_changes(decision)
     for suggestion in suggestions(head):
         if suggestion.step is None:
-            new = bool(of_base) and (suggestion.workload, suggestion.rule) not in of_base
-        elif (suggestion.workload, suggestion.step, suggestion.rule, suggestion.shape) in standing:
+            new = (
+                bool(of_base) and (suggestion.workload, suggestion.rule) not in of_base
+            )
+        elif (
+            suggestion.workload,
+            suggestion.step,
+            suggestion.rule,
+            suggestion.shape,
+        ) in standing:
             new = _is_new(suggestion, base)
         else:
             continue
-        advice.append(msgspec.structs.replace(suggestion, introduced=comparable and new))
+        advice.append(
+            msgspec.structs.replace(suggestion, introduced=comparable and new)
+        )
     return suggested(
         msgspec.structs.replace(
-            decision, explained=msgspec.structs.replace(decision.explained, suggestions=_ranked(advice))
+            decision,
+            explained=msgspec.structs.replace(
+                decision.explained, suggestions=_ranked(advice)
+            ),
         )
     )
 
@@ -92,7 +115,8 @@ def suggested(decision: DecisionDocument) -> DecisionDocument:
         first = _suggestion_for(regression, decision)
         regressions.append(msgspec.structs.replace(regression, suggestion=first))
     return msgspec.structs.replace(
-        decision, explained=msgspec.structs.replace(decision.explained, regressions=regressions)
+        decision,
+        explained=msgspec.structs.replace(decision.explained, regressions=regressions),
     )
 
 
@@ -108,7 +132,9 @@ def _suggestion_for(regression: Regression, decision: DecisionDocument) -> int |
             stalled.add(decision.comparisons[at].place)
     ranked = []
     for number, suggestion in enumerate(decision.explained.suggestions):
-        is_on_stalls = suggestion.rule in OF_STALLS.values() and suggestion.place in stalled
+        is_on_stalls = (
+            suggestion.rule in OF_STALLS.values() and suggestion.place in stalled
+        )
         if suggestion.introduced and (is_on_stalls or _fits(suggestion, causes)):
             is_other = suggestion.evidence.get("op") != leading
             ranked.append((suggestion.rule not in FAULTS, is_other, number))
@@ -167,12 +193,17 @@ def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:
         is_same = (step.number, step.workload) == (suggestion.step, suggestion.workload)
         if is_same and step.status in _COMPARED:
             ran = True
-            if any((finding.rule, _shape(finding), finding.evidence.get("op")) == own for finding in step.findings):
+            if any(
+                (finding.rule, _shape(finding), finding.evidence.get("op")) == own
+                for finding in step.findings
+            ):
                 return False
     return ran
 
 
-def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Advice) -> Suggestion | None:
+def _suggestion(
+    run: RunDocument, step: StepResult, finding: Finding, advice: Advice
+) -> Suggestion | None:
     evidence = finding.evidence
     tried = _gain(advice.tried, run, step.workload, evidence)
     name, code = f"advice.{finding.rule}", advice.code
@@ -188,13 +219,19 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
         message = message_from(name, evidence)
         english(message)
         code = code.format_map(evidence)
-    except (KeyError, ValueError, TypeError):  # a document of another version: its evidence differs in names or types
+    except (
+        KeyError,
+        ValueError,
+        TypeError,
+    ):  # a document of another version: its evidence differs in names or types
         return None
     line = evidence.get("line")
     command = None
     if run.session.command != FROM_PROFILE:
         steps = ",".join(map(str, advice.steps or (step.number,)))
-        command = f"perfgate run --steps {steps} --workload {shlex.quote(step.workload)}"
+        command = (
+            f"perfgate run --steps {steps} --workload {shlex.quote(step.workload)}"
+        )
     return Suggestion(
         rule=finding.rule,
         workload=step.workload,
@@ -218,7 +255,10 @@ def _shape(finding: Finding) -> str:
 
 
 def _gain(
-    source: MeasuredGain | EstimatedGain | None, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]
+    source: MeasuredGain | EstimatedGain | None,
+    run: RunDocument,
+    workload: str,
+    evidence: Mapping[str, Evidence],
 ) -> Gain | None:
     if isinstance(source, MeasuredGain):
         return _measured(source, _value(run, source.metric, workload, evidence))
@@ -238,7 +278,10 @@ def _measured(source: MeasuredGain, value: Value | None) -> Gain | None:
         return None
     interval = None
     if value.interval:
-        low, high = _speedup(source, value.interval[0]), _speedup(source, value.interval[1])
+        low, high = (
+            _speedup(source, value.interval[0]),
+            _speedup(source, value.interval[1]),
+        )
         if low is not None and high is not None:
             interval = (min(low, high), max(low, high))
     return Gain(kind="measured", speedup=speedup, of=source.of, interval=interval)
@@ -259,7 +302,10 @@ def _speedup(source: MeasuredGain, number: float | None) -> float | None:
 
 
 def _reachable_share(
-    source: EstimatedGain, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]
+    source: EstimatedGain,
+    run: RunDocument,
+    workload: str,
+    evidence: Mapping[str, Evidence],
 ) -> float | None:
     """The share of a call that the remedy can shorten, None if it is unknown."""
     share = _number(evidence, source.share)
@@ -287,12 +333,17 @@ def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:
     return None
 
 
-def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Value | None:
+def _value(
+    run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]
+) -> Value | None:
     for step in run.checklist.steps:
         if step.workload != workload:
             continue
         for value in step.values:
-            of_finding = all(str(evidence.get(label, text)) == text for label, text in value.labels.items())
+            of_finding = all(
+                str(evidence.get(label, text)) == text
+                for label, text in value.labels.items()
+            )
             if value.metric == metric and value.value is not None and of_finding:
                 return value
     return None

@@ -21,7 +21,9 @@ class Advised(NamedTuple):
 class Advisor(Protocol):
     """A tool that analyses recordings; a module of the group ``perfgate.advisors``."""
 
-    def advise(self, recording: Path, workload: str, say: Callable[[str], None]) -> Advised:
+    def advise(
+        self, recording: Path, workload: str, say: Callable[[str], None]
+    ) -> Advised:
         """Analyse a file or folder; no findings for a format that the tool does not read."""
         ...
 
@@ -37,7 +39,9 @@ def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
         yield Suggestion(
             rule=advisory.category,
             workload=advisory.workload,
-            message=quote(f"{advisory.category}: {advisory.description} {advisory.suggestion}".strip()),
+            message=quote(
+                f"{advisory.category}: {advisory.description} {advisory.suggestion}".strip()
+            ),
             evidence=advisory.evidence,
             source=advisory.source,
         )

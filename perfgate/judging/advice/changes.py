@@ -24,14 +24,23 @@ from perfgate.document.run import Evidence
 
 # Share of a call's slowdown; smaller parts are not worth advice.
 _TELLS = 0.1
-_OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "other-layout"}
+_OTHER_INPUTS = {
+    "shape": "larger-inputs",
+    "dtype": "other-dtype",
+    "layout": "other-layout",
+}
 # These rules detect in counters the same problem that the explanation detects in operator inputs.
-_SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
+_SAME = {
+    "other-dtype": {"dropped-precision", "dtype-round-trip"},
+    "other-layout": {"layout-copy"},
+}
 
 
 # The advice on counts that fail the gate at any call time.
 FAULTS = {"value-for-python", "copy-that-waits", "attached-tensor"} | {
-    entry.gate.advice for entry in METRICS.values() if entry.gate.fails_alone and entry.gate.advice
+    entry.gate.advice
+    for entry in METRICS.values()
+    if entry.gate.fails_alone and entry.gate.advice
 }
 # The advice on stalls, by the activity of their calls.
 OF_STALLS = {"computing": "calls-that-compute", "waiting": "calls-that-wait"}
@@ -47,7 +56,10 @@ _Advised = tuple[str, OperatorDelta]
 
 def on_changes(decision: DecisionDocument) -> list[Suggestion]:
     advice: dict[tuple[str, str], OperatorDelta] = {}
-    for rule, delta in (*_on_comparisons(decision.comparisons), *_on_explanations(decision.explained.explanations)):
+    for rule, delta in (
+        *_on_comparisons(decision.comparisons),
+        *_on_explanations(decision.explained.explanations),
+    ):
         if not any((delta.workload, same) in advice for same in _SAME.get(rule, ())):
             advice.setdefault((delta.workload, rule), delta)
     return [_suggestion(rule, delta, decision) for (_, rule), delta in advice.items()]
@@ -55,13 +67,19 @@ def on_changes(decision: DecisionDocument) -> list[Suggestion]:
 
 def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
     for comparison in comparisons:
-        if comparison.outcome != "regressed" or not isinstance(comparison, NumberComparison):
+        if comparison.outcome != "regressed" or not isinstance(
+            comparison, NumberComparison
+        ):
             continue
         if isinstance(comparison, Exact):
             yield from _on_counter(comparison)
         elif comparison.metric == LATENCY_STALLS:
-            yield _of(comparison, _rule_of_stalls(comparison), _line_of_stalls(comparison))
-        elif comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES) and (rises := _rises(comparison)):
+            yield _of(
+                comparison, _rule_of_stalls(comparison), _line_of_stalls(comparison)
+            )
+        elif comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES) and (
+            rises := _rises(comparison)
+        ):
             yield _of(comparison, "slower-stage", max(rises, key=_rise))
 
 
@@ -92,11 +110,15 @@ def _on_counter(comparison: Exact) -> Iterator[_Advised]:
             yield _of(comparison, "dtype-round-trip", cast)
     elif comparison.metric == SYNCS:
         rise = _located(_rises(comparison))
-        yield _of(comparison, _rule_of_wait(rise.name if rise is not None else ""), rise)
+        yield _of(
+            comparison, _rule_of_wait(rise.name if rise is not None else ""), rise
+        )
     elif any(part.aspect == "attached" for part in comparison.parts):
         yield _of(comparison, "attached-tensor", _located(_rises(comparison)))
     elif rule == "double-precision":
-        yield _of(comparison, rule, _cast(_rises(comparison)) or _located(_rises(comparison)))
+        yield _of(
+            comparison, rule, _cast(_rises(comparison)) or _located(_rises(comparison))
+        )
     elif rule:
         yield _of(comparison, rule, _located(_rises(comparison)))
 
@@ -111,8 +133,12 @@ def _cast(rises: Sequence[Part]) -> Part | None:
 def _small_ops(comparison: Exact) -> Iterator[_Advised]:
     """Decomposed attention, or else the operator with the largest increase in calls."""
     # torch_npu's own cast only changes a format (``npu::npu_format_cast`` and its in-place form).
-    rises = {part.name: part for part in _rises(comparison) if "format_cast" not in part.name}
-    fused = any("attention" in part.name and part.head < part.base for part in comparison.parts)
+    rises = {
+        part.name: part for part in _rises(comparison) if "format_cast" not in part.name
+    }
+    fused = any(
+        "attention" in part.name and part.head < part.base for part in comparison.parts
+    )
     if "aten::bmm" in rises and fused:
         yield _of(comparison, "unfused-attention", rises["aten::bmm"])
         return
@@ -198,7 +224,9 @@ def _of(comparison: NumberComparison, rule: str, part: Part | None) -> _Advised:
     )
 
 
-def _suggestion(rule: str, advised: OperatorDelta, decision: DecisionDocument) -> Suggestion:
+def _suggestion(
+    rule: str, advised: OperatorDelta, decision: DecisionDocument
+) -> Suggestion:
     advice = CHANGE_ADVICE[rule]
     seconds, gain = _share_of_call(advised, decision)
     evidence: dict[str, Evidence] = {
@@ -215,13 +243,17 @@ def _suggestion(rule: str, advised: OperatorDelta, decision: DecisionDocument) -
         rule=rule,
         workload=advised.workload,
         shape=advised.shape,
-        message=message_from(f"advice.{rule}", {"op": Message("advice.an-operator"), **evidence}),
+        message=message_from(
+            f"advice.{rule}", {"op": Message("advice.an-operator"), **evidence}
+        ),
         severity="warning",
         line=advised.line,
         evidence=evidence,
         gain=gain,
         code=advice.code or None,
-        command=None if decision.measured.recorded else f"perfgate local --workload {shlex.quote(advised.workload)}",
+        command=None
+        if decision.measured.recorded
+        else f"perfgate local --workload {shlex.quote(advised.workload)}",
         introduced=True,
     )
 
@@ -232,14 +264,23 @@ def _whole_if_possible(count: float) -> float:
     return count
 
 
-def _share_of_call(advised: OperatorDelta, decision: DecisionDocument) -> tuple[float, Gain | None]:
+def _share_of_call(
+    advised: OperatorDelta, decision: DecisionDocument
+) -> tuple[float, Gain | None]:
     """The seconds that the operator, or everything on its line, adds to a slower call, and the gain from undoing it."""
     for explained in decision.explained.explanations:
         if explained.place != advised.place or not explained.metric:
             continue
         for call in decision.comparisons:
-            is_explained = call.place == explained.place and call.metric == explained.metric
-            if is_explained and isinstance(call, Paired) and call.is_of_call and call.head:
+            is_explained = (
+                call.place == explained.place and call.metric == explained.metric
+            )
+            if (
+                is_explained
+                and isinstance(call, Paired)
+                and call.is_of_call
+                and call.head
+            ):
                 seconds = _seconds(advised, explained.contributions)
                 return seconds, at_most(seconds / call.head)
     return 0.0, None

@@ -57,7 +57,12 @@ def begins_with(body: str, first_line: str) -> bool:
 
 def state_line(kind: str, state: msgspec.Struct) -> str:
     """The second line of a text; angle brackets are escaped so that no name can end the HTML comment."""
-    written = msgspec.json.encode(state).decode().replace("<", "\\u003c").replace(">", "\\u003e")
+    written = (
+        msgspec.json.encode(state)
+        .decode()
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+    )
     return f"<!-- perfgate:{kind} {written}{_END}"
 
 
@@ -78,7 +83,9 @@ def without_commands(lines: Sequence[str]) -> list[str]:
     GitLab executes a line that starts with a slash with our token's rights (docs.gitlab.com, "Quick actions"), and so do the
     bots of many projects on Gitee and GitCode.
     """
-    return ["\u200b" + line if line.lstrip().startswith("/") else line for line in lines]
+    return [
+        "\u200b" + line if line.lstrip().startswith("/") else line for line in lines
+    ]
 
 
 # --- the comment's text
@@ -114,7 +121,9 @@ def can_hold(accepts: list[list[str]]) -> bool:
     return len(state_line(_STATE, state)) <= _MOST_METRICS
 
 
-def state_of(event: CiEvent, verdict: Verdict, accepts: list[list[str]]) -> CommentState:
+def state_of(
+    event: CiEvent, verdict: Verdict, accepts: list[list[str]]
+) -> CommentState:
     return CommentState(
         run=int(event.job.run_id),
         attempt=event.job.run_attempt,
@@ -127,7 +136,11 @@ def state_of(event: CiEvent, verdict: Verdict, accepts: list[list[str]]) -> Comm
 
 def find_own(comments: list[Comment], first_line: str) -> list[Comment]:
     """Our comments that begin with a line, oldest first. Anyone can write the marker, so the author is checked too."""
-    ours = [comment for comment in comments if comment.own and begins_with(comment.body, first_line)]
+    ours = [
+        comment
+        for comment in comments
+        if comment.own and begins_with(comment.body, first_line)
+    ]
     return sorted(ours, key=lambda comment: comment.id)
 
 
@@ -163,7 +176,9 @@ def _turn_line(first_line: str, verdict: str) -> str:
     return first_line.removesuffix(_END) + f" turned={verdict}{_END}"
 
 
-def _find_turns(comments: list[Comment], first_line: str) -> list[tuple[Comment, Decided]]:
+def _find_turns(
+    comments: list[Comment], first_line: str
+) -> list[tuple[Comment, Decided]]:
     """Our replies about changed verdicts, oldest first, each with the verdict it announces."""
     verdicts: tuple[Decided, ...] = ("PASS", "FAIL")
     turns: list[tuple[Comment, Decided]] = []
@@ -268,10 +283,16 @@ class _Posting:
             # The state before our first write. After an unanswered write the text may be ours; then it equals ``now``.
             if stands is not None and stands != self.now and not self.written:
                 self.last = stands.decided
-                self.now = msgspec.structs.replace(self.now, decided=_decided(self.now.verdict, self.last))
+                self.now = msgspec.structs.replace(
+                    self.now, decided=_decided(self.now.verdict, self.last)
+                )
             if self._edit(stays, self._body()):
                 self.outcome = "created" if self.outcome == "created" else "updated"
-                self.written, self.edited, self.stands = True, stays.id, self.now.decided
+                self.written, self.edited, self.stands = (
+                    True,
+                    stays.id,
+                    self.now.decided,
+                )
             return False
         for duplicate in duplicates:
             self._delete(duplicate)
@@ -285,7 +306,9 @@ class _Posting:
         state = read_state(stays.body)
         if state is None:
             return stays.id != self.edited
-        is_other = stays.id != self.edited and stays.body.strip() != self._body().strip()
+        is_other = (
+            stays.id != self.edited and stays.body.strip() != self._body().strip()
+        )
         return state.is_older_than(self.now) or (is_other and not is_alone)
 
     def _edit(self, comment: Comment, body: str) -> bool:
@@ -315,7 +338,13 @@ class _Posting:
         no change, so we announce it as long as the newer verdict is the same.
         """
         last, now = self.last, self.now.decided
-        if not self.written or last is None or now is None or now == last or now != self.stands:
+        if (
+            not self.written
+            or last is None
+            or now is None
+            or now == last
+            or now != self.stands
+        ):
             return
         self.unanswered, is_written = 0, False
         while True:
@@ -325,4 +354,6 @@ class _Posting:
                     if verdict == before:
                         self._delete(reply)
                 return
-            is_written = self._write(f"{_turn_line(self.first_line, now)}\n{self.turned(last, now)}\n")
+            is_written = self._write(
+                f"{_turn_line(self.first_line, now)}\n{self.turned(last, now)}\n"
+            )

@@ -12,22 +12,42 @@ import msgspec
 
 from perfgate.errors import UsageError
 from perfgate.git.commands import COMMIT_ID
-from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, CiJob, ForgeHost, addresses, read_event
+from perfgate.judging.forge.forge import (
+    ACCOUNT_VARIABLE,
+    CiEvent,
+    CiJob,
+    ForgeHost,
+    addresses,
+    read_event,
+)
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace
-from perfgate.judging.forge.payloads import Commit, ForgeRepository, PostedComment, PostedIssue
+from perfgate.judging.forge.payloads import (
+    Commit,
+    ForgeRepository,
+    PostedComment,
+    PostedIssue,
+)
 
 P = TypeVar("P")
 
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 # The publishing job's own artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
-ARTIFACT_URL_VARIABLE, REPORT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL", "PERFGATE_REPORT_URL"
+ARTIFACT_URL_VARIABLE, REPORT_URL_VARIABLE = (
+    "PERFGATE_ARTIFACT_URL",
+    "PERFGATE_REPORT_URL",
+)
 # The result of the measuring job, in GitHub's terms: success, failure, cancelled, timed_out.
 MEASURED_VARIABLE = "PERFGATE_MEASURED"
 BRANCH_VARIABLE = "PERFGATE_BRANCH"
 # The number of a new comment on the change request, in a job that a webhook started.
 PLACE_VARIABLE = "PERFGATE_COMMENT"
 # The variables that describe a job on a CI unknown to perfgate (e.g. Jenkins). The first one enables them.
-_REQUIRED = ("PERFGATE_FORGE", "PERFGATE_REPOSITORY", "PERFGATE_HEAD_SHA", "PERFGATE_RUN_ID")
+_REQUIRED = (
+    "PERFGATE_FORGE",
+    "PERFGATE_REPOSITORY",
+    "PERFGATE_HEAD_SHA",
+    "PERFGATE_RUN_ID",
+)
 # A comment that starts a job and can be no order: an edited one, or one on something other than a change request.
 _NO_ORDER = CommentEvent(number=0, body="", author="", bot=False, edited=False)
 
@@ -37,10 +57,20 @@ def detect(environ: Mapping[str, str]) -> CiEvent | None:
     event = _read(environ)
     if event is None:
         return None
-    account, measured = environ.get(ACCOUNT_VARIABLE) or None, environ.get(MEASURED_VARIABLE) or None
-    report = _own_page(environ, REPORT_URL_VARIABLE, f"{event.host.server_url}/{event.repository}", event.job.job_url)
+    account, measured = (
+        environ.get(ACCOUNT_VARIABLE) or None,
+        environ.get(MEASURED_VARIABLE) or None,
+    )
+    report = _own_page(
+        environ,
+        REPORT_URL_VARIABLE,
+        f"{event.host.server_url}/{event.repository}",
+        event.job.job_url,
+    )
     return replace(
-        event, host=replace(event.host, account=account), job=replace(event.job, measured=measured, report_url=report)
+        event,
+        host=replace(event.host, account=account),
+        job=replace(event.job, measured=measured, report_url=report),
     )
 
 
@@ -76,12 +106,18 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | No
     if environ.get("PERFGATE_FORGE"):
         if not (environ.get(PLACE_VARIABLE) and environ.get("PERFGATE_CHANGE_REQUEST")):
             return None
-        return CommentPlace(_number(environ, "PERFGATE_CHANGE_REQUEST"), _number(environ, PLACE_VARIABLE))
+        return CommentPlace(
+            _number(environ, "PERFGATE_CHANGE_REQUEST"),
+            _number(environ, PLACE_VARIABLE),
+        )
     if environ.get("GITLAB_CI") == "true":
         return _gitlab_note(environ)
     if environ.get("GITEA_ACTIONS") == "true":
         return _gitea_comment(environ)
-    if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
+    if (
+        environ.get("GITHUB_ACTIONS") != "true"
+        or environ.get("GITHUB_EVENT_NAME") != "issue_comment"
+    ):
         return None
     payload = _read_payload(environ, _CommentPayload)
     comment = payload.comment
@@ -103,7 +139,10 @@ def _gitea_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | 
 
     The event is named as the workflow's trigger (docs.gitea.com, "Comparison to GitHub Actions").
     """
-    if environ.get("GITHUB_EVENT_NAME") not in ("issue_comment", "pull_request_comment"):
+    if environ.get("GITHUB_EVENT_NAME") not in (
+        "issue_comment",
+        "pull_request_comment",
+    ):
         return None
     payload = _read_payload(environ, _CommentPayload)
     if payload.action != "created" or payload.issue.pull_request is None:
@@ -117,7 +156,9 @@ def _gitlab_note(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | No
     A webhook of comment events may call a pipeline trigger; its payload is in the file TRIGGER_PAYLOAD (docs.gitlab.com,
     "Trigger pipelines with the API", "Webhook events"). ``action`` is sent since 16.11, edited notes too.
     """
-    if environ.get("CI_PIPELINE_SOURCE") != "trigger" or not environ.get("TRIGGER_PAYLOAD"):
+    if environ.get("CI_PIPELINE_SOURCE") != "trigger" or not environ.get(
+        "TRIGGER_PAYLOAD"
+    ):
         return None
     payload = _read_payload(environ, _NotePayload, "TRIGGER_PAYLOAD")
     note, request = payload.object_attributes, payload.merge_request
@@ -128,7 +169,9 @@ def _gitlab_note(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | No
     return CommentPlace(request.iid, note.id)
 
 
-def _read_payload(environ: Mapping[str, str], kind: type[P], variable: str = "GITHUB_EVENT_PATH") -> P:
+def _read_payload(
+    environ: Mapping[str, str], kind: type[P], variable: str = "GITHUB_EVENT_PATH"
+) -> P:
     """The payload of the CI job's event, decoded as ``kind``. Raises UsageError for a malformed one."""
     path = Path(_need(environ, variable))
     try:
@@ -142,7 +185,10 @@ def _read_payload(environ: Mapping[str, str], kind: type[P], variable: str = "GI
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
-            "{path} ({variable}) is not the event of a CI job: {error}", path=path, variable=variable, error=error
+            "{path} ({variable}) is not the event of a CI job: {error}",
+            path=path,
+            variable=variable,
+            error=error,
         ) from error
 
 
@@ -249,7 +295,9 @@ def github_event(environ: Mapping[str, str]) -> CiEvent:
     event = _github_job(environ)
     if payload.workflow_run is not None:
         return _after_workflow(
-            event, payload.workflow_run, own_artifact_url(environ, f"{event.host.server_url}/{event.repository}")
+            event,
+            payload.workflow_run,
+            own_artifact_url(environ, f"{event.host.server_url}/{event.repository}"),
         )
     if payload.pull_request is not None:
         pull = payload.pull_request
@@ -257,16 +305,25 @@ def github_event(environ: Mapping[str, str]) -> CiEvent:
         built = None
         if environ.get("GITHUB_EVENT_NAME") == "pull_request":
             built = event.built_sha
-        return replace(event, head_sha=pull.head.sha, built_sha=built, change_request=pull.number)
+        return replace(
+            event, head_sha=pull.head.sha, built_sha=built, change_request=pull.number
+        )
     if payload.merge_group is not None:
-        return replace(event, head_sha=payload.merge_group.head_sha, base_sha=payload.merge_group.base_sha)
+        return replace(
+            event,
+            head_sha=payload.merge_group.head_sha,
+            base_sha=payload.merge_group.base_sha,
+        )
     return event
 
 
 def _github_job(environ: Mapping[str, str]) -> CiEvent:
     repository = _need(environ, "GITHUB_REPOSITORY")
     server = _need(environ, "GITHUB_SERVER_URL").rstrip("/")
-    run_id, attempt = _number(environ, "GITHUB_RUN_ID"), _number(environ, "GITHUB_RUN_ATTEMPT")
+    run_id, attempt = (
+        _number(environ, "GITHUB_RUN_ID"),
+        _number(environ, "GITHUB_RUN_ATTEMPT"),
+    )
     project_url = f"{server}/{repository}"
     run_url = f"{project_url}/actions/runs/{run_id}"
     sha = _need(environ, "GITHUB_SHA")
@@ -279,14 +336,17 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
             run_id=str(run_id),
             run_attempt=attempt,
             job_url=f"{run_url}/attempts/{attempt}",
-            artifact_url=own_artifact_url(environ, project_url) or f"{run_url}#artifacts",
+            artifact_url=own_artifact_url(environ, project_url)
+            or f"{run_url}#artifacts",
         ),
         head_sha=sha,
         built_sha=sha,
     )
 
 
-def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) -> CiEvent:
+def _after_workflow(
+    event: CiEvent, run: _WorkflowRun, judged_here: str | None
+) -> CiEvent:
     """The event of the completed run; the current run only reports it.
 
     The report link still goes to this run's own artifact, because only the samples of the other run's artifact are trusted.
@@ -323,13 +383,17 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
 def _given(environ: Mapping[str, str]) -> CiEvent:
     missing = [name for name in _REQUIRED if not environ.get(name)]
     if missing:
-        raise UsageError("the event of this job is incomplete; missing: {missing}", missing=", ".join(missing))
+        raise UsageError(
+            "the event of this job is incomplete; missing: {missing}",
+            missing=", ".join(missing),
+        )
     forge, repository = environ["PERFGATE_FORGE"], environ["PERFGATE_REPOSITORY"]
     usual_api, usual_server = addresses(forge)
     api = environ.get("PERFGATE_API_URL") or usual_api
     if api is None:
         raise UsageError(
-            "every {forge} server has its own address; set PERFGATE_API_URL to the address of its API", forge=forge
+            "every {forge} server has its own address; set PERFGATE_API_URL to the address of its API",
+            forge=forge,
         )
     origin = "://".join(urlsplit(api)[:2])
     if api != usual_api or usual_server is None:
@@ -337,7 +401,10 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
     server = (environ.get("PERFGATE_SERVER_URL") or usual_server).rstrip("/")
     sha = environ["PERFGATE_HEAD_SHA"]
     if not COMMIT_ID.fullmatch(sha):
-        raise UsageError("PERFGATE_HEAD_SHA must be a full commit id in lower case, found {commit!r}", commit=sha[:70])
+        raise UsageError(
+            "PERFGATE_HEAD_SHA must be a full commit id in lower case, found {commit!r}",
+            commit=sha[:70],
+        )
     job_url = _link(environ, "PERFGATE_JOB_URL")
     attempt = _optional_number(environ, "PERFGATE_RUN_ATTEMPT")
     ca_file = None
@@ -352,7 +419,8 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
             run_id=str(_number(environ, "PERFGATE_RUN_ID")),
             run_attempt=1 if attempt is None else attempt,
             job_url=job_url,
-            artifact_url=own_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
+            artifact_url=own_artifact_url(environ, f"{server}/{repository}", job_url)
+            or job_url,
         ),
         head_sha=sha,
         change_request=_optional_number(environ, "PERFGATE_CHANGE_REQUEST"),
@@ -369,7 +437,9 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
     built = _need(environ, "CI_COMMIT_SHA")
     server = _need(environ, "CI_SERVER_URL").rstrip("/")
     merge_request = _optional_number(environ, "CI_MERGE_REQUEST_IID")
-    project = "CI_PROJECT_ID" if merge_request is None else "CI_MERGE_REQUEST_PROJECT_ID"
+    project = (
+        "CI_PROJECT_ID" if merge_request is None else "CI_MERGE_REQUEST_PROJECT_ID"
+    )
     repository = _need(environ, "CI_PROJECT_PATH")
     return CiEvent(
         forge="gitlab",
@@ -402,9 +472,16 @@ def _github_trigger(environ: Mapping[str, str]) -> Trigger:
     if (run := payload.workflow_run) is not None:
         # The head repository is null once the fork is deleted.
         target, source = payload.repository, run.head_repository
-        own = bool(target and source and source.full_name and source.full_name == target.full_name)
+        own = bool(
+            target
+            and source
+            and source.full_name
+            and source.full_name == target.full_name
+        )
         # "GITHUB_SHA: last commit on default branch" (docs.github.com, "Events that trigger workflows", workflow_run).
-        return Trigger(run.event, run.head_branch, default, own, tip=environ.get("GITHUB_SHA", ""))
+        return Trigger(
+            run.event, run.head_branch, default, own, tip=environ.get("GITHUB_SHA", "")
+        )
     kind = environ.get("GITHUB_EVENT_NAME", "")
     prefix, _, branch = environ.get("GITHUB_REF", "").partition("refs/heads/")
     if prefix or not branch:
@@ -420,21 +497,33 @@ def own_artifact_url(environ: Mapping[str, str], *places: str | None) -> str | N
     return _own_page(environ, ARTIFACT_URL_VARIABLE, *places)
 
 
-def _own_page(environ: Mapping[str, str], variable: str, *places: str | None) -> str | None:
+def _own_page(
+    environ: Mapping[str, str], variable: str, *places: str | None
+) -> str | None:
     """The address that the job passes on in a variable, if it lies below the project or the job."""
     url = _link(environ, variable)
     for place in places:
         below = None
         if place:
             below = f"{place.rstrip('/')}/"
-        if url and below and url.startswith(below) and ".." not in url[len(below) :] and "%" not in url[len(below) :]:
+        if (
+            url
+            and below
+            and url.startswith(below)
+            and ".." not in url[len(below) :]
+            and "%" not in url[len(below) :]
+        ):
             return url
     return None
 
 
 def _link(environ: Mapping[str, str], name: str) -> str | None:
     url = environ.get(name, "")
-    clean = url.isascii() and url.isprintable() and not any(c in url for c in " <>()[]\"'`|\\")
+    clean = (
+        url.isascii()
+        and url.isprintable()
+        and not any(c in url for c in " <>()[]\"'`|\\")
+    )
     if clean and url.startswith(("https://", "http://")):
         return url
     return None
@@ -444,7 +533,8 @@ def _need(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "")
     if not value:
         raise UsageError(
-            "this looks like a CI job, but {name} is not set; pass the job's environment on to perfgate", name=name
+            "this looks like a CI job, but {name} is not set; pass the job's environment on to perfgate",
+            name=name,
         )
     return value
 
@@ -452,7 +542,9 @@ def _need(environ: Mapping[str, str], name: str) -> str:
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = _need(environ, name)
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise UsageError("{name} must be a number, found {text!r}", name=name, text=text[:40])
+        raise UsageError(
+            "{name} must be a number, found {text!r}", name=name, text=text[:40]
+        )
     return int(text)
 
 

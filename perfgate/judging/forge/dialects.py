@@ -32,7 +32,9 @@ class DialectForge:
         owner, slash, name = event.project.partition("/")
         if not (owner and slash and name) or "/" in name:
             raise ForgeSettingError(
-                "a {forge} repository reads OWNER/NAME, found {project!r}", forge=dialect.name, project=event.project
+                "a {forge} repository reads OWNER/NAME, found {project!r}",
+                forge=dialect.name,
+                project=event.project,
             )
         self._session = session
         self._event = event
@@ -41,11 +43,18 @@ class DialectForge:
         self._talk = f"{self._path}/{dialect.talk}"
 
     def comments(self, number: int) -> list[Comment]:
-        comments = self._session.pages(f"{self._talk}/{number}/comments", PostedComment, query={"per_page": 100})
-        return [Comment(comment.id, comment.body or "", self._is_own(comment.user)) for comment in comments]
+        comments = self._session.pages(
+            f"{self._talk}/{number}/comments", PostedComment, query={"per_page": 100}
+        )
+        return [
+            Comment(comment.id, comment.body or "", self._is_own(comment.user))
+            for comment in comments
+        ]
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - found by its id alone
-        self._session.replace("PATCH", f"{self._talk}/comments/{comment_id}", {"body": body})
+        self._session.replace(
+            "PATCH", f"{self._talk}/comments/{comment_id}", {"body": body}
+        )
 
     def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - found by its id alone
         self._session.delete(f"{self._talk}/comments/{comment_id}")

@@ -11,7 +11,13 @@ from urllib.parse import quote
 from perfgate.document.run import CiContext
 from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
-from perfgate.plugins import FORGES, FORGES_PACKAGE, PACKAGED_FORGES, load_member, member_names
+from perfgate.plugins import (
+    FORGES,
+    FORGES_PACKAGE,
+    PACKAGED_FORGES,
+    load_member,
+    member_names,
+)
 
 # Seconds to wait, and seconds since the epoch: passed in, so that tests do not wait.
 Sleep = Callable[[float], None]
@@ -193,7 +199,9 @@ def token_variables(forge: str) -> tuple[str, ...]:
 
 
 def find_token(forge: str, environ: Mapping[str, str]) -> str | None:
-    return next((environ[name] for name in token_variables(forge) if environ.get(name)), None)
+    return next(
+        (environ[name] for name in token_variables(forge) if environ.get(name)), None
+    )
 
 
 def addresses(forge: str) -> tuple[str | None, str | None]:
@@ -205,7 +213,9 @@ def addresses(forge: str) -> tuple[str | None, str | None]:
 def line_address(event: CiEvent, path: str, line: int) -> str:
     """The page of a line of a file at the event's head, by its path in the repository."""
     repository, file = quote(event.repository), quote(path)
-    page = _member(event.forge).LINE.format(repository=repository, commit=event.head_sha, path=file, line=line)
+    page = _member(event.forge).LINE.format(
+        repository=repository, commit=event.head_sha, path=file, line=line
+    )
     return f"{event.host.server_url}/{page}"
 
 

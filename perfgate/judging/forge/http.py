@@ -107,18 +107,36 @@ class ForgeSession:
     def __repr__(self) -> str:
         return f"ForgeSession({self._root})"
 
-    def get(self, path: str, kind: type[T], *, query: Query | None = None, field: str | None = None) -> T:
+    def get(
+        self,
+        path: str,
+        kind: type[T],
+        *,
+        query: Query | None = None,
+        field: str | None = None,
+    ) -> T:
         """Read one value, or one field of it. ``kind`` is the record that the value or field must fit."""
-        return self._decode(self._request("GET", path, (200,), query=query).body, kind, path, field)
+        return self._decode(
+            self._request("GET", path, (200,), query=query).body, kind, path, field
+        )
 
-    def get_unless_refused(self, path: str, kind: type[T], *, refused: int, field: str | None = None) -> T | None:
+    def get_unless_refused(
+        self, path: str, kind: type[T], *, refused: int, field: str | None = None
+    ) -> T | None:
         """Read one value or field, or None if the forge answers with the status ``refused``."""
         answer = self._request("GET", path, (200, refused))
         if answer.status == refused:
             return None
         return self._decode(answer.body, kind, path, field)
 
-    def pages(self, path: str, kind: type[T], *, query: Query | None = None, field: str | None = None) -> Iterator[T]:
+    def pages(
+        self,
+        path: str,
+        kind: type[T],
+        *,
+        query: Query | None = None,
+        field: str | None = None,
+    ) -> Iterator[T]:
         """Yield the elements of a list over all its pages; the list may be a field of each answer."""
         for answer in self._answers(path, query):
             elements: list[T] = self._decode(answer.body, list[kind], path, field)  # type: ignore[valid-type]  # made here, for msgspec
@@ -132,7 +150,11 @@ class ForgeSession:
             url, query = answer.next_url, None
             if url is None:
                 return
-        raise ForgeError("{path} has more than {most} pages; perfgate stops here", path=path, most=MAX_PAGES)
+        raise ForgeError(
+            "{path} has more than {most} pages; perfgate stops here",
+            path=path,
+            most=MAX_PAGES,
+        )
 
     def send(
         self,
@@ -150,7 +172,9 @@ class ForgeSession:
         Raises ForgeUnansweredError if a write that is not repeatable got no answer, and ForgeGoneError if its target is gone.
         """
         expected = expect if isinstance(expect, tuple) else (expect,)
-        answer = self._request(method, path, expected, data=_bounded(body, path), repeatable=repeatable)
+        answer = self._request(
+            method, path, expected, data=_bounded(body, path), repeatable=repeatable
+        )
         return self._decode(answer.body, kind, path, field)
 
     def replace(self, method: str, path: str, body: Mapping[str, Any]) -> None:
@@ -172,7 +196,9 @@ class ForgeSession:
                 return answer.body
             try:
                 # The forge's own CA file applies to its host only.
-                on_forge = isinstance(self._verify, str) and is_same_host(answer.location, self._root)
+                on_forge = isinstance(self._verify, str) and is_same_host(
+                    answer.location, self._root
+                )
                 return download(
                     answer.location,
                     api_root=self._root,
@@ -186,9 +212,19 @@ class ForgeSession:
                 self._sleep(2.0**attempt)
         raise AssertionError("the last try returns or raises")
 
-    def refusal(self, method: str, path: str, body: Mapping[str, Any], *, expect: int, refused: int) -> str | None:
+    def refusal(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        expect: int,
+        refused: int,
+    ) -> str | None:
         """Send a write that may be refused with one known status; return the forge's text if it was, else None."""
-        answer = self._request(method, path, (expect, refused), data=_bounded(body, path), repeatable=True)
+        answer = self._request(
+            method, path, (expect, refused), data=_bounded(body, path), repeatable=True
+        )
         if answer.status == refused:
             return answer.body.decode(errors="replace")
         return None
@@ -205,7 +241,15 @@ class ForgeSession:
         again: bool = True,
     ) -> HttpAnswer:
         url = path if path.startswith(self._root) else self._root + path
-        request = _Request(method, url, f"{method} {urlsplit(url).path}", expected, query, data, repeatable)
+        request = _Request(
+            method,
+            url,
+            f"{method} {urlsplit(url).path}",
+            expected,
+            query,
+            data,
+            repeatable,
+        )
         for attempt in range(TRIES):
             refusal = self._try(request)
             if isinstance(refusal, HttpAnswer):
@@ -231,7 +275,9 @@ class ForgeSession:
     def _try(self, request: _Request) -> HttpAnswer | Refusal:
         """Send once: an HttpAnswer, a Refusal that a later try may lift, or ForgeError."""
         try:
-            response, body = within(self._answer_timeout, request.where, lambda: self._send(request))
+            response, body = within(
+                self._answer_timeout, request.where, lambda: self._send(request)
+            )
         except TooSlowError as error:
             if request.repeatable:
                 raise
@@ -247,13 +293,17 @@ class ForgeSession:
             ) from None
         except requests.RequestException as error:
             # The request may have been carried out before the connection broke.
-            if not request.repeatable and not isinstance(error, requests.ConnectTimeout):
+            if not request.repeatable and not isinstance(
+                error, requests.ConnectTimeout
+            ):
                 raise ForgeUnansweredError(
                     "{where}: no answer ({error}); the request may or may not have been carried out",
                     where=self._auth.scrub(request.where),
                     error=self._auth.scrub(str(error)),
                 ) from None
-            return Refusal(Activity("no answer ({error})", error=self._auth.scrub(str(error))), {})
+            return Refusal(
+                Activity("no answer ({error})", error=self._auth.scrub(str(error))), {}
+            )
         return self._judge(response, body, request)
 
     def _send(self, request: _Request) -> tuple[requests.Response, bytes]:
@@ -262,18 +312,25 @@ class ForgeSession:
             request.url,
             params=request.query,
             data=request.data,
-            headers={"Content-Type": "application/json"} if request.data is not None else {},
+            headers={"Content-Type": "application/json"}
+            if request.data is not None
+            else {},
             timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
             allow_redirects=False,
             verify=self._verify,
             stream=True,
         ) as response:
             body = read_bounded(
-                response, request.where, most_bytes=MAX_ANSWER_BYTES, advice=Activity("this is not the API")
+                response,
+                request.where,
+                most_bytes=MAX_ANSWER_BYTES,
+                advice=Activity("this is not the API"),
             )
             return response, body
 
-    def _judge(self, response: requests.Response, body: bytes, request: _Request) -> HttpAnswer | Refusal:
+    def _judge(
+        self, response: requests.Response, body: bytes, request: _Request
+    ) -> HttpAnswer | Refusal:
         status = response.status_code
         headers = {name.lower(): value for name, value in response.headers.items()}
         limited = is_rate_limit(status, headers, body)
@@ -285,14 +342,23 @@ class ForgeSession:
             return HttpAnswer(status, body, page, headers.get("location", ""))
         if limited:
             return Refusal(
-                Activity("the forge asks to slow down (HTTP {status})", status=status), headers, limited=True
+                Activity("the forge asks to slow down (HTTP {status})", status=status),
+                headers,
+                limited=True,
             )
         if request.repeatable and (status in TRANSIENT or status == 409):
             # 409: GitLab, while another update of the same pipeline runs.
-            return Refusal(Activity("the forge answers HTTP {status}", status=status), headers)
-        kind = {404: ForgeGoneError, **dict.fromkeys(TRANSIENT, ForgeUnansweredError)}.get(status, ForgeError)
+            return Refusal(
+                Activity("the forge answers HTTP {status}", status=status), headers
+            )
+        kind = {
+            404: ForgeGoneError,
+            **dict.fromkeys(TRANSIENT, ForgeUnansweredError),
+        }.get(status, ForgeError)
         moved = self._auth.scrub(response.headers.get("Location", ""))
-        text = "".join(c if c.isprintable() else " " for c in body[:2000].decode(errors="replace"))
+        text = "".join(
+            c if c.isprintable() else " " for c in body[:2000].decode(errors="replace")
+        )
         words = self._auth.scrub(" ".join(text.split())[:300])
         why = _explain(status, words, self._rights)
         if 300 <= status < 400:
@@ -304,10 +370,15 @@ class ForgeSession:
             )
         raise kind("{where}: {why}", where=self._auth.scrub(request.where), why=why)
 
-    def _decode(self, body: bytes, kind: type[T], path: str, field: str | None = None) -> T:
+    def _decode(
+        self, body: bytes, kind: type[T], path: str, field: str | None = None
+    ) -> T:
         try:
             answer: Any = msgspec.json.decode(
-                body, type=kind if field is None else msgspec.defstruct("Answer", [(field, kind)])
+                body,
+                type=kind
+                if field is None
+                else msgspec.defstruct("Answer", [(field, kind)]),
             )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ForgeError(
@@ -333,8 +404,12 @@ def _bounded(body: Mapping[str, Any], path: str) -> bytes:
 
 def _explain(status: int, words: str, rights: str) -> Activity:
     advice = {
-        401: Activity("the token is not valid (expired, revoked, or of another server)"),
-        202: Activity("the forge interpreted the whole text as quick actions and stored nothing"),
+        401: Activity(
+            "the token is not valid (expired, revoked, or of another server)"
+        ),
+        202: Activity(
+            "the forge interpreted the whole text as quick actions and stored nothing"
+        ),
         403: Activity("the token may not do this; {rights}", rights=rights),
         404: Activity("not found, or the token may not see it"),
         413: Activity("the text is too long"),
@@ -367,7 +442,11 @@ def is_rate_limit(status: int, headers: Mapping[str, str], body: bytes) -> bool:
         return True
     if status != 403:
         return False
-    return "retry-after" in headers or headers.get("x-ratelimit-remaining") == "0" or b"secondary rate limit" in body
+    return (
+        "retry-after" in headers
+        or headers.get("x-ratelimit-remaining") == "0"
+        or b"secondary rate limit" in body
+    )
 
 
 def wait_after(refusal: Refusal, attempt: int, now: float) -> float:

@@ -50,7 +50,9 @@ class IssueForge(Protocol):
         """Open a new issue, which notifies people."""
         ...
 
-    def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
+    def edit_issue(
+        self, number: int, body: str, state: Literal["open", "closed"] | None = None
+    ) -> None:
         """Replace an issue's text, without a notification, and open or close it if a state is given."""
         ...
 
@@ -79,7 +81,9 @@ def issue_marker(key: str) -> str:
 def keeps_issues(forge: Forge) -> IssueForge:
     if isinstance(forge, IssueForge):
         return forge
-    raise ForgeError("perfgate keeps an issue on GitHub and GitLab only; take trend.md of --out on this forge")
+    raise ForgeError(
+        "perfgate keeps an issue on GitHub and GitLab only; take trend.md of --out on this forge"
+    )
 
 
 def find_own(forge: IssueForge, first_line: str) -> Issue | None:
@@ -96,7 +100,11 @@ def hidden_lines(state: IssueState, first_line: str) -> list[str]:
 
 
 def text_budget(state: IssueState, first_line: str) -> int:
-    return MAX_CHARACTERS - sum(len(line) + 1 for line in hidden_lines(state, first_line)) - 200
+    return (
+        MAX_CHARACTERS
+        - sum(len(line) + 1 for line in hidden_lines(state, first_line))
+        - 200
+    )
 
 
 def compose(text: str, state: IssueState, first_line: str) -> str:
@@ -104,10 +112,17 @@ def compose(text: str, state: IssueState, first_line: str) -> str:
 
     Raises ForgeError above the limit, which the renderer observes.
     """
-    body = "\n".join([*hidden_lines(state, first_line), *without_commands(text.splitlines())]) + "\n"
+    body = (
+        "\n".join(
+            [*hidden_lines(state, first_line), *without_commands(text.splitlines())]
+        )
+        + "\n"
+    )
     if len(body) > MAX_CHARACTERS:
         raise ForgeError(
-            "the issue has {count} characters, and at most {most} are posted", count=len(body), most=MAX_CHARACTERS
+            "the issue has {count} characters, and at most {most} are posted",
+            count=len(body),
+            most=MAX_CHARACTERS,
         )
     return body
 
@@ -134,7 +149,9 @@ def post_issue(
     return _replace(forge, current, body, state, news)
 
 
-def _settle(forge: IssueForge, body: str, state: IssueState, first_line: str) -> IssuePosted:
+def _settle(
+    forge: IssueForge, body: str, state: IssueState, first_line: str
+) -> IssuePosted:
     """If another job opened an issue before ours, report there and close ours.
 
     No comment announces the news: opening the two issues has already notified people.
@@ -149,18 +166,28 @@ def _settle(forge: IssueForge, body: str, state: IssueState, first_line: str) ->
     return _replace(forge, ours[0], body, state, None)
 
 
-def _replace(forge: IssueForge, issue: Issue, body: str, state: IssueState, news: str | None) -> IssuePosted:
+def _replace(
+    forge: IssueForge, issue: Issue, body: str, state: IssueState, news: str | None
+) -> IssuePosted:
     writer = _writer(issue)
     if writer is not None and state.written_by < writer:
         return "kept"
-    forge.edit_issue(issue.number, body, "open" if news is not None and not issue.is_open else None)
+    forge.edit_issue(
+        issue.number, body, "open" if news is not None and not issue.is_open else None
+    )
     if news is not None and state.written_by != writer:
-        forge.comment_issue(issue.number, "\n".join(without_commands(news.splitlines())) + "\n")
+        forge.comment_issue(
+            issue.number, "\n".join(without_commands(news.splitlines())) + "\n"
+        )
     return "updated"
 
 
 def _all_own(forge: IssueForge, first_line: str) -> list[Issue]:
-    ours = [issue for issue in forge.issues(LABEL) if issue.own and begins_with(issue.body, first_line)]
+    ours = [
+        issue
+        for issue in forge.issues(LABEL)
+        if issue.own and begins_with(issue.body, first_line)
+    ]
     return sorted(ours, key=lambda issue: issue.number)
 
 

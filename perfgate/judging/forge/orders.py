@@ -177,7 +177,10 @@ def read_order(body: str) -> Order | None:
     if verb == "accept":
         rest, until = _without_end(rest)
         if len(rest) >= 2:
-            metrics, reason = tuple(filter(None, rest[0].split(_SEPARATOR))), " ".join(rest[1:])
+            metrics, reason = (
+                tuple(filter(None, rest[0].split(_SEPARATOR))),
+                " ".join(rest[1:]),
+            )
             if numbers := cause_numbers(metrics):
                 return AcceptOrder((), reason, head, numbers, until)
             if metrics:
@@ -193,9 +196,17 @@ def _bisect_order(head: str | None, rest: Sequence[str]) -> BisectOrder:
     if rest:
         match = _RANGE.fullmatch(rest[-1])
     metrics = rest[:-1] if match else rest
-    if len(metrics) > 1 or (metrics and not _METRIC.fullmatch(metrics[0])) or (match and head):
-        raise OrderError("it is not `bisect [METRIC]`, with `GOOD..BAD` at its end for two commits of main")
-    return BisectOrder(head, metrics[0] if metrics else None, (match[1], match[2]) if match else None)
+    if (
+        len(metrics) > 1
+        or (metrics and not _METRIC.fullmatch(metrics[0]))
+        or (match and head)
+    ):
+        raise OrderError(
+            "it is not `bisect [METRIC]`, with `GOOD..BAD` at its end for two commits of main"
+        )
+    return BisectOrder(
+        head, metrics[0] if metrics else None, (match[1], match[2]) if match else None
+    )
 
 
 def _without_end(words: list[str]) -> tuple[list[str], date | None]:
@@ -210,7 +221,9 @@ def _without_end(words: list[str]) -> tuple[list[str], date | None]:
             raise ValueError
         return words[:-2], date.fromisoformat(words[-1])
     except ValueError:
-        raise OrderDateError("after `until` there must be a day such as 2027-01-31", named=words[-1]) from None
+        raise OrderDateError(
+            "after `until` there must be a day such as 2027-01-31", named=words[-1]
+        ) from None
 
 
 def cause_numbers(names: Sequence[str]) -> tuple[int, ...]:

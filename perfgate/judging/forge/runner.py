@@ -55,7 +55,10 @@ def append_to(path: Path, text: str, variable: str) -> None:
             file.write(text)
     except OSError as error:
         raise UsageError(
-            "{path} ({variable}) cannot be written: {error}", path=path, variable=variable, error=error
+            "{path} ({variable}) cannot be written: {error}",
+            path=path,
+            variable=variable,
+            error=error,
         ) from error
 
 
@@ -71,13 +74,19 @@ def output_lines(values: Mapping[str, str]) -> str:
 
 
 def annotation_command(
-    level: Literal["error", "warning"], title: str, message: str, place: tuple[str, int] | None = None
+    level: Literal["error", "warning"],
+    title: str,
+    message: str,
+    place: tuple[str, int] | None = None,
 ) -> str:
     """The line that annotates a place (a path from the repository's root, and a line), or the job."""
     properties = {"title": title}
     if place is not None:
         properties = {"file": place[0], "line": str(place[1]), **properties}
-    escaped = {name: _data(value).replace(":", "%3A").replace(",", "%2C") for name, value in properties.items()}
+    escaped = {
+        name: _data(value).replace(":", "%3A").replace(",", "%2C")
+        for name, value in properties.items()
+    }
     words = ",".join(f"{name}={value}" for name, value in escaped.items())
     return f"::{level} {words}::{_data(message)}"
 

@@ -23,7 +23,9 @@ class _StillSession(requests.Session):
         """None, as for an answer without a redirect."""
 
 
-def open_session(url: str, auth: AuthBase, headers: Mapping[str, str]) -> requests.Session:
+def open_session(
+    url: str, auth: AuthBase, headers: Mapping[str, str]
+) -> requests.Session:
     session = _StillSession()
     # A proxy of the environment must not get requests to this machine.
     session.trust_env = not is_loopback(url)
@@ -112,7 +114,9 @@ def within(seconds: float, where: str, request: Callable[[], T]) -> T:
     return outcome[0]
 
 
-def download(location: str, *, api_root: str, most_bytes: int, verify: bool | str) -> bytes:
+def download(
+    location: str, *, api_root: str, most_bytes: int, verify: bool | str
+) -> bytes:
     """Fetch a file from an address of the forge's storage, which is https unless both are on this machine.
 
     ``verify`` is True, or a CA file to check the storage's certificate against. Raises NothingArrivedError if a retry may
@@ -120,40 +124,63 @@ def download(location: str, *, api_root: str, most_bytes: int, verify: bool | st
     """
     url = download_address(location, api_root)
     where = url.partition("?")[0]  # the rest of a signed address is a secret
-    return within(DOWNLOAD_TIMEOUT, where, lambda: _fetch(url, where, most_bytes=most_bytes, verify=verify))
+    return within(
+        DOWNLOAD_TIMEOUT,
+        where,
+        lambda: _fetch(url, where, most_bytes=most_bytes, verify=verify),
+    )
 
 
 def _fetch(url: str, where: str, *, most_bytes: int, verify: bool | str) -> bytes:
     try:
         with open_session(url, NoAuth(), {"Accept-Encoding": "identity"}) as session:
             timeout = (CONNECT_TIMEOUT, READ_TIMEOUT)
-            with session.get(url, timeout=timeout, allow_redirects=False, verify=verify, stream=True) as response:
+            with session.get(
+                url, timeout=timeout, allow_redirects=False, verify=verify, stream=True
+            ) as response:
                 if 300 <= response.status_code < 400:
-                    raise ForgeError("{where}: the storage redirects once more, which is not followed", where=where)
+                    raise ForgeError(
+                        "{where}: the storage redirects once more, which is not followed",
+                        where=where,
+                    )
                 if response.status_code != 200:
                     raise NothingArrivedError(
-                        "{where}: the storage answers HTTP {status}", where=where, status=response.status_code
+                        "{where}: the storage answers HTTP {status}",
+                        where=where,
+                        status=response.status_code,
                     )
                 data = read_bounded(
-                    response, where, most_bytes=most_bytes, advice=Activity("an artifact of a check is smaller")
+                    response,
+                    where,
+                    most_bytes=most_bytes,
+                    advice=Activity("an artifact of a check is smaller"),
                 )
                 announced = response.headers.get("Content-Length", "")
     except requests.exceptions.SSLError as error:
         raise ForgeError(
-            "{where}: {error}; is the forge's CA file configured?", where=where, error=_without_query(error, url)
+            "{where}: {error}; is the forge's CA file configured?",
+            where=where,
+            error=_without_query(error, url),
         ) from None
     except requests.RequestException as error:
         raise NothingArrivedError(
-            "{where}: no answer ({error})", where=where, error=_without_query(error, url)
+            "{where}: no answer ({error})",
+            where=where,
+            error=_without_query(error, url),
         ) from None
     if announced.isdecimal() and int(announced) != len(data):
         raise NothingArrivedError(
-            "{where}: {count} of {announced} bytes arrived", where=where, count=len(data), announced=announced
+            "{where}: {count} of {announced} bytes arrived",
+            where=where,
+            count=len(data),
+            announced=announced,
         )
     return data
 
 
-def read_bounded(response: requests.Response, where: str, *, most_bytes: int, advice: str) -> bytes:
+def read_bounded(
+    response: requests.Response, where: str, *, most_bytes: int, advice: str
+) -> bytes:
     """The body of a streamed answer. Raises ForgeTooLargeError above ``most_bytes``."""
     data = bytearray()
     for chunk in response.iter_content(_CHUNK):

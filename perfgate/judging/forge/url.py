@@ -11,7 +11,13 @@ from perfgate.system.loopback import is_loopback_host
 def api_root(url: str) -> str:
     """An API root without a trailing slash. Raises ForgeSettingError unless it is https, or on this machine."""
     parts = _split(url)
-    if parts.username or parts.password or parts.query or parts.fragment or not parts.hostname:
+    if (
+        parts.username
+        or parts.password
+        or parts.query
+        or parts.fragment
+        or not parts.hostname
+    ):
         raise ForgeSettingError(
             "the API address must have the form https://HOST/PATH; the address of {hostname!r} does not",
             hostname=parts.hostname,
@@ -32,7 +38,10 @@ def is_loopback(url: str) -> bool:
 def check_page_url(url: str, root: str) -> str:
     """The address of a list's next page. Raises ForgeError if it leads to another host or scheme."""
     page, home = _split(url), _split(root)
-    if (page.scheme, page.netloc) != (home.scheme, home.netloc) or not page.path.startswith(home.path + "/"):
+    if (page.scheme, page.netloc) != (
+        home.scheme,
+        home.netloc,
+    ) or not page.path.startswith(home.path + "/"):
         raise ForgeError(
             "the next page of a list lies at {scheme}://{hostname}, not under {root}; it is not followed",
             scheme=page.scheme,
@@ -46,7 +55,12 @@ def download_address(url: str, root: str) -> str:
     """The address of a file the forge keeps elsewhere. Raises ForgeError unless it is https, or both are on this machine."""
     parts = _split(url)
     local = parts.scheme == "http" and is_loopback(url) and is_loopback(root)
-    if not parts.hostname or parts.username or parts.password or not (parts.scheme == "https" or local):
+    if (
+        not parts.hostname
+        or parts.username
+        or parts.password
+        or not (parts.scheme == "https" or local)
+    ):
         raise ForgeError(
             "the forge names {scheme}://{hostname} for a download; only https is followed",
             scheme=parts.scheme,

@@ -109,33 +109,60 @@ def decide(
     settled = unmeasured(evidence.head, required.changed, policy)
     if settled is not None:
         verdict, reason = settled
-        return _document(header_of_unmeasured(base, head, chosen_because), policy, NO_PROCEDURE, verdict, [reason])
-    return _judge(evidence, header_of(evidence, chosen_because), policy, history, required)
+        return _document(
+            header_of_unmeasured(base, head, chosen_because),
+            policy,
+            NO_PROCEDURE,
+            verdict,
+            [reason],
+        )
+    return _judge(
+        evidence, header_of(evidence, chosen_because), policy, history, required
+    )
 
 
 def _judge(
-    evidence: Evidence, header: DecisionHeader, policy: Policy, history: History, required: Required
+    evidence: Evidence,
+    header: DecisionHeader,
+    policy: Policy,
+    history: History,
+    required: Required,
 ) -> DecisionDocument:
     """The decision on the evidence of both sides: what is missing, how they compare, why, and what follows."""
-    numbers = NumberTable.of(evidence, Rules(policy, numbers_of_jobs(evidence, required.jobs)))
+    numbers = NumberTable.of(
+        evidence, Rules(policy, numbers_of_jobs(evidence, required.jobs))
+    )
     work = WorkTable(evidence)
     rows = SessionRows(evidence, numbers, work, required, policy)
 
     broken = evidence.base.broken - evidence.head.broken
-    sides = replace(header.sides, harness_changes=harness_changes(evidence.base.harness, evidence.head.harness, broken))
-    missing = missing_evidence(rows, sides.harness_changes, required, policy, timed=sides.are_comparable)
+    sides = replace(
+        header.sides,
+        harness_changes=harness_changes(
+            evidence.base.harness, evidence.head.harness, broken
+        ),
+    )
+    missing = missing_evidence(
+        rows, sides.harness_changes, required, policy, timed=sides.are_comparable
+    )
     session = compare_session(numbers, work, sides, policy, history.accepted)
     comparisons = session.comparisons
 
     failures = failures_of_both(evidence, deciding_steps(policy))
     gaps = EvidenceGaps(failures=failures, invalid=session.invalid, missing=missing)
     untimed = untimed_places(work.recorded_places, comparisons)
-    verdict, reasons = verdict_of(VerdictBasis(sides, comparisons, gaps, untimed, uncounted(evidence)))
+    verdict, reasons = verdict_of(
+        VerdictBasis(sides, comparisons, gaps, untimed, uncounted(evidence))
+    )
 
     timeless = session.spoiled if sides.are_comparable else work.places
-    is_acceptable = verdict == "FAIL" and sides.comparing == "code" and not sides.head.dirty
+    is_acceptable = (
+        verdict == "FAIL" and sides.comparing == "code" and not sides.head.dirty
+    )
     changed = changed_work(work, comparisons, timeless)
-    explained = explain(comparisons, changed, work.code, work.run_seconds, acceptable=is_acceptable)
+    explained = explain(
+        comparisons, changed, work.code, work.run_seconds, acceptable=is_acceptable
+    )
 
     decision = _document(header, policy, PROCEDURE, verdict, reasons)
     return replace(
@@ -145,7 +172,9 @@ def _judge(
         procedure=replace(decision.procedure, quantiles=[QUANTILE]),
         comparisons=explained.comparisons,
         gaps=gaps,
-        checklist=_checklist(evidence, header, session, explained.record.causes, policy, history),
+        checklist=_checklist(
+            evidence, header, session, explained.record.causes, policy, history
+        ),
         explained=explained.record,
         warnings=_notes(evidence, header, work, comparisons, verdict),
     )
@@ -159,7 +188,9 @@ def _checklist(
     policy: Policy,
     history: History,
 ) -> ChecklistRows:
-    numbers = compare_checklist(evidence.checklist, session.comparisons, policy, spoiled=session.spoiled)
+    numbers = compare_checklist(
+        evidence.checklist, session.comparisons, policy, spoiled=session.spoiled
+    )
     moves = Moves(numbers, session.comparisons, comparable=header.sides.are_comparable)
     return ChecklistRows(
         steps=judged_steps(header.steps, evidence.base.steps, numbers, moves, causes),
@@ -170,7 +201,11 @@ def _checklist(
 
 
 def _notes(
-    evidence: Evidence, header: DecisionHeader, work: WorkTable, comparisons: Sequence[Comparison], verdict: Verdict
+    evidence: Evidence,
+    header: DecisionHeader,
+    work: WorkTable,
+    comparisons: Sequence[Comparison],
+    verdict: Verdict,
 ) -> list[Message]:
     return [
         *unknown_note(evidence),
@@ -186,7 +221,9 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Judge one run, measured or recorded, by the rules without a base: its check, budgets, limits, expected kernels."""
     header = header_of_head(head)
     sides = replace(header.sides, comparing="rules")
-    comparisons = compare_rules(HeadNumbers.of(None, RunIndex(head), policy), policy.kernels)
+    comparisons = compare_rules(
+        HeadNumbers.of(None, RunIndex(head), policy), policy.kernels
+    )
     gaps = EvidenceGaps(failures=failures_of(head, "head", frozenset(CARDS)))
     verdict, reasons = verdict_of(VerdictBasis(sides, comparisons, gaps))
     explained = explain(comparisons, Explanations(), HeadCode(), {}, acceptable=False)
@@ -200,7 +237,11 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
 
 
 def _document(
-    header: DecisionHeader, policy: Policy, procedure: str, verdict: Verdict, reasons: list[Message]
+    header: DecisionHeader,
+    policy: Policy,
+    procedure: str,
+    verdict: Verdict,
+    reasons: list[Message],
 ) -> DecisionDocument:
     """A decision without evidence."""
     return DecisionDocument(
@@ -210,7 +251,13 @@ def _document(
         reasons=reasons,
         sides=header.sides,
         measured=header.measured,
-        procedure=Procedure(name=procedure, version=PROCEDURE_VERSION, seed=header.seed, quantiles=[], policy=policy),
+        procedure=Procedure(
+            name=procedure,
+            version=PROCEDURE_VERSION,
+            seed=header.seed,
+            quantiles=[],
+            policy=policy,
+        ),
         checklist=ChecklistRows(steps=header.steps),
         warnings=header.warnings,
     )

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from perfgate.catalogue.lookup import MUST_DECIDE
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.budget import judges_subroutines
-from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
+from perfgate.document.comparison import (
+    Bound,
+    Checked,
+    Comparison,
+    Exact,
+    NumberComparison,
+    Paired,
+    Recorded,
+)
 from perfgate.document.decision import Policy
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.compare.alpha import AlphaShares
@@ -44,7 +52,9 @@ class Look:
         subjects = 1 + len(RunIndex(head).subjects - {workload}) + to_come
         shares = AlphaShares.of_subjects(policy, subjects=subjects, interim=True)
         self._policy = policy
-        evidence = Evidence(of_workload(base, workload), of_workload(head, workload), start_luck)
+        evidence = Evidence(
+            of_workload(base, workload), of_workload(head, workload), start_luck
+        )
         self._moved = not evidence.kept_layout
         numbers = NumberTable.of(evidence, Rules(policy))
         self._numbers = numbers.measured
@@ -80,7 +90,11 @@ class Look:
 
     def differing_counts(self) -> list[str]:
         """The counts that differ between the sides, or between processes of the head alone."""
-        return [comparison.metric for comparison in self.comparisons if is_differing_count(comparison)]
+        return [
+            comparison.metric
+            for comparison in self.comparisons
+            if is_differing_count(comparison)
+        ]
 
     def is_settled_by_counters(self) -> bool:
         """Whether counters fail the gate regardless of the times, each regressed counter by itself."""
@@ -95,7 +109,10 @@ class Look:
         Lost precision may be why calls are faster, so their times must be known first.
         """
         for comparison in self._failing:
-            if isinstance(comparison, (Exact, Checked, Bound)) and comparison.metric != LOW_PRECISION_OPS:
+            if (
+                isinstance(comparison, (Exact, Checked, Bound))
+                and comparison.metric != LOW_PRECISION_OPS
+            ):
                 return True
         return False
 
@@ -106,7 +123,10 @@ class Look:
         for comparison in self.comparisons:
             if comparison.outcome in ("regressed", "improved"):
                 return True
-        return any(isinstance(comparison, NumberComparison) and comparison.looks_worse for comparison in self._open)
+        return any(
+            isinstance(comparison, NumberComparison) and comparison.looks_worse
+            for comparison in self._open
+        )
 
     # --- pairs and stretches
 
@@ -123,21 +143,32 @@ class Look:
         for time in times:
             if time.is_of_call:
                 measured = max(measured, time.pairs or 0)
-        failing = [comparison for comparison in self._failing if comparison.metric not in OF_STRETCHES]
+        failing = [
+            comparison
+            for comparison in self._failing
+            if comparison.metric not in OF_STRETCHES
+        ]
         if failing and measured >= self._policy.looks[:2][-1]:
             return False  # after the second look
         if any(isinstance(comparison, Exact) for comparison in failing):
             return any(map(self._has_open_cost, times))
         if any(map(self._is_awaited, times)):
             return True
-        return any(isinstance(count, (Exact, Recorded)) and count.looks_worse for count in self._open)
+        return any(
+            isinstance(count, (Exact, Recorded)) and count.looks_worse
+            for count in self._open
+        )
 
     def _times(self) -> list[Paired]:
         """The paired numbers that stretches do not measure."""
         return [number for number in self._paired if number.metric not in OF_STRETCHES]
 
     def _has_open_cost(self, time: Paired) -> bool:
-        return time.metric in MUST_DECIDE and self._is_undecided(time) and not time.excludes_no_change
+        return (
+            time.metric in MUST_DECIDE
+            and self._is_undecided(time)
+            and not time.excludes_no_change
+        )
 
     def _is_awaited(self, time: Paired) -> bool:
         """Whether more pairs are worth it for a time that is undecided or leans towards a regression."""
@@ -150,7 +181,9 @@ class Look:
     def _leans_slower(self, time: Paired) -> bool:
         if time.excluded is None:
             return False
-        return leans_slower(time.worsening, time.tolerance or 0.0, pairs=time.pairs or 0)
+        return leans_slower(
+            time.worsening, time.tolerance or 0.0, pairs=time.pairs or 0
+        )
 
     def _is_undecided(self, time: Paired) -> bool:
         """Whether a slowdown above the target is not excluded yet, or it improves by more than a first look can show."""
@@ -158,14 +191,18 @@ class Look:
             return False
         if time.excluded is None:
             return time.outcome == "inconclusive"
-        sought, _ = margins_for_unchanged(self._policy, time.metric, time.place, moved=self._moved)
+        sought, _ = margins_for_unchanged(
+            self._policy, time.metric, time.place, moved=self._moved
+        )
         if time.excluded > sought:
             return True
         return time.is_better and -time.worsening > (time.tolerance or 0.0)
 
     def pairs_needed(self) -> int | None:
         """About how many pairs would decide the open comparisons; None if that is not known."""
-        times = [time for time in self._times() if time.is_of_call and time in self._open]
+        times = [
+            time for time in self._times() if time.is_of_call and time in self._open
+        ]
         return _most_needed(times)
 
     def more_calls_would_help(self) -> bool:
@@ -177,7 +214,11 @@ class Look:
 
     def rerun_would_help(self) -> bool:
         """Whether another job could add to this workload: it is undecided, or its times were invalid."""
-        return self._is_invalid or self.more_pairs_would_help() or self.more_calls_would_help()
+        return (
+            self._is_invalid
+            or self.more_pairs_would_help()
+            or self.more_calls_would_help()
+        )
 
     # --- turns
 
@@ -209,7 +250,11 @@ class Look:
             return []
         numbers = []
         for number in self._open:
-            if isinstance(number, Paired) and number.is_of_job and (number.looks_worse or not self._regressed):
+            if (
+                isinstance(number, Paired)
+                and number.is_of_job
+                and (number.looks_worse or not self._regressed)
+            ):
                 numbers.append(number)
         return numbers
 

@@ -7,7 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathspec import GitIgnoreSpec
 
 from perfgate.config import CI_FILES, DOCUMENTATION, Config, PathSettings
-from perfgate.document.decision import ComparedSides, DecisionDocument, Measurement, Policy, Procedure
+from perfgate.document.decision import (
+    ComparedSides,
+    DecisionDocument,
+    Measurement,
+    Policy,
+    Procedure,
+)
 from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.judging.gate.evidence.sides import side_of
@@ -42,7 +48,11 @@ def skipped_because(
     if counted and not same_code(counted):
         return None
     # A pattern that names a file itself means only that file.
-    doubtful = [file for file, rule in excluded.items() if _WILDCARDS & set(rule) or rule.lstrip("/") != file]
+    doubtful = [
+        file
+        for file, rule in excluded.items()
+        if _WILDCARDS & set(rule) or rule.lstrip("/") != file
+    ]
     if doubtful and read(doubtful):
         return None
     rules = dict.fromkeys(excluded.values())
@@ -73,7 +83,9 @@ def files_taken_in(changed: Sequence[str], paths: PathSettings) -> set[str]:
     return {file for file in changed if ignored.check_file(file).include is False}
 
 
-def _pattern_of(file: str, written: Sequence[str], compiled: GitIgnoreSpec) -> str | None:
+def _pattern_of(
+    file: str, written: Sequence[str], compiled: GitIgnoreSpec
+) -> str | None:
     """The pattern that ignores a file, None if the last that matches takes it in.
 
     A pattern means files: it ignores the files of a folder only if it ends in ``/`` or ``**``.
@@ -91,7 +103,9 @@ def _pattern_of(file: str, written: Sequence[str], compiled: GitIgnoreSpec) -> s
 
 
 def _worded(rules: Iterable[str], count: int) -> Message:
-    own = [rule for rule in rules if rule not in (*DOCUMENTATION, *CI_FILES, _SAME_CODE)]
+    own = [
+        rule for rule in rules if rule not in (*DOCUMENTATION, *CI_FILES, _SAME_CODE)
+    ]
     if own:
         return Message("gate.nothing-changed", {"count": count, "rules": list(rules)})
     if set(rules) == {_SAME_CODE}:
@@ -104,11 +118,20 @@ def _worded(rules: Iterable[str], count: int) -> Message:
 def always_relevant(config: Config, prefix: str) -> set[str]:
     """The files that define the measurement: a change of them is never skipped."""
     below = f"{prefix}/" if prefix else ""
-    return {f"{below}perfgate.toml", *(f"{below}{reference.file}" for reference in config.references)}
+    return {
+        f"{below}perfgate.toml",
+        *(f"{below}{reference.file}" for reference in config.references),
+    }
 
 
 def skipped(
-    because: Message, *, config: Config, policy: Policy, base: Source, head: Source, chosen_because: Message | None
+    because: Message,
+    *,
+    config: Config,
+    policy: Policy,
+    base: Source,
+    head: Source,
+    chosen_because: Message | None,
 ) -> DecisionDocument:
     return DecisionDocument(
         perfgate_version=__version__,
@@ -117,5 +140,11 @@ def skipped(
         reasons=[because],
         sides=ComparedSides(base=side_of(base, chosen_because), head=side_of(head)),
         measured=Measurement(device=config.device),
-        procedure=Procedure(name="none", version=1, seed=config.measure.seed, quantiles=[], policy=policy),
+        procedure=Procedure(
+            name="none",
+            version=1,
+            seed=config.measure.seed,
+            quantiles=[],
+            policy=policy,
+        ),
     )

@@ -18,7 +18,9 @@ def settles(coverage: Coverage | None, policy: Policy) -> bool:
     """
     if coverage is None or not coverage.runs_nothing:
         return False
-    is_told = bool(coverage.functions) or not any(file.endswith(".py") for file in coverage.files)
+    is_told = bool(coverage.functions) or not any(
+        file.endswith(".py") for file in coverage.files
+    )
     return is_told or policy.unmeasured == "skip"
 
 
@@ -27,14 +29,21 @@ def measured_nothing(head: RunIndex) -> bool:
     return head.coverage is not None and head.coverage.runs_nothing and head.is_empty
 
 
-def unmeasured(head: RunIndex, changed: frozenset[str] | None, policy: Policy) -> tuple[Verdict, Message] | None:
+def unmeasured(
+    head: RunIndex, changed: frozenset[str] | None, policy: Policy
+) -> tuple[Verdict, Message] | None:
     """The verdict on a change of which no workload runs anything, and its reason; None if it has to be measured.
 
     ``changed`` are the files of the change as the trusted side knows them: each must have been looked at. A change of text
     alone needs no workload, whatever the policy requires for code.
     """
     coverage = head.coverage
-    if coverage is None or not coverage.files or not settles(coverage, policy) or not measured_nothing(head):
+    if (
+        coverage is None
+        or not coverage.files
+        or not settles(coverage, policy)
+        or not measured_nothing(head)
+    ):
         return None
     if changed is not None and not changed <= set(coverage.files):
         return None

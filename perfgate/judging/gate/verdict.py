@@ -51,7 +51,11 @@ class VerdictBasis:
 
     @property
     def undecided(self) -> list[Comparison]:
-        return [comparison for comparison in self.comparisons if comparison.outcome == "inconclusive"]
+        return [
+            comparison
+            for comparison in self.comparisons
+            if comparison.outcome == "inconclusive"
+        ]
 
 
 def verdict_of(basis: VerdictBasis) -> tuple[Verdict, list[Message]]:
@@ -90,7 +94,11 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
             failed.add(f"{failure.side} {failure.workload} {failure.what}")
     invalid = []
     for entry in basis.gaps.invalid:
-        invalid.append(Message("verdict.place", {"place": "/".join(entry.place), "what": entry.message}))
+        invalid.append(
+            Message(
+                "verdict.place", {"place": "/".join(entry.place), "what": entry.message}
+            )
+        )
     other_files = [
         _about(change.workload, change.message)
         for change in basis.sides.harness_changes
@@ -103,7 +111,11 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     uncounted: Sequence[Message] = ()
     if basis.gaps.missing:
         uncounted = basis.uncounted
-    bounds = [_name(bound) for bound in basis.undecided if isinstance(bound, Bound) and bound.gating]
+    bounds = [
+        _name(bound)
+        for bound in basis.undecided
+        if isinstance(bound, Bound) and bound.gating
+    ]
     return [
         # These two end with another exit code, so they are the reasons given for it.
         VerdictRule("INCONCLUSIVE", "failed", sorted(failed)),
@@ -111,7 +123,9 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
         VerdictRule("INCONCLUSIVE", "harness", other_files),
         VerdictRule("INCONCLUSIVE", "testbed", testbeds),
         VerdictRule("INCONCLUSIVE", "uncounted", uncounted),
-        VerdictRule("INCONCLUSIVE", "missing", list(map(_missing_name, basis.gaps.missing))),
+        VerdictRule(
+            "INCONCLUSIVE", "missing", list(map(_missing_name, basis.gaps.missing))
+        ),
         VerdictRule("INCONCLUSIVE", "not-judged", bounds),
         VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
     ]
@@ -122,7 +136,9 @@ def _undecided(basis: VerdictBasis) -> list[VerdictRule]:
     for comparison in basis.comparisons:
         if comparison.gating or comparison.accepted:
             nothing = []
-    undecided = [_name(comparison) for comparison in basis.undecided if comparison.must_decide]
+    undecided = [
+        _name(comparison) for comparison in basis.undecided if comparison.must_decide
+    ]
     return [
         VerdictRule("INCONCLUSIVE", "nothing-compared", nothing),
         VerdictRule("INCONCLUSIVE", "undecided", undecided),
@@ -152,7 +168,11 @@ def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
         if comparison.accepted:
             values = {"place": _name(comparison), "by": comparison.accepted}
             accepted.append(Message("verdict.accepted-by", values))
-    hiding = [_about(change.workload, change.message) for change in basis.sides.harness_changes if change.hides]
+    hiding = [
+        _about(change.workload, change.message)
+        for change in basis.sides.harness_changes
+        if change.hides
+    ]
     return [
         VerdictRule("WARN", "harness", hiding),
         VerdictRule("WARN", "doubtful", doubtful),
@@ -170,14 +190,18 @@ def exit_code(decision: DecisionDocument) -> int:
     if decision.verdict != "INCONCLUSIVE":
         return EXIT_PASS
     changes = decision.sides.harness_changes
-    if decision.gaps.invalid or any(_is_error(failure, changes) for failure in decision.gaps.failures):
+    if decision.gaps.invalid or any(
+        _is_error(failure, changes) for failure in decision.gaps.failures
+    ):
         return EXIT_MEASURING
     return EXIT_INCONCLUSIVE
 
 
 def _is_error(failure: Failure, changes: list[HarnessChange]) -> bool:
     """Whether something failed, and not by a changed workload file; a workload that was only counted did not fail."""
-    return not failure.error.lacks_time_for_pairs and not is_consequence(failure, changes)
+    return not failure.error.lacks_time_for_pairs and not is_consequence(
+        failure, changes
+    )
 
 
 def _missing_name(entry: Missing) -> str:

@@ -45,7 +45,10 @@ def write_export(files: Iterable[tuple[str, bytes]], target: Path) -> None:
 
 def refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
-        raise UsageError("{path} exists already; remove it, or name another folder or file", path=target)
+        raise UsageError(
+            "{path} exists already; remove it, or name another folder or file",
+            path=target,
+        )
 
 
 def _write_folder(files: Iterable[tuple[str, bytes]], folder: Path) -> None:

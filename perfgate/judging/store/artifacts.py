@@ -52,7 +52,9 @@ class ArtifactStore:
         """The place for messages, without secrets."""
         return self._place.name
 
-    def keep(self, artifacts: ArtifactSet, folder: Path, sending: Sending) -> KeptArtifacts:
+    def keep(
+        self, artifacts: ArtifactSet, folder: Path, sending: Sending
+    ) -> KeptArtifacts:
         """Send the files of a set, which lie in ``folder`` under their paths, and then its record.
 
         What is there already with the same size and hash is not sent again, so a repetition continues an upload that broke off.
@@ -63,7 +65,9 @@ class ArtifactStore:
         for number, file in enumerate(artifacts.files, 1):
             path = _file_path(artifacts, file.path)
             # Under one name and of one size, all but a report page have the same bytes for ever.
-            is_known = file.kind != "report" or (before is not None and before.file(file.path) == file)
+            is_known = file.kind != "report" or (
+                before is not None and before.file(file.path) == file
+            )
             if is_known and self._place.size(path) == file.bytes:
                 continue
             sending(file.path, number, len(artifacts.files))
@@ -75,7 +79,9 @@ class ArtifactStore:
             artifacts = msgspec.structs.replace(artifacts, files=list(files.values()))
             if msgspec.structs.replace(artifacts, kept_at=before.kept_at) == before:
                 return KeptArtifacts(before, self.name, sent, sent_bytes, there)
-        self._place.write(_set_path(artifacts.project, artifacts.id), msgspec.json.encode(artifacts))
+        self._place.write(
+            _set_path(artifacts.project, artifacts.id), msgspec.json.encode(artifacts)
+        )
         return KeptArtifacts(artifacts, self.name, sent, sent_bytes, there)
 
     def find(self, project: str, set_id: str) -> ArtifactSet | None:
@@ -114,7 +120,9 @@ class ArtifactStore:
         self._place.remove(_set_path(project, set_id))
         self._place.remove(f"{project_key(project)}/files/{set_id}")
 
-    def content(self, artifacts: ArtifactSet, path: str, start: int, end: int) -> Iterator[bytes]:
+    def content(
+        self, artifacts: ArtifactSet, path: str, start: int, end: int
+    ) -> Iterator[bytes]:
         """The bytes of a file from ``start`` up to ``end``, in pieces."""
         return self._place.chunks(_file_path(artifacts, path), start, end)
 
@@ -124,7 +132,15 @@ class ArtifactStore:
             path = _file_path(artifacts, file.path)
             address = f"{self._address}/{quote(path)}" if self._address else ""
             place = self._place.url(path)
-            links.append(KeptLink(path=file.path, kind=file.kind, bytes=file.bytes, address=address, place=place))
+            links.append(
+                KeptLink(
+                    path=file.path,
+                    kind=file.kind,
+                    bytes=file.bytes,
+                    address=address,
+                    place=place,
+                )
+            )
         return links
 
     def _listed_ids(self, project: str) -> list[str]:

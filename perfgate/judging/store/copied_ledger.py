@@ -29,7 +29,12 @@ class LedgerCopy:
     that the target does not keep.
     """
 
-    def __init__(self, source: Ledger | None, target: Ledger | None, projects: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        source: Ledger | None,
+        target: Ledger | None,
+        projects: Sequence[str] | None,
+    ) -> None:
         self._source, self._target = source, target
         self._projects = None if projects is None else frozenset(projects)
         self._last = 0
@@ -80,5 +85,7 @@ class LedgerCopy:
 
 def _content(entry: AuditEntry) -> bytes:
     """What two entries of different stores share if they are of one change. Short, as a store may have a million."""
-    text = "\0".join((entry.at, entry.actor, entry.action, entry.project, entry.subject))
+    text = "\0".join(
+        (entry.at, entry.actor, entry.action, entry.project, entry.subject)
+    )
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

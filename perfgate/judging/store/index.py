@@ -15,7 +15,14 @@ from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.runs import stored_run
-from perfgate.judging.store.store import ALL_RUNS, Page, RunEntry, SeriesPlace, Store, run_count
+from perfgate.judging.store.store import (
+    ALL_RUNS,
+    Page,
+    RunEntry,
+    SeriesPlace,
+    Store,
+    run_count,
+)
 
 # The newest runs of a project, which are read again.
 _NEWEST_RUNS = 50
@@ -67,7 +74,9 @@ class Index:
         """The values of a series, newest session first."""
         column = self._values.get(place)
         if column is not None:
-            for position, value in zip(reversed(column.positions), reversed(column.values)):
+            for position, value in zip(
+                reversed(column.positions), reversed(column.values)
+            ):
                 yield SeriesValue(position, value)
 
     def series(self) -> dict[SeriesPlace, Series]:
@@ -78,7 +87,12 @@ class Index:
                 newest = self.runs[column.positions[-1]]
                 labels = json.loads(place.labels or "{}")
                 series[place] = Series(
-                    place.workload, place.shape, place.metric, place.fingerprint, newest.device_kind, labels
+                    place.workload,
+                    place.shape,
+                    place.metric,
+                    place.fingerprint,
+                    newest.device_kind,
+                    labels,
                 )
         return series
 

@@ -48,7 +48,12 @@ def unpack_document(packed: bytes, *, name: str) -> bytes:
     try:
         return zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
     except zlib.error as error:
-        raise StoreError("{name} cannot be read ({error}); {remedy}", name=name, error=error, remedy=REMEDY) from error
+        raise StoreError(
+            "{name} cannot be read ({error}); {remedy}",
+            name=name,
+            error=error,
+            remedy=REMEDY,
+        ) from error
 
 
 def document_path(run_id: str) -> str:
@@ -111,7 +116,10 @@ def check_mark(paths: Iterable[str], *, name: str) -> None:
         if mark := _MARK.fullmatch(path):
             versions.append(int(mark[1]))
     if not versions:
-        raise StoreError("{name} is not a store of perfgate; give the store another name in [store] path", name=name)
+        raise StoreError(
+            "{name} is not a store of perfgate; give the store another name in [store] path",
+            name=name,
+        )
     if max(versions) > VERSION:
         raise StoreError(
             "{name} was written by a newer perfgate (layout {layout}, this one knows {known}); upgrade perfgate",
@@ -130,7 +138,12 @@ def decode_run(data: bytes, path: str, *, name: str) -> RunEntry:
             if value.labels:
                 msgspec.json.decode(value.labels, type=dict[str, str])
     except (ValueError, msgspec.ValidationError) as error:
-        raise StoreError("{name} is damaged: {error}; {remedy}", name=name, error=error, remedy=REMEDY) from error
+        raise StoreError(
+            "{name} is damaged: {error}; {remedy}",
+            name=name,
+            error=error,
+            remedy=REMEDY,
+        ) from error
     if path != entry_path(entry.run.project, entry):
         raise StoreError(
             "{name} is damaged: it holds run {run_id!a} of {project!a}; {remedy}",
@@ -149,7 +162,9 @@ def decode(data: bytes, kind: type[Entry], *, name: str) -> Entry:
         return msgspec.convert(value, kind)
     except (DocumentError, msgspec.ValidationError) as error:
         why = str(error).removeprefix(f"{name}: ")
-        raise StoreError("{name} is damaged: {why}; {remedy}", name=name, why=why, remedy=REMEDY) from error
+        raise StoreError(
+            "{name} is damaged: {why}; {remedy}", name=name, why=why, remedy=REMEDY
+        ) from error
 
 
 def first_files() -> dict[str, bytes]:

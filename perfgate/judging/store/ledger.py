@@ -24,7 +24,9 @@ _TOKEN_BYTES = 32
 _PAGE = 1_000
 
 # Every request of a service is admitted by the first, and every upload noted by the second, so they are built once.
-_VALID = sa.select(TOKENS).where(TOKENS.c.sha256 == sa.bindparam("sent"), TOKENS.c.revoked_at.is_(None))
+_VALID = sa.select(TOKENS).where(
+    TOKENS.c.sha256 == sa.bindparam("sent"), TOKENS.c.revoked_at.is_(None)
+)
 _ADD_ENTRY = AUDIT.insert()
 
 TokenScope = Literal["read", "write"]
@@ -94,22 +96,34 @@ class Ledger:
             with self._database.writing():
                 pass  # a transaction begins by bringing the tables up to date
 
-    def create_token(self, name: str, project: str | None, scope: TokenScope) -> NewToken:
+    def create_token(
+        self, name: str, project: str | None, scope: TokenScope
+    ) -> NewToken:
         """Create a token and return it with its secret."""
         secret = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         token = ServiceToken(
-            id=_new_id(), name=name, project=project, scope=scope, created_at=self._clock().isoformat()
+            id=_new_id(),
+            name=name,
+            project=project,
+            scope=scope,
+            created_at=self._clock().isoformat(),
         )
         row = {**msgspec.structs.asdict(token), "sha256": _hash(secret)}
         with self._database.writing() as connection:
             connection.execute(TOKENS.insert().values(row))
-            self.note(connection, LOCAL, "token created", project or "", _subject(token))
+            self.note(
+                connection, LOCAL, "token created", project or "", _subject(token)
+            )
         return NewToken(token=token, secret=secret)
 
     def revoke(self, token_id: str) -> ServiceToken:
         """Revoke a token for good. Raises StoreError if there is none with this id; revoking it again has no effect."""
         with self._database.writing() as connection:
-            row = connection.execute(sa.select(TOKENS).where(TOKENS.c.id == token_id)).mappings().first()
+            row = (
+                connection.execute(sa.select(TOKENS).where(TOKENS.c.id == token_id))
+                .mappings()
+                .first()
+            )
             if row is None:
                 raise StoreError(
                     "{place} has no token {token_id!a}; `perfgate token list` shows them",
@@ -123,7 +137,9 @@ class Ledger:
 
     def tokens(self) -> list[ServiceToken]:
         """All tokens, including revoked tokens, newest first."""
-        rows = self._rows(sa.select(TOKENS).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id))
+        rows = self._rows(
+            sa.select(TOKENS).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
+        )
         return list(map(_token, rows))
 
     def find(self, secret: str) -> ServiceToken | None:
@@ -137,7 +153,9 @@ class Ledger:
                 return _token(row)
         return None
 
-    def entries(self, *, project: str | None = None, limit: int, before: int | None = None) -> list[AuditEntry]:
+    def entries(
+        self, *, project: str | None = None, limit: int, before: int | None = None
+    ) -> list[AuditEntry]:
         """The audit log, newest first: of one project or all, and only entries with a lower number than ``before``."""
         query = sa.select(AUDIT).order_by(AUDIT.c.number.desc()).limit(limit)
         if project is not None:
@@ -148,7 +166,12 @@ class Ledger:
 
     def projects(self) -> list[str]:
         """The projects that the audit log names: every project that was ever written to, or has a token."""
-        query = sa.select(AUDIT.c.project).distinct().where(AUDIT.c.project != "").order_by(AUDIT.c.project)
+        query = (
+            sa.select(AUDIT.c.project)
+            .distinct()
+            .where(AUDIT.c.project != "")
+            .order_by(AUDIT.c.project)
+        )
         return [row["project"] for row in self._rows(query)]
 
     def stored_tokens(self) -> list[StoredToken]:
@@ -174,7 +197,9 @@ class Ledger:
                 if present is None:
                     ids.add(self._add_token(connection, stored, ids).id)
                 elif present.revoked_at is None and stored.token.revoked_at is not None:
-                    self._end_token(connection, present, stored.token.revoked_at, COPIER)
+                    self._end_token(
+                        connection, present, stored.token.revoked_at, COPIER
+                    )
                 else:
                     continue
                 changed += 1
@@ -182,7 +207,12 @@ class Ledger:
 
     def history(self, *, after: int = 0) -> Iterator[AuditEntry]:
         """The audit log of all projects, oldest first, behind the entry with the number ``after``."""
-        following = sa.select(AUDIT).where(AUDIT.c.number > sa.bindparam("after")).order_by(AUDIT.c.number).limit(_PAGE)
+        following = (
+            sa.select(AUDIT)
+            .where(AUDIT.c.number > sa.bindparam("after"))
+            .order_by(AUDIT.c.number)
+            .limit(_PAGE)
+        )
         while rows := self._rows(following, {"after": after}):
             for row in rows:
                 yield AuditEntry(**row)
@@ -198,31 +228,62 @@ class Ledger:
         with self._database.writing() as connection:
             connection.execute(_ADD_ENTRY, rows)
 
-    def record(self, action: AuditAction, project: str, subject: str, *, actor: str = LOCAL) -> None:
+    def record(
+        self, action: AuditAction, project: str, subject: str, *, actor: str = LOCAL
+    ) -> None:
         """Add an entry of a change outside the database."""
         with self._database.writing() as connection:
             self.note(connection, actor, action, project, subject)
 
-    def note(self, connection: sa.Connection, actor: str, action: AuditAction, project: str, subject: str) -> None:
+    def note(
+        self,
+        connection: sa.Connection,
+        actor: str,
+        action: AuditAction,
+        project: str,
+        subject: str,
+    ) -> None:
         """Add an entry in the transaction of the change itself: there is never one without the other."""
         at = self._clock().isoformat()
-        row = {"at": at, "actor": actor, "action": action, "project": project, "subject": subject}
+        row = {
+            "at": at,
+            "actor": actor,
+            "action": action,
+            "project": project,
+            "subject": subject,
+        }
         connection.execute(_ADD_ENTRY, row)
 
-    def _add_token(self, connection: sa.Connection, stored: StoredToken, present_ids: set[str]) -> ServiceToken:
+    def _add_token(
+        self, connection: sa.Connection, stored: StoredToken, present_ids: set[str]
+    ) -> ServiceToken:
         token = stored.token
         while token.id in present_ids:
             token = msgspec.structs.replace(token, id=_new_id())
-        connection.execute(TOKENS.insert().values({**msgspec.structs.asdict(token), "sha256": stored.sha256}))
-        self.note(connection, COPIER, "token copied", token.project or "", _subject(token))
+        connection.execute(
+            TOKENS.insert().values(
+                {**msgspec.structs.asdict(token), "sha256": stored.sha256}
+            )
+        )
+        self.note(
+            connection, COPIER, "token copied", token.project or "", _subject(token)
+        )
         return token
 
-    def _end_token(self, connection: sa.Connection, token: ServiceToken, at: str, actor: str) -> ServiceToken:
-        connection.execute(TOKENS.update().where(TOKENS.c.id == token.id).values(revoked_at=at))
-        self.note(connection, actor, "token revoked", token.project or "", _subject(token))
+    def _end_token(
+        self, connection: sa.Connection, token: ServiceToken, at: str, actor: str
+    ) -> ServiceToken:
+        connection.execute(
+            TOKENS.update().where(TOKENS.c.id == token.id).values(revoked_at=at)
+        )
+        self.note(
+            connection, actor, "token revoked", token.project or "", _subject(token)
+        )
         return msgspec.structs.replace(token, revoked_at=at)
 
-    def _rows(self, query: sa.Select[Any], values: Mapping[str, object] | None = None) -> list[sa.RowMapping]:
+    def _rows(
+        self, query: sa.Select[Any], values: Mapping[str, object] | None = None
+    ) -> list[sa.RowMapping]:
         with self._database.reading() as connection:
             if connection is None:
                 return []

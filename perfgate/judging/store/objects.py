@@ -26,7 +26,9 @@ _OBJECT_STORES = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "os
 _UNFINISHED = ".part"
 _CHUNK = 4 * 1024 * 1024
 _LONGEST_REASON = 300
-_SECRET_NAME = re.compile(r"(?i)(secret|token|password|passwd|credential|account_key|sas)")
+_SECRET_NAME = re.compile(
+    r"(?i)(secret|token|password|passwd|credential|account_key|sas)"
+)
 _SHORTEST_SECRET = 6
 _PASSWORD = re.compile(r"//[^/:]*:(.*)@")
 
@@ -103,7 +105,9 @@ class ObjectPlace:
 
     def write(self, path: str, data: bytes) -> None:
         """Write bytes as ``put`` writes a file."""
-        with tempfile.NamedTemporaryFile(suffix=Path(path).suffix) as file:  # by the suffix S3 knows the type
+        with tempfile.NamedTemporaryFile(
+            suffix=Path(path).suffix
+        ) as file:  # by the suffix S3 knows the type
             file.write(data)
             file.flush()
             self.put(path, Path(file.name))
@@ -121,7 +125,9 @@ class ObjectPlace:
         """The first ``most`` bytes of a file; None if there is none."""
         with self._refusals(path):
             try:
-                return bytes(self._system.files.cat_file(self._at(path), start=0, end=most))
+                return bytes(
+                    self._system.files.cat_file(self._at(path), start=0, end=most)
+                )
             except FileNotFoundError:
                 return None
 
@@ -129,7 +135,11 @@ class ObjectPlace:
         """The bytes from ``start`` up to ``end`` in pieces, so that no file has to fit into memory."""
         for first in range(start, end, _CHUNK):
             with self._refusals(path):
-                yield bytes(self._system.files.cat_file(self._at(path), start=first, end=min(first + _CHUNK, end)))
+                yield bytes(
+                    self._system.files.cat_file(
+                        self._at(path), start=first, end=min(first + _CHUNK, end)
+                    )
+                )
 
     def names(self, folder: str) -> list[str]:
         """The names right below a folder, sorted; empty if there is none. Raises StoreError for a missing bucket."""
@@ -138,8 +148,12 @@ class ObjectPlace:
                 paths = self._system.files.ls(self._at(folder), detail=False)
             except FileNotFoundError:
                 bucket = self._system.root.lstrip("/").partition("/")[0]
-                if self._protocol in _OBJECT_STORES and not self._system.files.exists(bucket):
-                    raise FileNotFoundError(errno.ENOENT, "there is no such bucket", bucket) from None
+                if self._protocol in _OBJECT_STORES and not self._system.files.exists(
+                    bucket
+                ):
+                    raise FileNotFoundError(
+                        errno.ENOENT, "there is no such bucket", bucket
+                    ) from None
                 return []
         names = [str(path).rstrip("/").rpartition("/")[2] for path in paths]
         return sorted(name for name in names if not name.endswith(_UNFINISHED))
@@ -152,7 +166,11 @@ class ObjectPlace:
             try:
                 for path in files.find(self._at(folder)):
                     changed = files.modified(path)
-                    times.append(changed if changed.tzinfo else changed.replace(tzinfo=timezone.utc))
+                    times.append(
+                        changed
+                        if changed.tzinfo
+                        else changed.replace(tzinfo=timezone.utc)
+                    )
             except FileNotFoundError:
                 return None
         return max(times, default=None)
@@ -210,7 +228,10 @@ class ObjectPlace:
 
     def _reason(self, error: Exception) -> str:
         """The first line of an error, without the secrets of the environment and of the address."""
-        text = shown_location(str(error).replace(self._url, self.name)) or type(error).__name__
+        text = (
+            shown_location(str(error).replace(self._url, self.name))
+            or type(error).__name__
+        )
         for secret in self._secrets:
             if len(secret) >= _SHORTEST_SECRET:
                 text = text.replace(secret, "***")
@@ -219,4 +240,7 @@ class ObjectPlace:
 
 def _is_about_credentials(error: Exception) -> bool:
     """By the names that botocore, google-auth and azure-core give such errors; those packages are not ours to import."""
-    return re.search("Credential|Authentication|TokenRetrieval|SSO", type(error).__name__) is not None
+    return (
+        re.search("Credential|Authentication|TokenRetrieval|SSO", type(error).__name__)
+        is not None
+    )

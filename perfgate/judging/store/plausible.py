@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
+from perfgate.document.history import (
+    Acceptance,
+    Confirmation,
+    StoredRun,
+    Triage,
+    moment,
+)
 from perfgate.document.run import RunDocument, Session, Source
 from perfgate.errors import DocumentError
 from perfgate.judging.store.store import RunEntry, Statement
@@ -19,7 +25,9 @@ _FIRST_YEAR, _LAST_YEAR = 2000, 2100
 _NAME = re.compile("[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]{1,500}")
 _MOST_TEXT = 4_000
 
-_TIME = Activity("a time of the years {first} to {last}", first=_FIRST_YEAR, last=_LAST_YEAR)
+_TIME = Activity(
+    "a time of the years {first} to {last}", first=_FIRST_YEAR, last=_LAST_YEAR
+)
 _TEXT = Activity("a text of at most {most} characters", most=_MOST_TEXT)
 _PRINTABLE = Activity("1 to 500 printable characters")
 
@@ -43,10 +51,19 @@ _FIELDS: Mapping[type[object], _Fields] = {
     Session: _Fields(ids=(), times=("finished_at",), names=()),
     Source: _Fields(ids=(), times=("committed_at",), names=()),
     Acceptance: _Fields(
-        ids=("commit",), times=("accepted_at", "until"), names=("metric", "accepted_by"), texts=("reason",)
+        ids=("commit",),
+        times=("accepted_at", "until"),
+        names=("metric", "accepted_by"),
+        texts=("reason",),
     ),
-    Triage: _Fields(ids=("commit",), times=("changed_at",), names=("author",), texts=("reason",)),
-    Confirmation: _Fields(ids=("before", "after", "fingerprint"), times=("confirmed_at",), names=("metric",)),
+    Triage: _Fields(
+        ids=("commit",), times=("changed_at",), names=("author",), texts=("reason",)
+    ),
+    Confirmation: _Fields(
+        ids=("before", "after", "fingerprint"),
+        times=("confirmed_at",),
+        names=("metric",),
+    ),
     GateRecord: _Fields(ids=("commit",), times=("judged_at",), names=("gate",)),
 }
 
@@ -70,7 +87,9 @@ def refuse_implausible(record: StoredRun | Session | Source | Statement) -> None
         value = getattr(record, field)
         if value is not None and not _is_time(value):
             raise _refused(field, value, _TIME)
-    _refuse_names(name for field in fields.names if (name := getattr(record, field)) is not None)
+    _refuse_names(
+        name for field in fields.names if (name := getattr(record, field)) is not None
+    )
     for field in fields.texts:
         value = getattr(record, field)
         if value is not None and len(value) > _MOST_TEXT:

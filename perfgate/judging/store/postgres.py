@@ -15,7 +15,13 @@ from sqlalchemy.dialects import postgresql
 
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store.store import shown_location
-from perfgate.judging.store.tables import STORE_VERSION, has_tables, is_current, prepare_tables, stored_version
+from perfgate.judging.store.tables import (
+    STORE_VERSION,
+    has_tables,
+    is_current,
+    prepare_tables,
+    stored_version,
+)
 from perfgate.locale import Activity
 
 PREFIXES = ("postgresql://", "postgres://")
@@ -72,7 +78,9 @@ class PostgresDatabase:
             is_known = self._has_tables and is_current(connection)
             if not is_known and stored_version(connection, self.name) != STORE_VERSION:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(FIRST_USE)))
-                prepare_tables(connection, self.name)  # unless another process has done so since
+                prepare_tables(
+                    connection, self.name
+                )  # unless another process has done so since
             yield connection
         self._has_tables = True
 
@@ -83,10 +91,19 @@ class PostgresDatabase:
 
     @cached_property
     def _engine(self) -> sa.Engine:
-        options = {name: value for name, value in OPTIONS.items() if name not in self._url.query}
+        options = {
+            name: value
+            for name, value in OPTIONS.items()
+            if name not in self._url.query
+        }
         try:
             # No table has the type hstore; SQLAlchemy would ask the server for it on every first connection.
-            engine = sa.create_engine(self._url, connect_args=options, pool_pre_ping=True, use_native_hstore=False)
+            engine = sa.create_engine(
+                self._url,
+                connect_args=options,
+                pool_pre_ping=True,
+                use_native_hstore=False,
+            )
         except ImportError as error:
             raise StoreError(
                 "the store {place} needs psycopg, which cannot be imported ({error}); run pip install 'perfgate[postgres]'",
@@ -142,7 +159,9 @@ _TROUBLES = (
         words="permission denied",
     ),
     DatabaseTrouble(
-        Activity("create the database first, on its server with createdb, or correct its name in the address"),
+        Activity(
+            "create the database first, on its server with createdb, or correct its name in the address"
+        ),
         states=("3D000",),
         words='database "',
     ),
@@ -154,10 +173,15 @@ _TROUBLES = (
         states=("42P01", "42703"),
     ),
     DatabaseTrouble(
-        Activity("this server is a copy that only reads; give the address of the primary"), states=("25006",)
+        Activity(
+            "this server is a copy that only reads; give the address of the primary"
+        ),
+        states=("25006",),
     ),
     DatabaseTrouble(
-        Activity("the server has no more space or memory: free some, then run the command again"),
+        Activity(
+            "the server has no more space or memory: free some, then run the command again"
+        ),
         states=("531", "532"),
         is_refusal=True,
     ),
@@ -178,15 +202,22 @@ _TROUBLES = (
         states=("22021", "22P05", "54"),
         words="NUL|codec",
     ),
-    DatabaseTrouble(Activity("correct the options behind the ? of the address"), words="connection option|sslmode"),
     DatabaseTrouble(
-        Activity("the connection was lost; run the command again, a run that arrived is not stored twice"),
+        Activity("correct the options behind the ? of the address"),
+        words="connection option|sslmode",
+    ),
+    DatabaseTrouble(
+        Activity(
+            "the connection was lost; run the command again, a run that arrived is not stored twice"
+        ),
         states=("08", "57P"),
         words="server closed the connection|connection is lost|terminating connection|connection is closed",
         is_refusal=True,
     ),
     DatabaseTrouble(
-        Activity("is the server running and reachable from here, and the address right? then run the command again"),
+        Activity(
+            "is the server running and reachable from here, and the address right? then run the command again"
+        ),
         words="connection|resolve|timeout|SSL",
         is_refusal=True,
     ),
@@ -209,7 +240,9 @@ def clear_errors(name: str) -> Iterator[None]:
         text = " ".join(text.split())[:LONGEST_TEXT]
         trouble = _trouble_of(state, text)
         kind = StoreRefusedError if trouble.is_refusal else StoreError
-        why = Activity("the store {place} cannot be used: {text}", place=name, text=text)
+        why = Activity(
+            "the store {place} cannot be used: {text}", place=name, text=text
+        )
         raise kind("{why}; {remedy}", why=why, remedy=trouble.remedy) from error
 
 
@@ -234,4 +267,6 @@ def _leave_inherited(engine: sa.Engine) -> None:
     def refuse_inherited(_connection: Any, record: Any, proxy: Any) -> None:
         if record.info["process"] != os.getpid():
             record.dbapi_connection = proxy.dbapi_connection = None
-            raise sa.exc.DisconnectionError("this connection belongs to another process")
+            raise sa.exc.DisconnectionError(
+                "this connection belongs to another process"
+            )

@@ -11,7 +11,13 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.git.commands import run_git
-from perfgate.git.settings import NO_FILES, alone_in, as_environment, authorization, password_of
+from perfgate.git.settings import (
+    NO_FILES,
+    alone_in,
+    as_environment,
+    authorization,
+    password_of,
+)
 from perfgate.judging.store.store import GitAccess, StorePlace, shown_location
 from perfgate.locale import Activity
 from perfgate.system.loopback import is_loopback_host
@@ -103,7 +109,12 @@ def parse_location(location: str) -> tuple[str, str | None]:
     name, _, query = location.removeprefix(PREFIX).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     remote = options.pop("remote", None)
-    strange = ".." in name or "//" in name or "/." in name or name.endswith((".lock", "/", "."))
+    strange = (
+        ".." in name
+        or "//" in name
+        or "/." in name
+        or name.endswith((".lock", "/", "."))
+    )
     if strange or not _BRANCH.fullmatch(name):
         raise StoreError(
             "{location!a} names no branch; write {prefix}NAME, e.g. {prefix}perfgate-data",
@@ -128,13 +139,20 @@ def find_link(branch: str, remote: str | None, place: StorePlace) -> RemoteBranc
     """
     access = place.access
     url = _address(branch, remote, place)
-    if access is not None and access.token and remote is None and _is_ssh_of(url, access.server):
+    if (
+        access is not None
+        and access.token
+        and remote is None
+        and _is_ssh_of(url, access.server)
+    ):
         url = access.repository  # ssh cannot use a token
     settings: tuple[tuple[str, str], ...] = ()
     secrets: tuple[str, ...] = ()
     isolated, hint = False, ""
     if access is not None:
-        settings = (("credential.helper", ""),)  # the job must not use the credentials of the machine's owner
+        settings = (
+            ("credential.helper", ""),
+        )  # the job must not use the credentials of the machine's owner
         if access.ca_file:
             settings += ((f"http.{access.server}/.sslCAInfo", access.ca_file),)
     if access is not None and access.token:
@@ -142,9 +160,14 @@ def find_link(branch: str, remote: str | None, place: StorePlace) -> RemoteBranc
             header, secrets = _authorization(access)
             settings += ((f"http.{access.server}/.extraHeader", header),)
             parts = _split(url)
-            url, isolated = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])), True
+            url, isolated = (
+                urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])),
+                True,
+            )
         elif not (_is_path(url) or url.startswith("file://")):
-            hint = Activity("; the job's token is sent to {server} only", server=access.server)
+            hint = Activity(
+                "; the job's token is sent to {server} only", server=access.server
+            )
     return RemoteBranch(
         branch=branch,
         url=url,
@@ -171,15 +194,22 @@ def _address(branch: str, remote: str | None, place: StorePlace) -> str:
         address = run_git(place.root, ["remote", "get-url", name], settings)
     except (RepositoryError, OSError) as error:
         raise StoreError(
-            "the store {prefix}{branch} cannot be found: {error}", prefix=PREFIX, branch=branch, error=error
+            "the store {prefix}{branch} cannot be found: {error}",
+            prefix=PREFIX,
+            branch=branch,
+            error=error,
         ) from error
     if not top.code and not address.code and address.output:
-        return _checked(address.output, Path(top.output), Activity("the remote {name}", name=name))
+        return _checked(
+            address.output, Path(top.output), Activity("the remote {name}", name=name)
+        )
     if place.access is not None and remote is None:
         return place.access.repository
     why = Activity("it has no remote {name!r}", name=name)
     if top.code:
-        why = Activity("it lies in no git clone that can be read ({error})", error=top.errors)
+        why = Activity(
+            "it lies in no git clone that can be read ({error})", error=top.errors
+        )
     raise StoreError(
         "the store {prefix}{branch} of {root} cannot be found: {why}; add one (git remote add {name} URL), or "
         "set {variable} to the address of the repository",
@@ -208,9 +238,14 @@ def _authorization(access: GitAccess) -> tuple[str, tuple[str, ...]]:
     token = access.token.strip()
     parts = _split(access.server)
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise StoreError("the token has characters no token has; check the secret the job passes on")
+        raise StoreError(
+            "the token has characters no token has; check the secret the job passes on"
+        )
     if parts.scheme != "https" and not is_loopback_host(parts.hostname or ""):
-        raise StoreError("{server} is not https; a token is not sent in the clear", server=access.server)
+        raise StoreError(
+            "{server} is not https; a token is not sent in the clear",
+            server=access.server,
+        )
     password = password_of(access.user, token)
     return authorization(password), (token, password)
 
@@ -231,7 +266,11 @@ def _origin(url: str) -> tuple[str, str | None, int | None] | None:
     parts = _split(url)
     if parts.scheme not in ("http", "https"):
         return None
-    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    return (
+        parts.scheme,
+        parts.hostname,
+        parts.port or (443 if parts.scheme == "https" else 80),
+    )
 
 
 def _split(url: str) -> SplitResult:
@@ -240,6 +279,7 @@ def _split(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise StoreError(
-            "{address!a} is not the address of a repository", address=_USERINFO.sub("***", url)[:200]
+            "{address!a} is not the address of a repository",
+            address=_USERINFO.sub("***", url)[:200],
         ) from None
     return parts

@@ -23,7 +23,11 @@ def expired_sets(
     runs of main, stay.
     """
     # A check that found a regression holds the traces of its base too.
-    free = [entry for entry in sets if entry.verdict != "FAIL" and entry.id not in retained_runs]
+    free = [
+        entry
+        for entry in sets
+        if entry.verdict != "FAIL" and entry.id not in retained_runs
+    ]
     size = sum(entry.bytes for entry in sets)
     expired: list[ArtifactSet] = []
     for entry in free:

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from perfgate.document.conditions import conditions_of
-from perfgate.document.files import canonical_bytes, content_sha256, parse_canonical_run, parse_run
+from perfgate.document.files import (
+    canonical_bytes,
+    content_sha256,
+    parse_canonical_run,
+    parse_run,
+)
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.job import typical_values
 from perfgate.document.run import RunDocument
@@ -28,14 +33,24 @@ from perfgate.judging.store.store import (
 AHEAD = timedelta(weeks=4)
 
 
-def record_run(store: Store, run: RunDocument, *, allow_dirty: bool = False, now: datetime | None = None) -> str:
+def record_run(
+    store: Store,
+    run: RunDocument,
+    *,
+    allow_dirty: bool = False,
+    now: datetime | None = None,
+) -> str:
     """Store a run and return its id; a stored run is not stored again. Raises UnfitRunError for an unfit run."""
     record_runs(store, [run], allow_dirty=allow_dirty, now=now)
     return content_sha256(run)
 
 
 def record_runs(
-    store: Store, runs: Sequence[RunDocument], *, allow_dirty: bool = False, now: datetime | None = None
+    store: Store,
+    runs: Sequence[RunDocument],
+    *,
+    allow_dirty: bool = False,
+    now: datetime | None = None,
 ) -> list[str]:
     """Store several runs of one project in one write, and return the ids of the new runs. Raises UnfitRunError."""
     recorded_at = now or utc_now()
@@ -65,7 +80,9 @@ def stored_run(store: Store, project: str, run_id: str) -> RunDocument:
 def prune_runs(store: Store, project: str, *, keep: int) -> int:
     """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
     if keep < 0:
-        raise StoreError("the number of runs to keep must be 0 or more, found {keep}", keep=keep)
+        raise StoreError(
+            "the number of runs to keep must be 0 or more, found {keep}", keep=keep
+        )
     newer: Counter[str] = Counter()
     old: list[str] = []
     for run in stored_runs(store, project):
@@ -91,7 +108,9 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
             started_at=run.session.started_at,
         )
     if run.side == "head":
-        raise UnfitRunError("this run is the head of a change; only runs of main are kept: record a run of main")
+        raise UnfitRunError(
+            "this run is the head of a change; only runs of main are kept: record a run of main"
+        )
     if run.source.dirty and not allow_dirty:
         raise UnfitRunError(
             "this run was measured with uncommitted changes; commit them and measure again, or record it "
@@ -115,7 +134,9 @@ def intact_run(document: StoredDocument) -> RunDocument:
         raise StoreError(document.fault)
     if hashlib.sha256(document.data).hexdigest() != document.id:
         raise StoreError(
-            "{name} differs from the recorded document; {remedy}", name=document.name, remedy=document.remedy
+            "{name} differs from the recorded document; {remedy}",
+            name=document.name,
+            remedy=document.remedy,
         )
     try:
         canonical = parse_canonical_run(document.data, name=document.name)
@@ -141,7 +162,12 @@ def run_entry(run: RunDocument, run_id: str, recorded_at: str) -> RunEntry:
         dirty=run.source.dirty,
         workloads=workload_names(run),
     )
-    return RunEntry(run=stored, started=started(run), values=stored_values(run), conditions=conditions_of(run))
+    return RunEntry(
+        run=stored,
+        started=started(run),
+        values=stored_values(run),
+        conditions=conditions_of(run),
+    )
 
 
 def workload_names(run: RunDocument) -> list[str]:
@@ -156,12 +182,19 @@ def stored_values(run: RunDocument) -> list[StoredValue]:
     for step in run.checklist.steps:
         for value in step.values:
             if value.value is not None:
-                key = step.workload, value.labels.get("shape", ""), value.metric, labels_text(value.labels)
+                key = (
+                    step.workload,
+                    value.labels.get("shape", ""),
+                    value.metric,
+                    labels_text(value.labels),
+                )
                 values.setdefault(key, value.value)
     for counters in run.checklist.counters:
         for metric, count in counters.values.items():
             if metric not in counters.unstable:
-                values.setdefault((counters.workload, counters.shape, metric, ""), float(count))
+                values.setdefault(
+                    (counters.workload, counters.shape, metric, ""), float(count)
+                )
     for job in run.jobs.records:
         for metric, number in typical_values(job, run.jobs.turns).items():
             values[job.name, "", metric, ""] = number
@@ -175,5 +208,6 @@ def started(run: RunDocument) -> float:
         return moment(text).timestamp()
     except (ValueError, OverflowError) as error:
         raise UnfitRunError(
-            "the run's start {text!a} is not an ISO 8601 time; measure again", text=text[:80]
+            "the run's start {text!a} is not an ISO 8601 time; measure again",
+            text=text[:80],
         ) from error

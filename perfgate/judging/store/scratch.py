@@ -86,11 +86,15 @@ class Scratch:
         if result.code:
             raise self._refusal(Activity("cannot be read"), result)
         self._has_tip = True
-        ((commit, text),) = contents_of(self._must("cat-file", "--batch", feed=f"{_TIP}\n".encode()))
+        ((commit, text),) = contents_of(
+            self._must("cat-file", "--batch", feed=f"{_TIP}\n".encode())
+        )
         counted = _COUNT.search(text)
         return Tip(commit, int(counted[1]) if counted else 1, self._list(commit))
 
-    def read(self, names: Sequence[str], *, most: int = MAX_FILE_BYTES) -> dict[str, bytes]:
+    def read(
+        self, names: Sequence[str], *, most: int = MAX_FILE_BYTES
+    ) -> dict[str, bytes]:
         """Contents by object id, fetched in one request; the ids may come from another scratch repository.
 
         Raises StoreError for a content larger than ``most``.
@@ -104,7 +108,9 @@ class Scratch:
             fields = line.split()
             if len(fields) != 3 or fields[1] != b"blob":
                 raise StoreError(
-                    "{name} lacks a file that it lists; {try_again}", name=self._link.name, try_again=_TRY_AGAIN
+                    "{name} lacks a file that it lists; {try_again}",
+                    name=self._link.name,
+                    try_again=_TRY_AGAIN,
                 )
             sizes.append(int(fields[2]))
         total = sum(sizes)
@@ -150,20 +156,37 @@ class Scratch:
             parent = b'M 040000 %b ""\n' % tree
         elif tip.commit is not None:
             commits, parent = tip.commits + 1, b"from %b\n" % tip.commit.encode()
-        message = f"{change.message} [skip ci]\n\nPerfgate-Commits: {commits}\n".encode()
-        stream = bytearray(f"commit {_NEW}\nmark :1\ncommitter {_AUTHOR} {seconds_since_1970} +0000\n".encode())
+        message = (
+            f"{change.message} [skip ci]\n\nPerfgate-Commits: {commits}\n".encode()
+        )
+        stream = bytearray(
+            f"commit {_NEW}\nmark :1\ncommitter {_AUTHOR} {seconds_since_1970} +0000\n".encode()
+        )
         stream += b"data %d\n%b\n%b" % (len(message), message, parent)
         for path in sorted(change.remove):
             stream += f"D {path}\n".encode()
         for path, data in sorted(change.write.items()):
-            stream += b"M 100644 inline %b\ndata %d\n%b\n" % (path.encode(), len(data), data)
+            stream += b"M 100644 inline %b\ndata %d\n%b\n" % (
+                path.encode(),
+                len(data),
+                data,
+            )
         stream += b"get-mark :1\ndone\n"
-        result = self._must("fast-import", "--quiet", "--force", "--done", "--date-format=raw", feed=bytes(stream))
+        result = self._must(
+            "fast-import",
+            "--quiet",
+            "--force",
+            "--done",
+            "--date-format=raw",
+            feed=bytes(stream),
+        )
         return result.decode().strip()
 
     def _list(self, commit: str) -> dict[str, str]:
         files = {}
-        for entry in self._must("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
+        for entry in self._must("ls-tree", "-r", "-z", "--full-tree", commit).split(
+            b"\0"
+        )[:-1]:
             about, _, path = entry.partition(b"\t")
             _mode, kind, name = about.split(b" ")
             if kind == b"blob":
@@ -182,8 +205,12 @@ class Scratch:
         """Fetch the filtered-out objects in one request; git itself would fetch one after the other."""
         missing = set(names)
         if self._has_tip:
-            listed = self._must("rev-list", "--objects", "--missing=print", "--no-object-names", _TIP).decode()
-            missing &= {line[1:] for line in listed.splitlines() if line.startswith("?")}
+            listed = self._must(
+                "rev-list", "--objects", "--missing=print", "--no-object-names", _TIP
+            ).decode()
+            missing &= {
+                line[1:] for line in listed.splitlines() if line.startswith("?")
+            }
         if not missing:
             return
         result = self._git(
@@ -206,22 +233,37 @@ class Scratch:
         """Run a local git command. Raises StoreError if it fails."""
         result = self._git(*arguments, feed=feed)
         if result.code:
-            raise self._refusal(Activity("cannot be used: git {command} failed", command=arguments[0]), result)
+            raise self._refusal(
+                Activity("cannot be used: git {command} failed", command=arguments[0]),
+                result,
+            )
         return result.data
 
-    def _git(self, *arguments: str, feed: bytes = b"", seconds: float = LOCAL_SECONDS) -> GitResult:
+    def _git(
+        self, *arguments: str, feed: bytes = b"", seconds: float = LOCAL_SECONDS
+    ) -> GitResult:
         try:
-            return run_git(self._folder, arguments, self._environment, feed=feed, limit_seconds=seconds)
+            return run_git(
+                self._folder,
+                arguments,
+                self._environment,
+                feed=feed,
+                limit_seconds=seconds,
+            )
         except RepositoryError as error:
             raise StoreRefusedError(
-                "{name} cannot be used: {error}; is the server reachable from here?", name=self._link.name, error=error
+                "{name} cannot be used: {error}; is the server reachable from here?",
+                name=self._link.name,
+                error=error,
             ) from error
 
     def _refusal(self, action: str, result: GitResult) -> StoreError:
         self._refuse_old_git()
         output = f"{result.data.decode(errors='replace')} {result.errors}"
         words = self._link.scrub(" ".join(output.split()))
-        words = "".join(character if character.isprintable() else " " for character in words)[:600]
+        words = "".join(
+            character if character.isprintable() else " " for character in words
+        )[:600]
         remedy = _OFFLINE
         for signs, remedy_of_signs in _REMEDIES:
             if re.search(signs, words, re.IGNORECASE):
@@ -256,7 +298,9 @@ def open_scratch(link: RemoteBranch) -> Iterator[Scratch]:
             folder = tempfile.TemporaryDirectory(prefix="perfgate-store-")
         except OSError as error:
             raise StoreRefusedError(
-                "no scratch folder can be made ({error}); {space}", error=error, space=_SPACE
+                "no scratch folder can be made ({error}); {space}",
+                error=error,
+                space=_SPACE,
             ) from error
         with folder:
             scratch = Scratch(Path(folder.name), link)
@@ -265,9 +309,15 @@ def open_scratch(link: RemoteBranch) -> Iterator[Scratch]:
 
 
 _TRY_AGAIN = Activity("it is being rewritten, or is damaged: run the command again")
-_PRUNE = Activity("remove old runs with `perfgate baseline prune --keep N`, or give the store another branch")
-_SPACE = Activity("free space in the folder for temporary files, or set TMPDIR to one with space")
-_OFFLINE = Activity("is the server reachable from here, and the address right? then run the command again")
+_PRUNE = Activity(
+    "remove old runs with `perfgate baseline prune --keep N`, or give the store another branch"
+)
+_SPACE = Activity(
+    "free space in the folder for temporary files, or set TMPDIR to one with space"
+)
+_OFFLINE = Activity(
+    "is the server reachable from here, and the address right? then run the command again"
+)
 # Messages of git 2.39 and of the forges' hooks; the first match counts.
 _REMEDIES = (
     (
@@ -290,11 +340,15 @@ _REMEDIES = (
     ),
     (
         "redirect|unable to update url base|returned error: 30",
-        Activity("the repository has moved, and a redirect is not followed: set the remote to its new address"),
+        Activity(
+            "the repository has moved, and a redirect is not followed: set the remote to its new address"
+        ),
     ),
     (
         "not found|does not appear to be a git repository|does not exist",
-        Activity("there is no such repository, or this account may not see it: check the remote and the token"),
+        Activity(
+            "there is no such repository, or this account may not see it: check the remote and the token"
+        ),
     ),
     (
         "certificate|ssl",

@@ -18,16 +18,25 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from perfgate.errors import StoreError, StoreRefusedError
-from perfgate.judging.store.tables import has_tables, is_current, prepare_tables, stored_version
+from perfgate.judging.store.tables import (
+    has_tables,
+    is_current,
+    prepare_tables,
+    stored_version,
+)
 from perfgate.judging.store.turns import WaitingWork, WriterTurns
 from perfgate.locale import Activity
 
 BUSY_SECONDS = 30.0
 # More are opened if more threads ask at once, and closed afterwards.
 _KEPT = 8
-RESTORE = Activity("the store is damaged: restore a copy, or move it away and record the runs of main again")
+RESTORE = Activity(
+    "the store is damaged: restore a copy, or move it away and record the runs of main again"
+)
 
-_PLACE = Activity("it must lie in a folder that can be written: set PERFGATE_STORE to another path")
+_PLACE = Activity(
+    "it must lie in a folder that can be written: set PERFGATE_STORE to another path"
+)
 _FULL = "disk is full|disk I/O error|No space left|File too large|Disk quota exceeded"
 _LOCKED = "is locked"
 _UNKNOWN = Activity("if it happens again, please report it")
@@ -35,9 +44,17 @@ _UNKNOWN = Activity("if it happens again, please report it")
 # SQLite's messages (sqlite3.c, sqlite3ErrStr): Python before 3.11 does not expose its error codes.
 _REMEDIES = (
     ("not a database|malformed|file is encrypted", RESTORE),
-    (_FULL, Activity("free space on its disk, or set PERFGATE_STORE to a path elsewhere")),
+    (
+        _FULL,
+        Activity("free space on its disk, or set PERFGATE_STORE to a path elsewhere"),
+    ),
     ("readonly database|unable to open", _PLACE),
-    (_LOCKED, Activity("another process has kept it locked for half a minute; wait for that process, or end it")),
+    (
+        _LOCKED,
+        Activity(
+            "another process has kept it locked for half a minute; wait for that process, or end it"
+        ),
+    ),
 )
 
 
@@ -70,7 +87,9 @@ class SqliteFile:
         if not self._is_there():
             yield None
             return
-        writable = os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)
+        writable = os.access(self._path, os.W_OK) and os.access(
+            self._path.parent, os.W_OK
+        )
         engine = self._engine
         if not writable:
             engine = open_read_only(self._path)
@@ -85,7 +104,11 @@ class SqliteFile:
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Begin a transaction as its only writer."""
-        with clear_errors(self._path), self._turns.mine(), self._transaction() as connection:
+        with (
+            clear_errors(self._path),
+            self._turns.mine(),
+            self._transaction() as connection,
+        ):
             yield connection
 
     def write(self, work: Callable[[sa.Connection], None]) -> None:
@@ -100,7 +123,9 @@ class SqliteFile:
         if own.error is not None:
             raise own.error
 
-    def _write_together(self, waiting: Sequence[WaitingWork], *, apart: bool = False) -> None:
+    def _write_together(
+        self, waiting: Sequence[WaitingWork], *, apart: bool = False
+    ) -> None:
         """Do work in one transaction. If some of it fails, all is undone and repeated, ``apart`` from each other by savepoints.
 
         Work rarely fails, and a savepoint costs two statements.
@@ -146,9 +171,14 @@ class SqliteFile:
                 version = stored_version(connection, self.name)
             if version is None:
                 write_ahead(self._engine)
-        with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
+        with (
+            self._engine.connect().execution_options(immediate=True) as connection,
+            connection.begin(),
+        ):
             if not (self._has_tables and is_current(connection)):
-                prepare_tables(connection, self.name)  # unless another process has done so since
+                prepare_tables(
+                    connection, self.name
+                )  # unless another process has done so since
             yield connection
         self._has_tables = True
 
@@ -177,7 +207,9 @@ def open_engine(path: Path, *, keeps_connections: bool = False) -> sa.Engine:
         pool = {"poolclass": sa.QueuePool, "pool_size": _KEPT, "max_overflow": -1}
     place = path.absolute()
     engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(place)), connect_args={"timeout": BUSY_SECONDS}, **pool
+        sa.URL.create("sqlite", database=str(place)),
+        connect_args={"timeout": BUSY_SECONDS},
+        **pool,
     )
 
     @sa.event.listens_for(engine, "connect")
@@ -222,7 +254,10 @@ def create_file(path: Path) -> None:
         fresh = Path(folder) / path.name
         engine = open_engine(fresh)
         write_ahead(engine)
-        with engine.connect().execution_options(immediate=True) as connection, connection.begin():
+        with (
+            engine.connect().execution_options(immediate=True) as connection,
+            connection.begin(),
+        ):
             prepare_tables(connection, str(path))
         engine.dispose()
         try:
@@ -246,7 +281,9 @@ def open_read_only(path: Path) -> sa.Engine:
     if not log.exists() or not log.stat().st_size:
         address += "&immutable=1"
     return sa.create_engine(
-        "sqlite://", poolclass=sa.NullPool, creator=lambda: sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)
+        "sqlite://",
+        poolclass=sa.NullPool,
+        creator=lambda: sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS),
     )
 
 
@@ -281,8 +318,15 @@ def clear_errors(path: Path) -> Iterator[None]:
                 remedy = remedy_of_words
                 break
         # A full disk or a locked file is not a usage error.
-        kind = StoreRefusedError if re.search(f"{_FULL}|{_LOCKED}", text) else StoreError
-        raise kind("the store {path} cannot be used: {text}; {remedy}", path=path, text=text, remedy=remedy) from error
+        kind = (
+            StoreRefusedError if re.search(f"{_FULL}|{_LOCKED}", text) else StoreError
+        )
+        raise kind(
+            "the store {path} cannot be used: {text}; {remedy}",
+            path=path,
+            text=text,
+            remedy=remedy,
+        ) from error
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -59,7 +59,9 @@ class StoredValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: float
 
     def place(self, fingerprint: str) -> SeriesPlace:
-        return SeriesPlace(self.workload, self.shape, self.metric, self.labels, fingerprint)
+        return SeriesPlace(
+            self.workload, self.shape, self.metric, self.labels, fingerprint
+        )
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +165,12 @@ class Store(Protocol):
     """
 
     def append(
-        self, project: str, entries: Sequence[LogEntry], documents: Mapping[str, bytes] = ..., *, actor: str = ...
+        self,
+        project: str,
+        entries: Sequence[LogEntry],
+        documents: Mapping[str, bytes] = ...,
+        *,
+        actor: str = ...,
     ) -> list[str]:
         """Add entries and return the ids of the runs that were not there, in their order.
 
@@ -251,7 +258,9 @@ def kept_already(session: str, run_id: str) -> SessionKeptError:
 
 def unknown_run(run_id: str, *, name: str) -> UnknownRunError:
     return UnknownRunError(
-        "{name} holds no run {run_id!a}; `perfgate baseline list` shows what there is", name=name, run_id=run_id
+        "{name} holds no run {run_id!a}; `perfgate baseline list` shows what there is",
+        name=name,
+        run_id=run_id,
     )
 
 
@@ -261,7 +270,9 @@ def the_only_run(run_ids: Sequence[str], beginning: str, *, name: str) -> str:
         raise unknown_run(beginning, name=name)
     if len(run_ids) > 1:
         raise UnknownRunError(
-            "{name} holds several runs that begin with {run_id!a}; give more of the id", name=name, run_id=beginning
+            "{name} holds several runs that begin with {run_id!a}; give more of the id",
+            name=name,
+            run_id=beginning,
         )
     return run_ids[0]
 
@@ -309,6 +320,7 @@ def _data_folder(environ: Mapping[str, str]) -> Path:
         return folder
     if not environ.get("HOME"):
         raise StoreError(
-            "neither HOME nor XDG_DATA_HOME is set; set {variable} to the path of the store", variable=STORE_VARIABLE
+            "neither HOME nor XDG_DATA_HOME is set; set {variable} to the path of the store",
+            variable=STORE_VARIABLE,
         )
     return Path(environ["HOME"]) / ".local" / "share"

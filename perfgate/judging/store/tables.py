@@ -66,8 +66,14 @@ AUDIT = sa.Table(
 STORE_VERSION = 1
 # Alembic's own table of the version (alembic/runtime/migration.py), under a name of our own. It is not part of the
 # metadata, which Alembic compares with everything else in the database.
-VERSION = sa.Table("perfgate_store", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))
-VERSION.append_constraint(sa.PrimaryKeyConstraint("version_num", name=f"{VERSION.name}_pkc"))
+VERSION = sa.Table(
+    "perfgate_store",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+)
+VERSION.append_constraint(
+    sa.PrimaryKeyConstraint("version_num", name=f"{VERSION.name}_pkc")
+)
 # As a text, because it is sent before every other query, and SQLAlchemy takes longer over a statement than SQLite.
 _VERSION_OF_STORE = f"SELECT version_num FROM {VERSION.name}"  # noqa: S608 - our own name
 
@@ -80,7 +86,9 @@ def prepare_tables(connection: sa.Connection, place: str) -> None:
         VERSION.create(connection)
         connection.execute(VERSION.insert().values(version_num=str(STORE_VERSION)))
     elif version < STORE_VERSION:
-        from perfgate.judging.store.migration import migrate  # Alembic, which a store of this version does not need
+        from perfgate.judging.store.migration import (
+            migrate,
+        )  # Alembic, which a store of this version does not need
 
         migrate(connection, place)
 
@@ -110,7 +118,9 @@ def stored_version(connection: sa.Connection, place: str) -> int | None:
     Raises StoreError for a newer version, for a foreign database, and for a store written before the first release.
     """
     inspector = sa.inspect(connection)
-    names = inspector.get_table_names()  # in one query, so that a concurrent creation shows all or none
+    names = (
+        inspector.get_table_names()
+    )  # in one query, so that a concurrent creation shows all or none
     if VERSION.name not in names:
         if names:
             raise StoreError(
@@ -120,10 +130,16 @@ def stored_version(connection: sa.Connection, place: str) -> int | None:
             )
         return None
     missing = METADATA.tables.keys() - set(names)
-    columns = [column["name"] for column in inspector.get_columns(VERSION.name)] if missing else []
+    columns = (
+        [column["name"] for column in inspector.get_columns(VERSION.name)]
+        if missing
+        else []
+    )
     version = STORE_VERSION
     if not missing or VERSION.c.version_num.name in columns:
-        version = int(connection.execute(sa.select(VERSION.c.version_num)).scalar() or 0)
+        version = int(
+            connection.execute(sa.select(VERSION.c.version_num)).scalar() or 0
+        )
     if missing and version == STORE_VERSION:
         raise StoreError(
             "{place} was written by a commit of perfgate before its first release, which this one does not read; choose "

@@ -11,7 +11,14 @@ from perfgate.errors import StoreError
 from perfgate.judging.store.copied_ledger import LedgerCopy, LeftBehind
 from perfgate.judging.store.layout import encode_list, project_key
 from perfgate.judging.store.runs import intact_run, run_entry
-from perfgate.judging.store.store import COPIER, STATEMENTS, RunEntry, Statement, Store, StoredDocument
+from perfgate.judging.store.store import (
+    COPIER,
+    STATEMENTS,
+    RunEntry,
+    Statement,
+    Store,
+    StoredDocument,
+)
 
 AT_ONCE = 50
 INDEX = "index.json"
@@ -42,7 +49,14 @@ class Copied(Exported, kw_only=True):
     not_copied: LeftBehind
 
 
-def copy_store(source: Store, target: Store, projects: Sequence[str], advance: Advance, *, is_whole: bool) -> Copied:
+def copy_store(
+    source: Store,
+    target: Store,
+    projects: Sequence[str],
+    advance: Advance,
+    *,
+    is_whole: bool,
+) -> Copied:
     """Copy projects; runs of the target stay, and of two statements about the same the newer one counts.
 
     So a copy that was interrupted can be repeated, and one store can follow another. ``is_whole`` is whether the projects
@@ -66,9 +80,15 @@ def copy_store(source: Store, target: Store, projects: Sequence[str], advance: A
     return copied
 
 
-def _copy_runs(source: Store, target: Store, project: str, copied: Copied, advance: Advance) -> None:
+def _copy_runs(
+    source: Store, target: Store, project: str, copied: Copied, advance: Advance
+) -> None:
     present = {entry.run.id for entry in target.entries(project, RunEntry)}
-    missing = [entry for entry in reversed(source.entries(project, RunEntry)) if entry.run.id not in present]
+    missing = [
+        entry
+        for entry in reversed(source.entries(project, RunEntry))
+        if entry.run.id not in present
+    ]
     copied.damaged += source.damaged(project)
     for batch in in_batches(source, missing, project, advance):
         documents: dict[str, bytes] = {}
@@ -98,7 +118,9 @@ def exported_files(
         folder = project_key(project)
         exported.damaged += store.damaged(project)
         runs: list[StoredRun] = []
-        for batch in in_batches(store, store.entries(project, RunEntry), project, advance):
+        for batch in in_batches(
+            store, store.entries(project, RunEntry), project, advance
+        ):
             for entry, document in batch:
                 try:
                     intact_run(document)

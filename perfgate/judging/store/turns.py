@@ -58,5 +58,7 @@ class WriterTurns:
         self._waiting: deque[WaitingWork] = deque()
 
     def _leave_parent(self) -> None:
-        if self._process != os.getpid():  # its threads are not here, and one of them may have held the lock
+        if (
+            self._process != os.getpid()
+        ):  # its threads are not here, and one of them may have held the lock
             self._begin()

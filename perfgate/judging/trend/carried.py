@@ -12,7 +12,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from perfgate.document.trend import Carried, TrendChange, TrendPoint, TrendSeries, Uplift
+from perfgate.document.trend import (
+    Carried,
+    TrendChange,
+    TrendPoint,
+    TrendSeries,
+    Uplift,
+)
 from perfgate.judging.trend.find import direction_of, is_long_enough
 
 # A bridge shows a change that is larger than this many standard errors.
@@ -35,9 +41,13 @@ def replaced_testbeds(uplifts: Sequence[Uplift]) -> dict[str, Uplift]:
     return replacements
 
 
-def continuations(series: Sequence[TrendSeries], replacements: Mapping[str, Uplift]) -> dict[int, Continuation]:
+def continuations(
+    series: Sequence[TrendSeries], replacements: Mapping[str, Uplift]
+) -> dict[int, Continuation]:
     """The continuation of each series whose testbed was replaced, by its index."""
-    index_of = {_place(entry, entry.fingerprint): index for index, entry in enumerate(series)}
+    index_of = {
+        _place(entry, entry.fingerprint): index for index, entry in enumerate(series)
+    }
 
     def follow(index: int) -> Continuation | None:
         entry = series[index]
@@ -54,7 +64,12 @@ def continuations(series: Sequence[TrendSeries], replacements: Mapping[str, Upli
         if later is not None:
             changes += later.changes
         commit = None if entry.is_exact else bridge
-        return Continuation(Carried(fingerprint=following.fingerprint, since=uplift.since, commit=commit), changes)
+        return Continuation(
+            Carried(
+                fingerprint=following.fingerprint, since=uplift.since, commit=commit
+            ),
+            changes,
+        )
 
     followed: dict[int, Continuation] = {}
     for index in range(len(series)):
@@ -73,11 +88,17 @@ def _bridge_commit(old: TrendSeries, new: TrendSeries) -> str | None:
     return None
 
 
-def _boundary(old: TrendSeries, new: TrendSeries, bridge: str | None) -> list[TrendChange]:
+def _boundary(
+    old: TrendSeries, new: TrendSeries, bridge: str | None
+) -> list[TrendChange]:
     """The change between the last version of the old testbed and the first of the new one, if one is certain."""
     last, first = old.points[-1], new.points[0]
     if old.is_exact:
-        return [_change(new, last, first, last.value, first.value)] if first.value != last.value else []
+        return (
+            [_change(new, last, first, last.value, first.value)]
+            if first.value != last.value
+            else []
+        )
     if bridge is None or first.commit != bridge or old.points[-1].commit != bridge:
         return []
     # The bridge is the old testbed's last version; what follows on the new one is measured against it.
@@ -96,7 +117,9 @@ def _boundary(old: TrendSeries, new: TrendSeries, bridge: str | None) -> list[Tr
     return [_change(new, first, new.points[1], first.value, middle)]
 
 
-def _change(series: TrendSeries, good: TrendPoint, bad: TrendPoint, before: float, after: float) -> TrendChange:
+def _change(
+    series: TrendSeries, good: TrendPoint, bad: TrendPoint, before: float, after: float
+) -> TrendChange:
     return TrendChange(
         at=0,
         direction=direction_of(series, after - before),
@@ -112,4 +135,10 @@ def _change(series: TrendSeries, good: TrendPoint, bad: TrendPoint, before: floa
 
 
 def _place(series: TrendSeries, fingerprint: str) -> _Place:
-    return series.workload, series.shape, series.metric, tuple(sorted(series.labels.items())), fingerprint
+    return (
+        series.workload,
+        series.shape,
+        series.metric,
+        tuple(sorted(series.labels.items())),
+        fingerprint,
+    )

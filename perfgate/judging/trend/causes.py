@@ -10,7 +10,15 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.trend import CommitLabel, Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
+from perfgate.document.trend import (
+    CommitLabel,
+    Direction,
+    Standing,
+    TrendCause,
+    TrendChange,
+    TrendPlace,
+    TrendSeries,
+)
 from perfgate.judging.trend.find import CAP_OF_WORSE, losses, moved
 from perfgate.stats.arrays import Floats
 
@@ -24,10 +32,26 @@ _LOCATION_80 = 4.5
 # twelve. Noise that displaces all shapes of a workload by a version costs less, a shift that is there costs more.
 _TWO_COMMITS = 2 * math.log(20 * 12)
 # A cause has the first of these standings that any of its changes has.
-_STANDINGS: tuple[Standing, ...] = ("open", "new", "accepted", "superseded", "resolved", "refuted")
-_REPORTED_ORDER: tuple[Standing, ...] = ("new", "open", "accepted", "superseded", "resolved", "refuted")
+_STANDINGS: tuple[Standing, ...] = (
+    "open",
+    "new",
+    "accepted",
+    "superseded",
+    "resolved",
+    "refuted",
+)
+_REPORTED_ORDER: tuple[Standing, ...] = (
+    "new",
+    "open",
+    "accepted",
+    "superseded",
+    "resolved",
+    "refuted",
+)
 _DIRECTIONS: tuple[Direction, ...] = ("worse", "better", "changed")
-_METRICS_LEADING_FIRST = sorted(METRICS, key=lambda name: not METRICS[name].display.leading)
+_METRICS_LEADING_FIRST = sorted(
+    METRICS, key=lambda name: not METRICS[name].display.leading
+)
 _ORDER = {name: place for place, name in enumerate(_METRICS_LEADING_FIRST)}
 
 
@@ -96,8 +120,13 @@ def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
             groups.setdefault(key, []).append(member)
 
     def order(cause: TrendCause) -> tuple[int, int, float, str, str]:
-        sizes = [_size(series[place.series].changes[place.change]) for place in cause.changes]
-        standing, direction = _REPORTED_ORDER.index(cause.standing), _DIRECTIONS.index(cause.direction)
+        sizes = [
+            _size(series[place.series].changes[place.change]) for place in cause.changes
+        ]
+        standing, direction = (
+            _REPORTED_ORDER.index(cause.standing),
+            _DIRECTIONS.index(cause.direction),
+        )
         return standing, direction, -max(sizes), cause.first_seen, cause.first_bad or ""
 
     return sorted(map(_cause, groups.values()), key=order)
@@ -112,7 +141,10 @@ def with_culprits(series: Sequence[TrendSeries]) -> list[TrendSeries]:
             culprits[_versions(member.change)] = culprit
     completed: list[TrendSeries] = []
     for entry in series:
-        changes = [_with_culprit(change, culprits.get(_versions(change))) for change in entry.changes]
+        changes = [
+            _with_culprit(change, culprits.get(_versions(change)))
+            for change in entry.changes
+        ]
         completed.append(msgspec.structs.replace(entry, changes=changes))
     return completed
 
@@ -121,10 +153,16 @@ def _with_culprit(change: TrendChange, culprit: str | None) -> TrendChange:
     if culprit is None:
         return change
     labels = [label for label in change.commits if label.commit == culprit]
-    return msgspec.structs.replace(change, commits=labels or [CommitLabel(commit=culprit, subject="")], commit_count=1)
+    return msgspec.structs.replace(
+        change,
+        commits=labels or [CommitLabel(commit=culprit, subject="")],
+        commit_count=1,
+    )
 
 
-def with_superseded(series: Sequence[TrendSeries], explained: Sequence[TrendCause]) -> list[TrendSeries]:
+def with_superseded(
+    series: Sequence[TrendSeries], explained: Sequence[TrendCause]
+) -> list[TrendSeries]:
     """The series with the open changes before a change of the benchmark superseded: their levels do not compare any more."""
     completed = list(series)
     for cause in explained:
@@ -136,7 +174,9 @@ def with_superseded(series: Sequence[TrendSeries], explained: Sequence[TrendCaus
             for number, change in enumerate(changes[: place.change]):
                 if change.is_unsettled:
                     first_bad = changes[place.change].first_bad
-                    changes[number] = msgspec.structs.replace(change, standing="superseded", resolved_by=first_bad)
+                    changes[number] = msgspec.structs.replace(
+                        change, standing="superseded", resolved_by=first_bad
+                    )
             completed[place.series] = msgspec.structs.replace(entry, changes=changes)
     return completed
 
@@ -146,7 +186,9 @@ def _members(series: Sequence[TrendSeries]) -> list[_Member]:
     members: list[_Member] = []
     for index, entry in enumerate(series):
         for number, change in enumerate(entry.changes):
-            members.append(_Member(TrendPlace(series=index, change=number), entry, change))
+            members.append(
+                _Member(TrendPlace(series=index, change=number), entry, change)
+            )
     return members
 
 
@@ -229,7 +271,11 @@ class _Alignment:
                 best, least = moves, loss
         return best
 
-    def _moves_of(self, members: Sequence[_Member], by_versions: Mapping[_Versions, Sequence[_Member]]) -> list[_Move]:
+    def _moves_of(
+        self,
+        members: Sequence[_Member],
+        by_versions: Mapping[_Versions, Sequence[_Member]],
+    ) -> list[_Move]:
         """The moves of all changes at one version; empty if one has to stay. Times of one shape follow the clearest."""
         targets: dict[tuple[str, str], _Versions] = {}
         moves: list[_Move] = []
@@ -248,7 +294,9 @@ class _Alignment:
             moves.append(move)
         return moves
 
-    def _likeliest(self, member: _Member, by_versions: Mapping[_Versions, Sequence[_Member]]) -> _Versions | None:
+    def _likeliest(
+        self, member: _Member, by_versions: Mapping[_Versions, Sequence[_Member]]
+    ) -> _Versions | None:
         """The version with other changes to which a shift moves at the least loss."""
         best: _Versions | None = None
         least = math.inf
@@ -283,13 +331,25 @@ def _may_join(members: Sequence[_Member], others: Sequence[_Member]) -> bool:
     """Whether times of another workload moved in the direction of these, of which no counter tells the version."""
     own, of_others = _times_that_moved(members), _times_that_moved(others)
     is_counted = any(member.series.is_exact for member in members)
-    workloads = {member.series.workload for member in own} & {member.series.workload for member in of_others}
+    workloads = {member.series.workload for member in own} & {
+        member.series.workload for member in of_others
+    }
     directions = {member.change.direction for member in (*own, *of_others)}
-    return bool(own) and bool(of_others) and not is_counted and not workloads and len(directions) == 1
+    return (
+        bool(own)
+        and bool(of_others)
+        and not is_counted
+        and not workloads
+        and len(directions) == 1
+    )
 
 
 def _times_that_moved(members: Sequence[_Member]) -> list[_Member]:
-    return [member for member in members if not member.series.is_exact and not member.series.informing]
+    return [
+        member
+        for member in members
+        if not member.series.is_exact and not member.series.informing
+    ]
 
 
 def _loss_of_shapes(moves: Sequence[_Move]) -> float:
@@ -325,10 +385,14 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
     live = _live(judged)
     directions = {member.change.direction for member in live}
     direction = min(directions, key=_DIRECTIONS.index)
-    deciding = [member.change for member in live if member.change.direction == direction]
+    deciding = [
+        member.change for member in live if member.change.direction == direction
+    ]
     standings = {change.standing for change in deciding}
     standing = min(standings, key=_STANDINGS.index)
-    ordered = sorted(members, key=lambda member: _relevance(member, direction, standing))
+    ordered = sorted(
+        members, key=lambda member: _relevance(member, direction, standing)
+    )
     first = ordered[0].change
     return TrendCause(
         direction=direction,
@@ -370,7 +434,9 @@ def _live(members: Sequence[_Member]) -> list[_Member]:
     return live or list(clearest.values())
 
 
-def _relevance(member: _Member, direction: Direction, standing: Standing) -> tuple[object, ...]:
+def _relevance(
+    member: _Member, direction: Direction, standing: Standing
+) -> tuple[object, ...]:
     """Order the changes of a cause by importance: first those that moved as the cause did; times first, then by size."""
     series, change = member.series, member.change
     return (

@@ -49,12 +49,17 @@ class _Courses(NamedTuple):
         if min(before.sum(), after.sum()) < _FEWEST:
             return None
         shift = float(np.median(self.lead[after]) - np.median(self.lead[before]))
-        shift_of_another = float(np.median(self.another[after]) - np.median(self.another[before]))
+        shift_of_another = float(
+            np.median(self.another[after]) - np.median(self.another[before])
+        )
         return shift_of_another / shift if shift else None
 
 
 def common_course(
-    lead: TrendSeries, change: TrendChange, own: Sequence[TrendSeries], another: Sequence[TrendSeries]
+    lead: TrendSeries,
+    change: TrendChange,
+    own: Sequence[TrendSeries],
+    another: Sequence[TrendSeries],
 ) -> Course:
     """Whether the shapes ``another`` of a second workload moved like the ``own`` ones of the first at the change of ``lead``.
 
@@ -73,7 +78,11 @@ def common_course(
 
 
 def _is_common(
-    courses: _Courses, share: float, lead: TrendSeries, change: TrendChange, another: Sequence[TrendSeries]
+    courses: _Courses,
+    share: float,
+    lead: TrendSeries,
+    change: TrendChange,
+    another: Sequence[TrendSeries],
 ) -> bool:
     """Whether one course explains both workloads around a change better than the separate steps that were found."""
     difference = courses.lead - courses.another / share
@@ -146,11 +155,16 @@ def _between(lead: TrendSeries, first: int, last: int) -> _Stretch:
     later = [change.at for change in lead.changes if change.at > last]
     earliest = max(earlier, default=0)
     latest = min(later, default=len(lead.points))
-    return _Stretch(max(earliest, first - _WINDOW), first, last, min(latest, last + _WINDOW))
+    return _Stretch(
+        max(earliest, first - _WINDOW), first, last, min(latest, last + _WINDOW)
+    )
 
 
 def _courses(
-    lead: TrendSeries, own: Sequence[TrendSeries], another: Sequence[TrendSeries], stretch: _Stretch
+    lead: TrendSeries,
+    own: Sequence[TrendSeries],
+    another: Sequence[TrendSeries],
+    stretch: _Stretch,
 ) -> _Courses:
     """Both courses for the versions of the stretch that all series have."""
     places: list[int] = []
@@ -161,15 +175,23 @@ def _courses(
         if commit and all(commit in of_shape for of_shape in shapes):
             places.append(index)
             commits.append(commit)
-    logarithms = np.array([[math.log(of_shape[commit]) for commit in commits] for of_shape in shapes])
+    logarithms = np.array(
+        [[math.log(of_shape[commit]) for commit in commits] for of_shape in shapes]
+    )
     course, course_of_another = logarithms[: len(own)], logarithms[len(own) :]
     return _Courses(
-        _undisturbed(course, own), _undisturbed(course_of_another, another), np.array(places, dtype=np.float64)
+        _undisturbed(course, own),
+        _undisturbed(course_of_another, another),
+        np.array(places, dtype=np.float64),
     )
 
 
 def _positive_values(series: TrendSeries) -> dict[str, float]:
-    return {point.commit: point.value for point in series.points if point.commit and point.value > 0}
+    return {
+        point.commit: point.value
+        for point in series.points
+        if point.commit and point.value > 0
+    }
 
 
 def _undisturbed(logarithms: Floats, shapes: Sequence[TrendSeries]) -> Floats:

@@ -13,7 +13,14 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import metric
 from perfgate.document.trend import Direction, TrendChange, TrendPoint, TrendSeries
-from perfgate.stats.changes import ENOUGH_VALUES, MIN_LAST, LevelShift, noise, shifts, steps
+from perfgate.stats.changes import (
+    ENOUGH_VALUES,
+    MIN_LAST,
+    LevelShift,
+    noise,
+    shifts,
+    steps,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,7 +44,9 @@ def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
             values += runs
         else:
             middle = statistics.median(point.value for point in runs)
-            values.append(msgspec.structs.replace(runs[-1], value=middle, runs=len(runs)))
+            values.append(
+                msgspec.structs.replace(runs[-1], value=middle, runs=len(runs))
+            )
     return values
 
 
@@ -56,7 +65,9 @@ def with_changes(series: TrendSeries) -> TrendSeries:
         return msgspec.structs.replace(series, changes=_exact_changes(series, values))
     scaled, unit = _scaled(values)
     changes = [_shift(series, shift, unit) for shift in shifts(scaled)]
-    searched = msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled)))
+    searched = msgspec.structs.replace(
+        series, changes=changes, noise=float(noise(scaled))
+    )
     return msgspec.structs.replace(searched, changes=_placed(searched))
 
 
@@ -77,14 +88,22 @@ def moved(series: TrendSeries, change: TrendChange, at: int) -> TrendChange:
     """The change at another version of its series."""
     good, bad = series.points[at - 1], series.points[at]
     return msgspec.structs.replace(
-        change, at=at, last_good=good.commit, first_bad=bad.commit, first_seen=bad.started_at
+        change,
+        at=at,
+        last_good=good.commit,
+        first_bad=bad.commit,
+        first_seen=bad.started_at,
     )
 
 
 def noise_of(series: TrendSeries) -> float | None:
     """The standard deviation of one version in logarithms; None for too few versions, or values that have none."""
     values = _values(series)
-    if len(values) < ENOUGH_VALUES or not np.isfinite(values).all() or not (values > 0).all():
+    if (
+        len(values) < ENOUGH_VALUES
+        or not np.isfinite(values).all()
+        or not (values > 0).all()
+    ):
         return None
     return float(noise(np.log(values)))
 
@@ -96,7 +115,9 @@ def losses(series: TrendSeries, change: TrendChange) -> Floats:
     scaled = np.log(levels) if unit is None else levels / unit
     distances = (values - scaled[:, np.newaxis]) / max(series.noise or 0.0, 1e-9)
     is_better = distances < 0 if series.better == "lower" else distances > 0
-    costs = np.minimum(distances**2, np.where(is_better, CAP_OF_BETTER, CAP_OF_WORSE) ** 2)
+    costs = np.minimum(
+        distances**2, np.where(is_better, CAP_OF_BETTER, CAP_OF_WORSE) ** 2
+    )
     # The additional cost of every value with the level before the shift rather than with the level after it.
     more = costs[0] - costs[1]
     loss_at: Floats = np.concatenate([[0.0], np.cumsum(more)])
@@ -120,12 +141,21 @@ def _shift(series: TrendSeries, shift: LevelShift, unit: float | None) -> TrendC
     if unit is None:
         before, after = math.exp(shift.before), math.exp(shift.after)
         interval = math.expm1(shift.low), math.expm1(shift.high)
-        return _change(series, shift.at, before, after, math.expm1(shift.effect), interval)
+        return _change(
+            series, shift.at, before, after, math.expm1(shift.effect), interval
+        )
     before, after = shift.before * unit, shift.after * unit
     if not before:
         return _change(series, shift.at, before, after, None, None)
     share = unit / abs(before)
-    return _change(series, shift.at, before, after, shift.effect * share, (shift.low * share, shift.high * share))
+    return _change(
+        series,
+        shift.at,
+        before,
+        after,
+        shift.effect * share,
+        (shift.low * share, shift.high * share),
+    )
 
 
 def _exact_changes(series: TrendSeries, values: Floats) -> list[TrendChange]:

@@ -15,7 +15,9 @@ GATES_NEEDED = 20
 class _Gate:
     """The verdicts of all testbeds on one commit."""
 
-    def __init__(self, records: Sequence[GateRecord], accepted: Collection[str]) -> None:
+    def __init__(
+        self, records: Sequence[GateRecord], accepted: Collection[str]
+    ) -> None:
         self.newest = max(records, key=lambda record: record.judged_at)
         verdicts = {record.verdict for record in records}
         self.is_accepted = self.newest.commit in accepted
@@ -24,14 +26,18 @@ class _Gate:
         self.is_undecided = not self.has_failed and "INCONCLUSIVE" in verdicts
 
 
-def accepted_commits(acceptances: Sequence[Acceptance], triages: Sequence[Triage]) -> set[str]:
+def accepted_commits(
+    acceptances: Sequence[Acceptance], triages: Sequence[Triage]
+) -> set[str]:
     """The commits with an accepted or expected regression."""
     expected = {triage.commit for triage in triages if triage.state == "expected"}
     return {acceptance.commit for acceptance in acceptances} | expected
 
 
 def gate_history(
-    records: Sequence[GateRecord], acceptances: Sequence[Acceptance], triages: Sequence[Triage] = ()
+    records: Sequence[GateRecord],
+    acceptances: Sequence[Acceptance],
+    triages: Sequence[Triage] = (),
 ) -> GateHistory | None:
     """The verdicts together; None if none was kept."""
     if not records:
@@ -63,7 +69,9 @@ def gate_history(
         needed=GATES_NEEDED,
         proven=len(gates) >= GATES_NEEDED and not standing,
         standing=standing,
-        triages=[states[record.commit] for record in standing if record.commit in states],
+        triages=[
+            states[record.commit] for record in standing if record.commit in states
+        ],
         biased=biased_machines(records),
     )
 
@@ -75,6 +83,11 @@ def _is_withdrawn(failed: GateRecord, gates: Sequence[_Gate]) -> bool:
     for gate in gates:
         later = gate.newest
         is_same_change = (later.gate, later.change) == (failed.gate, failed.change)
-        if is_same_change and later.judged_at > failed.judged_at and not gate.has_failed and not gate.is_undecided:
+        if (
+            is_same_change
+            and later.judged_at > failed.judged_at
+            and not gate.has_failed
+            and not gate.is_undecided
+        ):
             return True
     return False

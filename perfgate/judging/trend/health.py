@@ -25,13 +25,24 @@ _MOST_DIFFERENCES = 12
 
 def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
     failed = [workload.name for workload in run.workloads if workload.error]
-    failed += [f"{step.workload}: step {step.number}" for step in run.checklist.steps if step.status == "error"]
     failed += [
-        f"{check.workload}: output" for check in run.checklist.correctness if check.status in ("failed", "error")
+        f"{step.workload}: step {step.number}"
+        for step in run.checklist.steps
+        if step.status == "error"
     ]
-    measured = {(replicate.workload, replicate.arm, replicate.pair) for replicate in run.pairs.replicates}
+    failed += [
+        f"{check.workload}: output"
+        for check in run.checklist.correctness
+        if check.status in ("failed", "error")
+    ]
+    measured = {
+        (replicate.workload, replicate.arm, replicate.pair)
+        for replicate in run.pairs.replicates
+    }
     pairs = len(measured) + len(run.pairs.failed)
-    shares_waited = [step.waited for step in run.checklist.steps if step.waited is not None]
+    shares_waited = [
+        step.waited for step in run.checklist.steps if step.waited is not None
+    ]
     return RunHealth(
         run_id=run_id,
         commit=run.source.commit,
@@ -53,7 +64,9 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
     )
 
 
-def spans_of_testbeds(runs: Iterable[StoredRun], comparable: Mapping[str, Mapping[str, str]]) -> list[TestbedSpan]:
+def spans_of_testbeds(
+    runs: Iterable[StoredRun], comparable: Mapping[str, Mapping[str, str]]
+) -> list[TestbedSpan]:
     """The testbeds in the order they were first measured on.
 
     ``runs`` are oldest first; ``comparable`` maps a fingerprint to its fields, for testbeds with a readable run.
@@ -101,7 +114,9 @@ def _steps(run: RunDocument) -> dict[str, str]:
     statuses: dict[str, str] = {}
     for step in sorted(run.checklist.steps, key=lambda step: step.number):
         number = str(step.number)
-        statuses[number] = min(statuses.get(number, step.status), step.status, key=_WORST.index)
+        statuses[number] = min(
+            statuses.get(number, step.status), step.status, key=_WORST.index
+        )
     return statuses
 
 
@@ -124,8 +139,12 @@ def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
     for replicate in replicates:
         if replicate.arm == "aa":
             for shape, blocks in replicate.shapes.items():
-                low = low_location(np.maximum(unpack(blocks.times.wall), 1).astype(np.float64))
-                lows.setdefault((replicate.workload, shape, replicate.pair), {})[replicate.member] = low
+                low = low_location(
+                    np.maximum(unpack(blocks.times.wall), 1).astype(np.float64)
+                )
+                lows.setdefault((replicate.workload, shape, replicate.pair), {})[
+                    replicate.member
+                ] = low
     distances: dict[tuple[str, str], list[float]] = {}
     for (workload, shape, _), members in lows.items():
         if len(members) == 2:
@@ -134,14 +153,24 @@ def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
     return max(map(statistics.median, distances.values()), default=None)
 
 
-def field_differences(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> list[TestbedDifference]:
+def field_differences(
+    before: Mapping[str, str] | None, after: Mapping[str, str] | None
+) -> list[TestbedDifference]:
     if before is None or after is None:
         return []
     differences: list[TestbedDifference] = []
     for field in differing_fields(before, after)[:_MOST_DIFFERENCES]:
-        differences.append(TestbedDifference(field=field, base=before.get(field), head=after.get(field)))
+        differences.append(
+            TestbedDifference(
+                field=field, base=before.get(field), head=after.get(field)
+            )
+        )
     return differences
 
 
 def differing_fields(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    return [field for field in sorted({*before, *after}) if before.get(field) != after.get(field)]
+    return [
+        field
+        for field in sorted({*before, *after})
+        if before.get(field) != after.get(field)
+    ]

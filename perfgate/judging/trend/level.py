@@ -8,7 +8,9 @@ from perfgate.document.history import StoredRun, moment
 from perfgate.document.trend import TrendPoint, TrendSeries
 
 
-def level_around(series: TrendSeries, run: StoredRun, *, without: Sequence[StoredRun] = ()) -> list[float]:
+def level_around(
+    series: TrendSeries, run: StoredRun, *, without: Sequence[StoredRun] = ()
+) -> list[float]:
     """The values of the level that a run is on, oldest first, without the versions of the runs ``without``.
 
     Empty if the run was measured on another testbed than the series.
@@ -43,4 +45,6 @@ def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:
 
 
 def _is_of(point: TrendPoint, run: StoredRun) -> bool:
-    return point.run_id == run.id or (run.commit is not None and point.commit == run.commit)
+    return point.run_id == run.id or (
+        run.commit is not None and point.commit == run.commit
+    )

@@ -39,7 +39,11 @@ def twin_effect(decision: DecisionDocument) -> TwinEffect | None:
     if not medians or not decision.measured.machine:
         return None
     effect = round(statistics.fmean(medians), 6)
-    return TwinEffect(machine=_NOT_OF_NAMES.sub("-", decision.measured.machine)[:200], effect=effect, pairs=pairs)
+    return TwinEffect(
+        machine=_NOT_OF_NAMES.sub("-", decision.measured.machine)[:200],
+        effect=effect,
+        pairs=pairs,
+    )
 
 
 def biased_machines(records: Iterable[GateRecord]) -> list[BiasedMachine]:
@@ -52,7 +56,9 @@ def biased_machines(records: Iterable[GateRecord]) -> list[BiasedMachine]:
                 of_machine.append(math.log1p(record.twins.effect))
     biased: list[BiasedMachine] = []
     # A biased machine is left out of what the next is compared with: otherwise its sisters look biased the other way.
-    while biases := [bias for machine in effects if (bias := _bias(machine, effects)) is not None]:
+    while biases := [
+        bias for machine in effects if (bias := _bias(machine, effects)) is not None
+    ]:
         clearest = max(biases, key=lambda bias: (bias.errors, bias.own_effect))
         biased.append(clearest.machine)
         del effects[clearest.machine.machine]

@@ -14,7 +14,14 @@ from typing import Literal, get_args
 import msgspec
 
 from perfgate.document.run import RunDocument, WorkloadRecord
-from perfgate.document.trend import MovementOrigin, OriginEvidence, OriginSign, TrendCause, TrendChange, TrendSeries
+from perfgate.document.trend import (
+    MovementOrigin,
+    OriginEvidence,
+    OriginSign,
+    TrendCause,
+    TrendChange,
+    TrendSeries,
+)
 from perfgate.judging.trend.course import common_course
 from perfgate.judging.trend.health import run_health
 from perfgate.judging.trend.near import index_of
@@ -32,7 +39,11 @@ _SOON, _NOISES = 6, 3.0
 _PlaceField = Literal["workload", "shape", "metric", "fingerprint"]
 
 
-def with_origin(cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]) -> TrendCause:
+def with_origin(
+    cause: TrendCause,
+    series: Sequence[TrendSeries],
+    documents: Mapping[str, RunDocument],
+) -> TrendCause:
     """A cause with its origin, if the runs on both sides were opened."""
     movement = _Movement(cause, series, documents)
     signs: Sequence[tuple[MovementOrigin, Callable[[], list[OriginEvidence]]]] = (
@@ -53,14 +64,21 @@ def with_origin(cause: TrendCause, series: Sequence[TrendSeries], documents: Map
     return _with(cause, "code", [OriginEvidence(sign="alone")])
 
 
-def _with(cause: TrendCause, origin: MovementOrigin, evidence: Sequence[OriginEvidence]) -> TrendCause:
+def _with(
+    cause: TrendCause, origin: MovementOrigin, evidence: Sequence[OriginEvidence]
+) -> TrendCause:
     return msgspec.structs.replace(cause, origin=origin, origin_evidence=list(evidence))
 
 
 class _Movement:
     """The changes of a cause, the leading one first, with the runs on both sides of it."""
 
-    def __init__(self, cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]) -> None:
+    def __init__(
+        self,
+        cause: TrendCause,
+        series: Sequence[TrendSeries],
+        documents: Mapping[str, RunDocument],
+    ) -> None:
         self._cause, self._all_series = cause, series
         self._changes: list[tuple[TrendSeries, TrendChange]] = []
         for place in cause.changes:
@@ -68,21 +86,37 @@ class _Movement:
             if not entry.informing:
                 self._changes.append((entry, entry.changes[place.change]))
         lead = cause.changes[0]
-        self._lead, self._change = self._clearest() or (series[lead.series], series[lead.series].changes[lead.change])
-        before, after = self._lead.points[self._change.at - 1], self._lead.points[self._change.at]
+        self._lead, self._change = self._clearest() or (
+            series[lead.series],
+            series[lead.series].changes[lead.change],
+        )
+        before, after = (
+            self._lead.points[self._change.at - 1],
+            self._lead.points[self._change.at],
+        )
         self.good, self.bad = documents.get(before.run_id), documents.get(after.run_id)
 
     def _clearest(self) -> tuple[TrendSeries, TrendChange] | None:
         """The change that is the largest for its noise, of the times if there is one."""
-        times = [entry for entry in self._changes if not entry[0].is_exact] or self._changes
-        return max(times, key=lambda entry: abs(entry[1].delta or 1.0) / (entry[0].noise or 1.0), default=None)
+        times = [
+            entry for entry in self._changes if not entry[0].is_exact
+        ] or self._changes
+        return max(
+            times,
+            key=lambda entry: abs(entry[1].delta or 1.0) / (entry[0].noise or 1.0),
+            default=None,
+        )
 
     def changed_workloads(self) -> list[OriginEvidence]:
         """The workloads whose file, batch or shapes changed; empty unless every workload that moved is among them."""
         if self.good is None or self.bad is None:
             return []
-        before = {workload.name: _definition(workload) for workload in self.good.workloads}
-        after = {workload.name: _definition(workload) for workload in self.bad.workloads}
+        before = {
+            workload.name: _definition(workload) for workload in self.good.workloads
+        }
+        after = {
+            workload.name: _definition(workload) for workload in self.bad.workloads
+        }
         evidence: list[OriginEvidence] = []
         for name in sorted({entry.workload for entry, _ in self._changes}):
             if name not in before or name not in after or before[name] == after[name]:
@@ -94,7 +128,11 @@ class _Movement:
         evidence: list[OriginEvidence] = []
         for difference in self._cause.differences:
             before, after = difference.base or "", difference.head or ""
-            evidence.append(OriginEvidence(sign="packages", name=difference.field, before=before, after=after))
+            evidence.append(
+                OriginEvidence(
+                    sign="packages", name=difference.field, before=before, after=after
+                )
+            )
         return evidence
 
     def proof(self) -> list[OriginEvidence]:
@@ -105,13 +143,22 @@ class _Movement:
                 before, after = f"{change.before:g}", f"{change.after:g}"
                 signs.setdefault(
                     "exact_counts",
-                    OriginEvidence(sign="exact_counts", name=entry.metric, before=before, after=after),
+                    OriginEvidence(
+                        sign="exact_counts",
+                        name=entry.metric,
+                        before=before,
+                        after=after,
+                    ),
                 )
             elif change.evidence == "confirmed":
-                signs.setdefault("confirmed", OriginEvidence(sign="confirmed", name=entry.metric))
+                signs.setdefault(
+                    "confirmed", OriginEvidence(sign="confirmed", name=entry.metric)
+                )
             if change.confirmation is not None and change.confirmation.culprit:
                 culprit = change.confirmation.culprit
-                signs.setdefault("bisected", OriginEvidence(sign="bisected", name=culprit[:10]))
+                signs.setdefault(
+                    "bisected", OriginEvidence(sign="bisected", name=culprit[:10])
+                )
         return list(signs.values())
 
     def state_of_machine(self) -> list[OriginEvidence]:
@@ -123,11 +170,25 @@ class _Movement:
         evidence: list[OriginEvidence] = []
         if before.clock and after.clock and after.clock < before.clock * _CLOCK:
             evidence.append(_numbers("clock", before.clock, after.clock))
-        if before.temperature and after.temperature and after.temperature >= before.temperature + _TEMPERATURE:
-            evidence.append(_numbers("temperature", before.temperature, after.temperature))
-        if after.throttled is not None and after.throttled >= (before.throttled or 0.0) + _THROTTLED:
-            evidence.append(_numbers("throttled", before.throttled or 0.0, after.throttled))
-        if after.waited is not None and after.waited >= (before.waited or 0.0) + _WAITED:
+        if (
+            before.temperature
+            and after.temperature
+            and after.temperature >= before.temperature + _TEMPERATURE
+        ):
+            evidence.append(
+                _numbers("temperature", before.temperature, after.temperature)
+            )
+        if (
+            after.throttled is not None
+            and after.throttled >= (before.throttled or 0.0) + _THROTTLED
+        ):
+            evidence.append(
+                _numbers("throttled", before.throttled or 0.0, after.throttled)
+            )
+        if (
+            after.waited is not None
+            and after.waited >= (before.waited or 0.0) + _WAITED
+        ):
             evidence.append(_numbers("waited", before.waited or 0.0, after.waited))
         return evidence
 
@@ -136,8 +197,14 @@ class _Movement:
         unmoved: list[OriginEvidence] = []
         for entry in self._beside("fingerprint"):
             share = self._share_of(entry)
-            if entry.device_kind == self._lead.device_kind and share is not None and share < _UNMOVED:
-                unmoved.append(OriginEvidence(sign="other_machine", name=entry.fingerprint))
+            if (
+                entry.device_kind == self._lead.device_kind
+                and share is not None
+                and share < _UNMOVED
+            ):
+                unmoved.append(
+                    OriginEvidence(sign="other_machine", name=entry.fingerprint)
+                )
         return unmoved
 
     def other_workloads(self) -> list[OriginEvidence]:
@@ -152,7 +219,9 @@ class _Movement:
             if course == "other":
                 return []
             alike += course == "alike"
-        return [OriginEvidence(sign="all_workloads", name=str(alike + 1))] if alike else []
+        return (
+            [OriginEvidence(sign="all_workloads", name=str(alike + 1))] if alike else []
+        )
 
     def _least_noisy_shapes(self) -> dict[str, list[TrendSeries]]:
         """The shapes of each workload of the machine, each with its metric of least noise."""
@@ -178,7 +247,11 @@ class _Movement:
             return []
         if change.resolved_by and not change.carried:
             back = index_of(self._lead, change.resolved_by)
-            if back is not None and back - change.at <= _SOON and not _is_revert(self._lead, change.resolved_by):
+            if (
+                back is not None
+                and back - change.at <= _SOON
+                and not _is_revert(self._lead, change.resolved_by)
+            ):
                 return [OriginEvidence(sign="returned", after=change.resolved_by)]
         if self._is_new_in_one_shape():
             return [OriginEvidence(sign="one_shape", name=self._lead.shape)]
@@ -188,7 +261,9 @@ class _Movement:
 
     def _is_in_one_metric(self) -> bool:
         """Whether no other time of the same workload and shape shows the shift."""
-        siblings = [entry for entry in self._beside("metric") if entry.unit == self._lead.unit]
+        siblings = [
+            entry for entry in self._beside("metric") if entry.unit == self._lead.unit
+        ]
         shares = [share for share in map(self._share_of, siblings) if share is not None]
         return bool(shares) and max(shares) < _UNMOVED
 
@@ -200,14 +275,21 @@ class _Movement:
         if len(self._lead.points) - self._change.at >= MIN_VALUES:
             return False
         beside = self._beside("shape")
-        least = [min(self._shares_of(entry, fewest=MIN_LAST), default=math.inf) for entry in beside]
+        least = [
+            min(self._shares_of(entry, fewest=MIN_LAST), default=math.inf)
+            for entry in beside
+        ]
         return bool(least) and max(least) < _UNMOVED
 
     def _beside(self, field: _PlaceField) -> list[TrendSeries]:
         """The series that differ from the leading one in this field alone."""
         beside: list[TrendSeries] = []
         for entry in self._all_series:
-            differing = [name for name in get_args(_PlaceField) if getattr(entry, name) != getattr(self._lead, name)]
+            differing = [
+                name
+                for name in get_args(_PlaceField)
+                if getattr(entry, name) != getattr(self._lead, name)
+            ]
             if differing == [field]:
                 beside.append(entry)
         return beside

@@ -18,13 +18,17 @@ LEFT_OVER = 0.5
 _MOST_TOGETHER = 6
 
 
-def undone_by(changes: Sequence[TrendChange], *, is_exact: bool) -> dict[int, TrendChange]:
+def undone_by(
+    changes: Sequence[TrendChange], *, is_exact: bool
+) -> dict[int, TrendChange]:
     """The later change that undid each change, by the index of the undone one; changes are oldest first."""
     undone: dict[int, TrendChange] = {}
     remaining: dict[int, float] = {}
     for number, change in enumerate(changes):
         effect = _effect(change, is_exact=is_exact)
-        opposite = [index for index, size in remaining.items() if size * effect < 0][-_MOST_TOGETHER:]
+        opposite = [index for index, size in remaining.items() if size * effect < 0][
+            -_MOST_TOGETHER:
+        ]
         together = _undone_together(opposite, remaining, abs(effect))
         if together:
             for index in together:
@@ -41,7 +45,9 @@ def undone_by(changes: Sequence[TrendChange], *, is_exact: bool) -> dict[int, Tr
     return undone
 
 
-def _undone_together(opposite: Sequence[int], remaining: dict[int, float], size: float) -> tuple[int, ...]:
+def _undone_together(
+    opposite: Sequence[int], remaining: dict[int, float], size: float
+) -> tuple[int, ...]:
     """The changes whose sizes together are closest to ``size``; empty if none are close."""
     best: tuple[int, ...] = ()
     least = math.inf

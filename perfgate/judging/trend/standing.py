@@ -45,13 +45,19 @@ def judged(
     ``accepted`` are the acceptances that count, ``newest`` is the start of the newest run, and ``continuation`` the changes on
     the testbed that replaced this one.
     """
-    changes = [_with_evidence(change, series, confirmations) for change in series.changes]
-    valid = [number for number, change in enumerate(changes) if change.evidence != "refuted"]
+    changes = [
+        _with_evidence(change, series, confirmations) for change in series.changes
+    ]
+    valid = [
+        number for number, change in enumerate(changes) if change.evidence != "refuted"
+    ]
     history = [changes[number] for number in valid]
     if continuation is not None:
         history += continuation.changes
     undone = undone_by(history, is_exact=series.is_exact)
-    back_at = {valid[index]: change for index, change in undone.items() if index < len(valid)}
+    back_at = {
+        valid[index]: change for index, change in undone.items() if index < len(valid)
+    }
     for number, change in enumerate(changes):
         standing = _standing(change, back_at.get(number), series, accepted, triaged)
         if continuation is not None:
@@ -63,12 +69,20 @@ def judged(
 def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
     """The state that the next report needs from this one; if there is more than fits, informing metrics are dropped first."""
     rank = ("open", "new", "accepted", "refuted", "superseded", "resolved")
-    ranked: list[tuple[bool, int, float, tuple[str, str, Direction, Standing, str]]] = []
+    ranked: list[
+        tuple[bool, int, float, tuple[str, str, Direction, Standing, str]]
+    ] = []
     for entry in series:
         for change in entry.changes:
             if change.first_bad and (entry.current or change.carried):
                 size, order = -abs(change.delta or 1.0), rank.index(change.standing)
-                row = (entry.key, change.first_bad[:12], change.direction, change.standing, name_of(entry))
+                row = (
+                    entry.key,
+                    change.first_bad[:12],
+                    change.direction,
+                    change.standing,
+                    name_of(entry),
+                )
                 ranked.append((change.direction == "changed", order, size, row))
     changes = [KnownChange(*row) for *_, row in sorted(ranked)[:MOST_KNOWN]]
     return TrendState(newest=newest, known=changes)
@@ -84,7 +98,9 @@ def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
         entry = by_key.get(earlier.series)
         is_open = earlier.standing in ("new", "open") and earlier.direction == "worse"
         if is_open and entry is not None:
-            same = [change for change in entry.changes if _is_same(earlier, change, entry)]
+            same = [
+                change for change in entry.changes if _is_same(earlier, change, entry)
+            ]
             if not same:
                 names.append(earlier.name)
     return sorted(names)
@@ -106,21 +122,42 @@ def _is_same(earlier: KnownChange, change: TrendChange, series: TrendSeries) -> 
     return at is not None and abs(at - change.at) <= NEAR
 
 
-def _with_evidence(change: TrendChange, series: TrendSeries, confirmations: Sequence[Confirmation]) -> TrendChange:
-    fitting = [confirmation for confirmation in confirmations if is_about(confirmation, change, series)]
+def _with_evidence(
+    change: TrendChange, series: TrendSeries, confirmations: Sequence[Confirmation]
+) -> TrendChange:
+    fitting = [
+        confirmation
+        for confirmation in confirmations
+        if is_about(confirmation, change, series)
+    ]
     if not fitting:
         return change
     newest = max(fitting, key=lambda confirmation: confirmation.confirmed_at)
     if change.evidence == "exact":
         return msgspec.structs.replace(change, confirmation=newest)
-    return msgspec.structs.replace(change, evidence=_evidence(newest, change), confirmation=newest)
+    return msgspec.structs.replace(
+        change, evidence=_evidence(newest, change), confirmation=newest
+    )
 
 
-def is_about(confirmation: Confirmation, change: TrendChange, series: TrendSeries) -> bool:
-    place = (confirmation.workload, confirmation.shape, confirmation.metric, confirmation.fingerprint)
-    if place != (series.workload, series.shape, series.metric, series.fingerprint) or series.labels:
+def is_about(
+    confirmation: Confirmation, change: TrendChange, series: TrendSeries
+) -> bool:
+    place = (
+        confirmation.workload,
+        confirmation.shape,
+        confirmation.metric,
+        confirmation.fingerprint,
+    )
+    if (
+        place != (series.workload, series.shape, series.metric, series.fingerprint)
+        or series.labels
+    ):
         return False
-    before, after = index_of(series, confirmation.before), index_of(series, confirmation.after)
+    before, after = (
+        index_of(series, confirmation.before),
+        index_of(series, confirmation.after),
+    )
     if before is None or after is None or not before < after:
         return False
     return abs(before - (change.at - 1)) <= NEAR and abs(after - change.at) <= NEAR
@@ -152,14 +189,23 @@ def _standing(
     if change.evidence == "refuted":
         return msgspec.structs.replace(change, standing="refuted")
     if back is not None:
-        return msgspec.structs.replace(change, standing="resolved", resolved_by=back.first_bad)
+        return msgspec.structs.replace(
+            change, standing="resolved", resolved_by=back.first_bad
+        )
     for acceptance in accepted:
         if _accepts(acceptance, change, series):
-            reason, until = f"{acceptance.accepted_by}: {acceptance.reason}", acceptance.until
-            return msgspec.structs.replace(change, standing="accepted", accepted=reason, accepted_until=until)
+            reason, until = (
+                f"{acceptance.accepted_by}: {acceptance.reason}",
+                acceptance.until,
+            )
+            return msgspec.structs.replace(
+                change, standing="accepted", accepted=reason, accepted_until=until
+            )
     state = triaged.of(change, series)
     if state is not None and state.state == "expected":
-        return msgspec.structs.replace(change, standing="accepted", accepted=f"{state.author}: {state.reason}")
+        return msgspec.structs.replace(
+            change, standing="accepted", accepted=f"{state.author}: {state.reason}"
+        )
     return change
 
 
@@ -167,15 +213,27 @@ def _accepts(acceptance: Acceptance, change: TrendChange, series: TrendSeries) -
     if change.direction != "worse":
         return False
     place = parse_place(acceptance.metric)
-    if not (fnmatchcase(series.metric, place.metric) and place.covers(series.workload, series.shape)):
+    if not (
+        fnmatchcase(series.metric, place.metric)
+        and place.covers(series.workload, series.shape)
+    ):
         return False
-    return acceptance.commit in {change.first_bad, *(commit.commit for commit in change.commits)}
+    return acceptance.commit in {
+        change.first_bad,
+        *(commit.commit for commit in change.commits),
+    }
 
 
-def _with_news(change: TrendChange, series: TrendSeries, before: TrendState | None, newest: str) -> TrendChange:
+def _with_news(
+    change: TrendChange, series: TrendSeries, before: TrendState | None, newest: str
+) -> TrendChange:
     reported: Standing | None = None
     if before is not None:
-        same = [earlier.standing for earlier in before.known if _is_same(earlier, change, series)]
+        same = [
+            earlier.standing
+            for earlier in before.known
+            if _is_same(earlier, change, series)
+        ]
         reported = same[0] if same else None
     if change.standing != "new":
         return msgspec.structs.replace(change, news=reported in ("new", "open"))
@@ -183,4 +241,6 @@ def _with_news(change: TrendChange, series: TrendSeries, before: TrendState | No
     if reported is None and (is_worse or is_recent(change.first_seen, newest)):
         return msgspec.structs.replace(change, standing="new", news=True)
     # An acceptance may have expired since.
-    return msgspec.structs.replace(change, standing="open", news=is_worse and reported == "accepted")
+    return msgspec.structs.replace(
+        change, standing="open", news=is_worse and reported == "accepted"
+    )

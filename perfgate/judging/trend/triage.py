@@ -22,8 +22,12 @@ class TriagedChanges:
     change of a series.
     """
 
-    def __init__(self, triages: Iterable[Triage], series: Iterable[TrendSeries]) -> None:
-        self._newest_first = sorted(triages, key=lambda triage: moment(triage.changed_at), reverse=True)
+    def __init__(
+        self, triages: Iterable[Triage], series: Iterable[TrendSeries]
+    ) -> None:
+        self._newest_first = sorted(
+            triages, key=lambda triage: moment(triage.changed_at), reverse=True
+        )
         self._named: set[str | None] = set()
         for entry in series:
             self._named.update(*map(_commits, entry.changes))
@@ -36,7 +40,9 @@ class TriagedChanges:
                     return triage
         return None
 
-    def _is_about(self, triage: Triage, change: TrendChange, series: TrendSeries) -> bool:
+    def _is_about(
+        self, triage: Triage, change: TrendChange, series: TrendSeries
+    ) -> bool:
         if triage.commit in self._named:
             return triage.commit in _commits(change)
         at = index_of(series, triage.commit)
@@ -45,7 +51,9 @@ class TriagedChanges:
         return change is min(series.changes, key=lambda entry: abs(entry.at - at))
 
 
-def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: TriagedChanges) -> TrendCause:
+def with_triage(
+    cause: TrendCause, series: Sequence[TrendSeries], triaged: TriagedChanges
+) -> TrendCause:
     """A cause with the newest state of its changes, and the state that the histories suggest instead."""
     triages: list[Triage] = []
     for place in cause.changes:
@@ -55,10 +63,14 @@ def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: Triag
             triages.append(state_of_change)
     is_resolved = cause.standing == "resolved"
     if not triages:
-        return msgspec.structs.replace(cause, suggests="fixed" if is_resolved and cause.news else None)
+        return msgspec.structs.replace(
+            cause, suggests="fixed" if is_resolved and cause.news else None
+        )
     triage = max(triages, key=lambda triage: moment(triage.changed_at))
     suggests: TriageState | None = None
-    if is_resolved and (triage.state == "acknowledged" or (triage.state == "new" and cause.news)):
+    if is_resolved and (
+        triage.state == "acknowledged" or (triage.state == "new" and cause.news)
+    ):
         suggests = "fixed"
     elif triage.state == "fixed" and cause.is_unsettled:
         newest = series[cause.changes[0].series].points[-1]
@@ -67,7 +79,9 @@ def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: Triag
     return msgspec.structs.replace(cause, triage=triage, suggests=suggests)
 
 
-def meant(acceptances: Iterable[Acceptance], triages: Iterable[Triage], today: date) -> list[Acceptance]:
+def meant(
+    acceptances: Iterable[Acceptance], triages: Iterable[Triage], today: date
+) -> list[Acceptance]:
     """The acceptances that count today, and one for each regression of main that is expected."""
     counting = [acceptance for acceptance in acceptances if acceptance.counts_on(today)]
     for triage in triages:
@@ -84,15 +98,23 @@ def meant(acceptances: Iterable[Acceptance], triages: Iterable[Triage], today: d
     return counting
 
 
-def expired(acceptances: Iterable[Acceptance], causes: Iterable[TrendCause], today: date) -> list[Acceptance]:
+def expired(
+    acceptances: Iterable[Acceptance], causes: Iterable[TrendCause], today: date
+) -> list[Acceptance]:
     """The acceptances that ended in the last weeks, and acceptances that ended while their regression is open."""
     open_commits: set[str | None] = set()
     for cause in causes:
         if cause.is_unsettled:
             open_commits |= _commits(cause)
     recent = (today - RECENT).isoformat()
-    ended = [acceptance for acceptance in acceptances if not acceptance.counts_on(today)]
-    return [entry for entry in ended if str(entry.until) >= recent or entry.commit in open_commits]
+    ended = [
+        acceptance for acceptance in acceptances if not acceptance.counts_on(today)
+    ]
+    return [
+        entry
+        for entry in ended
+        if str(entry.until) >= recent or entry.commit in open_commits
+    ]
 
 
 def _commits(change: TrendChange | TrendCause) -> set[str | None]:

@@ -20,7 +20,14 @@ from scipy.special import ndtri
 from perfgate.catalogue.lookup import metric
 from perfgate.document.history import moment
 from perfgate.document.run import RunDocument
-from perfgate.document.trend import BridgedMetric, TestbedSpan, TrendCause, TrendPoint, TrendSeries, Uplift
+from perfgate.document.trend import (
+    BridgedMetric,
+    TestbedSpan,
+    TrendCause,
+    TrendPoint,
+    TrendSeries,
+    Uplift,
+)
 from perfgate.judging.trend.find import direction_of, noise_of
 from perfgate.judging.trend.health import differing_fields, field_differences
 
@@ -37,7 +44,9 @@ _Place = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 
 def uplifts(
-    spans: Sequence[TestbedSpan], comparable: Mapping[str, Mapping[str, str]], series: Sequence[TrendSeries]
+    spans: Sequence[TestbedSpan],
+    comparable: Mapping[str, Mapping[str, str]],
+    series: Sequence[TrendSeries],
 ) -> list[Uplift]:
     """The uplifts, newest first; ``comparable`` has the fields of the testbeds with a readable run."""
     newest_last: list[Uplift] = []
@@ -49,7 +58,9 @@ def uplifts(
 
 
 def with_differences(
-    cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
+    cause: TrendCause,
+    series: Sequence[TrendSeries],
+    documents: Mapping[str, RunDocument],
 ) -> TrendCause:
     """A cause with the packages and the container image that differ between its runs, if both were opened."""
     entry = series[cause.changes[0].series]
@@ -70,7 +81,9 @@ def _stack(run: RunDocument | None) -> dict[str, str] | None:
 
 
 def _predecessor(
-    after: TestbedSpan, earlier: Sequence[TestbedSpan], comparable: Mapping[str, Mapping[str, str]]
+    after: TestbedSpan,
+    earlier: Sequence[TestbedSpan],
+    comparable: Mapping[str, Mapping[str, str]],
 ) -> TestbedSpan | None:
     """The testbed that a later one replaced: it ended around the later one's start, with the fewest differences."""
     if after.fingerprint not in comparable:
@@ -83,12 +96,16 @@ def _predecessor(
 
     ended = []
     for span in earlier:
-        is_alike = span.device_kind == after.device_kind and span.fingerprint in comparable
+        is_alike = (
+            span.device_kind == after.device_kind and span.fingerprint in comparable
+        )
         if is_alike and has_ended(span):
             ended.append(span)
 
     def distance(span: TestbedSpan) -> tuple[int, float]:
-        differing = differing_fields(comparable[span.fingerprint], comparable[after.fingerprint])
+        differing = differing_fields(
+            comparable[span.fingerprint], comparable[after.fingerprint]
+        )
         return len(differing), -moment(span.last_seen).timestamp()
 
     return min(ended, key=distance, default=None)
@@ -116,7 +133,9 @@ def _uplift(
         before=before.fingerprint,
         after=after.fingerprint,
         since=after.first_seen,
-        differences=field_differences(comparable[before.fingerprint], comparable[after.fingerprint]),
+        differences=field_differences(
+            comparable[before.fingerprint], comparable[after.fingerprint]
+        ),
         last_commit=_last_commit(before, series),
         commits=sorted(commits),
         moved=moved,
@@ -141,7 +160,9 @@ def _has_moved(entry: BridgedMetric, widening: float) -> bool:
     return low > 0 or high < 0
 
 
-def _has_stayed(entry: BridgedMetric, widening: float, series: Sequence[TrendSeries]) -> bool:
+def _has_stayed(
+    entry: BridgedMetric, widening: float, series: Sequence[TrendSeries]
+) -> bool:
     """Whether the metric is shown to be the same within its tolerance. A noisy metric may be neither."""
     if entry.interval is None:
         return entry.old == entry.new
@@ -160,7 +181,9 @@ def _widened(interval: tuple[float, float], widening: float) -> tuple[float, flo
     return middle - half, middle + half
 
 
-def _bridged(before: TestbedSpan, after: TestbedSpan, series: Sequence[TrendSeries]) -> list[BridgedMetric]:
+def _bridged(
+    before: TestbedSpan, after: TestbedSpan, series: Sequence[TrendSeries]
+) -> list[BridgedMetric]:
     """The metrics with a value of one commit on both testbeds."""
     earlier: dict[_Place, int] = {}
     for index, entry in enumerate(series):
@@ -175,7 +198,9 @@ def _bridged(before: TestbedSpan, after: TestbedSpan, series: Sequence[TrendSeri
     return bridged
 
 
-def _bridge(series: Sequence[TrendSeries], start: int, end: int) -> BridgedMetric | None:
+def _bridge(
+    series: Sequence[TrendSeries], start: int, end: int
+) -> BridgedMetric | None:
     old, new = series[start], series[end]
     by_commit = {point.commit: point for point in old.points}
     pairs: list[tuple[TrendPoint, TrendPoint]] = []
@@ -206,10 +231,14 @@ def _bridge(series: Sequence[TrendSeries], start: int, end: int) -> BridgedMetri
 
 
 def _effect(
-    before: TrendSeries, after: TrendSeries, pairs: Sequence[tuple[TrendPoint, TrendPoint]]
+    before: TrendSeries,
+    after: TrendSeries,
+    pairs: Sequence[tuple[TrendPoint, TrendPoint]],
 ) -> tuple[float, tuple[float, float]] | None:
     """The relative change over all pairs and its interval; None for unknown noise, or values that have no logarithm."""
-    noises = [noise for noise in (noise_of(before), noise_of(after)) if noise is not None]
+    noises = [
+        noise for noise in (noise_of(before), noise_of(after)) if noise is not None
+    ]
     if not noises:
         return None
     effects, variance = [], 0.0
@@ -226,7 +255,11 @@ def _last_commit(before: TestbedSpan, series: Sequence[TrendSeries]) -> str | No
     """The newest commit on the old testbed: measuring it on the new testbed joins both."""
     newest: list[TrendPoint] = []
     for entry in series:
-        if entry.fingerprint == before.fingerprint and entry.points and entry.points[-1].commit:
+        if (
+            entry.fingerprint == before.fingerprint
+            and entry.points
+            and entry.points[-1].commit
+        ):
             newest.append(entry.points[-1])
     if not newest:
         return None
@@ -234,4 +267,9 @@ def _last_commit(before: TestbedSpan, series: Sequence[TrendSeries]) -> str | No
 
 
 def _place(series: TrendSeries) -> _Place:
-    return series.workload, series.shape, series.metric, tuple(sorted(series.labels.items()))
+    return (
+        series.workload,
+        series.shape,
+        series.metric,
+        tuple(sorted(series.labels.items())),
+    )

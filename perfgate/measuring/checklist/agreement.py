@@ -10,7 +10,11 @@ from itertools import cycle
 from typing import Any
 
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
+from perfgate.measuring.checklist.experiment import (
+    ExperimentError,
+    FailedExperiment,
+    experiment,
+)
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.devices.device import Device
@@ -52,13 +56,18 @@ def agreement(reference: Any, output: Any) -> Agreement:
         absolute = max(absolute, pair.absolute)
         relative = max(relative, pair.relative)
         not_finite += pair.not_finite
-    return Agreement(comparable=True, absolute=absolute, relative=relative, not_finite=not_finite)
+    return Agreement(
+        comparable=True, absolute=absolute, relative=relative, not_finite=not_finite
+    )
 
 
 def _compare(reference: Any, output: Any) -> Agreement:
     import torch
 
-    first, second = reference.detach().cpu().double().flatten(), output.detach().cpu().double().flatten()
+    first, second = (
+        reference.detach().cpu().double().flatten(),
+        output.detach().cpu().double().flatten(),
+    )
     both = torch.isfinite(first) & torch.isfinite(second)
     not_finite = int((torch.isfinite(first) & ~torch.isfinite(second)).sum())
     first, second = first[both], second[both]
@@ -69,15 +78,21 @@ def _compare(reference: Any, output: Any) -> Agreement:
     relative = 0.0
     if absolute:
         relative = absolute / largest if largest else math.inf
-    return Agreement(comparable=True, absolute=absolute, relative=relative, not_finite=not_finite)
+    return Agreement(
+        comparable=True, absolute=absolute, relative=relative, not_finite=not_finite
+    )
 
 
-def compare_outputs(first: Callable[[], Any], second: Callable[[], Any], device: Device) -> Agreement | Message:
+def compare_outputs(
+    first: Callable[[], Any], second: Callable[[], Any], device: Device
+) -> Agreement | Message:
     """The difference between the outputs of two implementations for one input, or why they cannot be compared."""
     outputs = []
     for way in (first, first, second):
         # A clone, because the next call may write into the same memory.
-        outputs.append(each_tensor(device.to_host(way()), lambda tensor: tensor.detach().clone()))
+        outputs.append(
+            each_tensor(device.to_host(way()), lambda tensor: tensor.detach().clone())
+        )
         device.synchronize()
     reference, again, output = outputs
     repeated, compared = agreement(reference, again), agreement(reference, output)
@@ -96,7 +111,9 @@ def copy_of_model(context: StepContext) -> Any:
     model = context.workload.model
     if not isinstance(model, torch.nn.Module):
         raise ExperimentError(Message("operators.not-a-module"))
-    copied = experiment(context, lambda: copy.deepcopy(model), failing="operators.copy-fails")
+    copied = experiment(
+        context, lambda: copy.deepcopy(model), failing="operators.copy-fails"
+    )
     if not isinstance(copied, FailedExperiment):
         return copied
     if copied.out_of_memory:

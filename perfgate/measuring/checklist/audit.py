@@ -25,7 +25,9 @@ CAUSES: tuple[Cause, ...] = ("layout", "device", "dtype", "duplicate")
 EITHER = "either"
 
 _WARM_UP_CALLS = 2
-_CONVOLUTIONS = frozenset({"aten::convolution", "aten::_convolution", "aten::mkldnn_convolution"})
+_CONVOLUTIONS = frozenset(
+    {"aten::convolution", "aten::_convolution", "aten::mkldnn_convolution"}
+)
 # Operators that bring a tensor into or out of oneDNN's own blocked formats (aten/src/ATen/native/mkldnn/MKLDNNConversions.cpp).
 _REORDERS = frozenset(
     {
@@ -88,7 +90,9 @@ class AuditedOp(NamedTuple):
 def is_cast(kernel: Kernel) -> bool:
     """Whether a kernel only converts: of type ``Cast``, or a copy to another dtype."""
     copies = kernel.type == "TensorMove" or "aclnnInplaceCopy" in kernel.name
-    return kernel.type == "Cast" or (copies and kernel.inputs.dtypes[:1] != kernel.outputs.dtypes[:1])
+    return kernel.type == "Cast" or (
+        copies and kernel.inputs.dtypes[:1] != kernel.outputs.dtypes[:1]
+    )
 
 
 def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[AuditedOp]:
@@ -125,7 +129,9 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
     class Auditor(WatchingMode):  # type: ignore[no-untyped-call]
         host_ns = 0
 
-        def run(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        def run(
+            self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]
+        ) -> Any:
             started = clock()
             result = func(*args, **keywords)
             self.host_ns = clock() - started
@@ -152,7 +158,17 @@ def _audited(call: OperatorCall, line: str | None, host_ns: int) -> AuditedOp:
     convolution: Convolution | None = None
     if call.name in _CONVOLUTIONS:
         convolution = Convolution(_order(call.args[0]), _order(call.args[1]))
-    return AuditedOp(call.name, line, host_ns, written, call.forms(), copies, reorder, _product(call), convolution)
+    return AuditedOp(
+        call.name,
+        line,
+        host_ns,
+        written,
+        call.forms(),
+        copies,
+        reorder,
+        _product(call),
+        convolution,
+    )
 
 
 def _copy(target: Any, source: Any) -> Copy:

@@ -11,7 +11,12 @@ from itertools import chain
 from perfgate.document.sweep import Sweep
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.step import StepContext
-from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time_calls, timed_call
+from perfgate.measuring.timing.calls import (
+    CallBudget,
+    measure_throughput,
+    time_calls,
+    timed_call,
+)
 from perfgate.measuring.workload.bound import BoundWorkload
 
 # Sizes of a sweep: powers of two up to the first bound, and on to the second while a doubling still gains throughput.
@@ -72,7 +77,11 @@ def _powers_of_two(seconds: dict[int, float], gain: float) -> Iterator[int]:
     while size <= LARGEST_OF_ALL:
         yield size
         half = size // 2
-        if size >= _LARGEST and not (size in seconds and half in seconds and 2 * seconds[half] > gain * seconds[size]):
+        if size >= _LARGEST and not (
+            size in seconds
+            and half in seconds
+            and 2 * seconds[half] > gain * seconds[size]
+        ):
             return
         size *= 2
 
@@ -93,7 +102,9 @@ def forget(context: StepContext, shape: str, sizes: list[int]) -> None:
     context.device.empty_cache()
 
 
-def visit_all(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -> None:
+def visit_all(
+    context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep
+) -> None:
     """Measure every size ``effort.visits`` times, in a new random order each time."""
     chance = random.Random(context.seed)
     for number in range(effort.visits):
@@ -108,9 +119,13 @@ def visit_all(context: StepContext, shape: str, effort: SweepEffort, sweep: Swee
                 _visit(context, shape, size, effort, sweep)
 
 
-def _visit(context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep) -> None:
+def _visit(
+    context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep
+) -> None:
     """Measure one size once more; several calls in flight may need memory that the single call of the probe did not."""
-    failed = experiment(context, partial(_measure_once, context, shape, size, effort, sweep))
+    failed = experiment(
+        context, partial(_measure_once, context, shape, size, effort, sweep)
+    )
     if failed is None:
         return
     if failed.out_of_memory:
@@ -122,19 +137,27 @@ def _visit(context: StepContext, shape: str, size: int, effort: SweepEffort, swe
         forget(context, shape, [size])
 
 
-def _measure_once(context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep) -> None:
-    rate, latencies = measure_size(context.workload, shape, size, seconds=effort.visit_seconds)
+def _measure_once(
+    context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep
+) -> None:
+    rate, latencies = measure_size(
+        context.workload, shape, size, seconds=effort.visit_seconds
+    )
     sweep.rates.setdefault(size, []).append(rate)
     sweep.latencies.setdefault(size, []).extend(latencies)
 
 
-def measure_size(workload: BoundWorkload, shape: str, size: int, *, seconds: float) -> tuple[float, list[float]]:
+def measure_size(
+    workload: BoundWorkload, shape: str, size: int, *, seconds: float
+) -> tuple[float, list[float]]:
     """The items per second of calls with one batch size over about ``seconds``, after an unrecorded call.
 
     With them come the seconds of a few single calls if the workload promises a P99.
     """
     call, device = workload.caller(shape, batch=size), workload.device
-    (rate,), _ = measure_throughput(call, device, items=size, window_seconds=seconds, windows=1)
+    (rate,), _ = measure_throughput(
+        call, device, items=size, window_seconds=seconds, windows=1
+    )
     if workload.workload.sla.p99 is None:
         return float(rate), []
     times = time_calls(call, device, CallBudget(calls=3, seconds=seconds))

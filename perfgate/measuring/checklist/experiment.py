@@ -67,14 +67,18 @@ def experiment(
     except BaseException as error:  # noqa: BLE001 - compilers and models that were not written for it raise anything
         reason = described(error, context)
         reason = Message(failing, {"error": reason}) if failing else reason
-        failed = FailedExperiment(reason, raised=True, out_of_memory=context.device.is_out_of_memory(error))
+        failed = FailedExperiment(
+            reason, raised=True, out_of_memory=context.device.is_out_of_memory(error)
+        )
         context.experiments.failures.append(reason)
     # The exception is gone by now, and with it the tensors that its frames held.
     kill_descendants(spare=before)
     return failed
 
 
-def outcome_of(context: StepContext, measure: Callable[[], StepOutcome], *, failing: str) -> StepOutcome:
+def outcome_of(
+    context: StepContext, measure: Callable[[], StepOutcome], *, failing: str
+) -> StepOutcome:
     """The outcome of a step that is one experiment; unavailable if it fails."""
     measured = experiment(context, measure, failing=failing)
     if isinstance(measured, FailedExperiment):
@@ -102,4 +106,7 @@ def described(error: BaseException, context: StepContext) -> Message:
     of_project = SourceLines(context.root).at(frame.f_code.co_filename, line)
     module = str(frame.f_globals.get("__name__") or frame.f_code.co_filename)
     # Deeper names belong to generated code or are of no use to the reader.
-    return Message("experiment.raised", {**values, "where": of_project or ".".join(module.split(".")[:2])})
+    return Message(
+        "experiment.raised",
+        {**values, "where": of_project or ".".join(module.split(".")[:2])},
+    )

@@ -38,9 +38,18 @@ class HeadPart(NamedTuple):
 # runs its graph in ExecuteGraph (torch_npu, dynamo/torchair/npu_fx_compiler.py), within TorchNpuGraphBase::Run if its C++
 # side is marked; dynamo and inductor mark theirs since torch 2.1.
 _INDUCTOR = HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph")
-_TORCHAIR = HeadSpans("npu_fx_compiler inference", "ExecuteGraph", "TorchNpuGraphBase::Run")
-HEAD_SPANS: Mapping[str, HeadSpans] = {"npu": _TORCHAIR, "cuda": _INDUCTOR, "cpu": _INDUCTOR}
-_WHOLE, _SPLIT = ("framework", "compiler", "graph"), ("framework", "python", "native", "graph")
+_TORCHAIR = HeadSpans(
+    "npu_fx_compiler inference", "ExecuteGraph", "TorchNpuGraphBase::Run"
+)
+HEAD_SPANS: Mapping[str, HeadSpans] = {
+    "npu": _TORCHAIR,
+    "cuda": _INDUCTOR,
+    "cpu": _INDUCTOR,
+}
+_WHOLE, _SPLIT = (
+    ("framework", "compiler", "graph"),
+    ("framework", "python", "native", "graph"),
+)
 _MOST_OPERATORS = 3
 # What torch.compile returns, as Python's function and module mark it, and the loading of data before it.
 _MODULE = re.compile(r"OptimizedModule|Torch-Compiled Region")
@@ -56,11 +65,15 @@ def spans_of_recording(graph_spans: Sequence[str]) -> list[HeadSpans]:
 
 def exposed_head_ns(summary: DeviceSummary, graph_spans: Sequence[str]) -> float:
     """The nanoseconds of all steps in which the device waits for the head of a compiled call."""
-    calls, parts = head_of_steps(summary.timeline.events, spans_of_recording(graph_spans))
+    calls, parts = head_of_steps(
+        summary.timeline.events, spans_of_recording(graph_spans)
+    )
     return len(calls.start) * sum(part.exposed_ns or 0.0 for part in parts.values())
 
 
-def head_of_steps(events: EventTable, spans: Sequence[HeadSpans]) -> tuple[Intervals, dict[str, HeadPart]]:
+def head_of_steps(
+    events: EventTable, spans: Sequence[HeadSpans]
+) -> tuple[Intervals, dict[str, HeadPart]]:
     """The calls and the parts of their head, from the start of each step if steps are marked and each runs a graph.
 
     Otherwise a call lasts from one entry of the compiler to the next, without the framework's part; no calls if the
@@ -75,14 +88,18 @@ def head_of_steps(events: EventTable, spans: Sequence[HeadSpans]) -> tuple[Inter
             steps = windows_of(marks)
             if parts := head_times(events, steps, names):
                 return steps, parts
-        calls = Intervals(entries, np.append(entries[1:], (events.start + events.duration).max()))
+        calls = Intervals(
+            entries, np.append(entries[1:], (events.start + events.duration).max())
+        )
         if parts := head_times(events, calls, names):
             del parts["framework"]
             return calls, parts
     return Intervals(np.array([], np.int64), np.array([], np.int64)), {}
 
 
-def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[str, HeadPart]:
+def head_times(
+    events: EventTable, calls: Intervals, names: HeadSpans
+) -> dict[str, HeadPart]:
     """The parts of a typical call's head, all its compiled modules together; none unless every call has a whole one.
 
     The framework's part begins with the compiled module and ends at the compiler's entry, the compiler's at the start of the
@@ -102,7 +119,9 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[s
         owners += [call] * len(of_call)
     if not heads:
         return {}
-    columns = np.array([(head.module, head.entry, head.run, head.begun) for head in heads], np.int64)
+    columns = np.array(
+        [(head.module, head.entry, head.run, head.begun) for head in heads], np.int64
+    )
     natives = [head.native for head in heads if head.native is not None]
     is_split = len(natives) == len(heads)
     if is_split:
@@ -114,8 +133,12 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[s
     for at, name in enumerate(_SPLIT if is_split else _WHOLE):
         windows = Intervals(columns[:, at], columns[:, at + 1])
         lengths = windows.end - windows.start
-        exposed = None if busy is None else _typical(owners, lengths - busy.within(windows))
-        parts[name] = HeadPart(_typical(owners, lengths), exposed, _longest_operators(operators, windows))
+        exposed = (
+            None if busy is None else _typical(owners, lengths - busy.within(windows))
+        )
+        parts[name] = HeadPart(
+            _typical(owners, lengths), exposed, _longest_operators(operators, windows)
+        )
     return parts
 
 
@@ -132,17 +155,23 @@ class _Head(NamedTuple):
 class _HeadMarks:
     """The begins of all compiled modules of a recording, and the launches of the work that follows them."""
 
-    def __init__(self, events: EventTable, device: EventTable, names: HeadSpans) -> None:
+    def __init__(
+        self, events: EventTable, device: EventTable, names: HeadSpans
+    ) -> None:
         work = device if len(device) else _operators(events)
         # The host may finish a call before the device begins it, so work belongs to the call that launched it.
-        launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
+        launched = launched_or_began(
+            work, launch_starts(work, events.of_kind("runtime"))
+        )
         order = np.lexsort((work.start, launched))
         self._launches, self._begins = launched[order], work.start[order]
         self._compiler = np.sort(_named(events, names.compiler).start)
         self._graph = np.sort(_named(events, names.graph).start)
         self._native = np.sort(_named(events, names.native).start)
         # The region that torch marks is the compiler's own entry of some backends.
-        self._modules = events.select(events.is_named(_MODULE.search) & ~events.is_named(_holds(names.compiler)))
+        self._modules = events.select(
+            events.is_named(_MODULE.search) & ~events.is_named(_holds(names.compiler))
+        )
         self._loading = events.select(events.is_named(_LOADING.search))
 
     def heads(self, start: int, end: int) -> list[_Head]:
@@ -161,18 +190,26 @@ class _HeadMarks:
             if heads:
                 # The next module's head begins while the device still works for this one.
                 before = heads[-1]
-                heads[-1] = before._replace(begun=max(before.run, min(before.begun, module)))
+                heads[-1] = before._replace(
+                    begun=max(before.run, min(before.begun, module))
+                )
             begun = int(self._begins[np.searchsorted(self._launches, launch)])
-            heads.append(_Head(module, entry, _next_start(self._native, entry, run), run, begun))
+            heads.append(
+                _Head(module, entry, _next_start(self._native, entry, run), run, begun)
+            )
         return heads
 
     def _module(self, start: int, entry: int) -> int:
         """When the compiled module around an entry began, else the given start, or the end of loading data after it."""
         modules = self._modules
-        around = (modules.start >= start) & (modules.start <= entry) & (modules.end >= entry)
+        around = (
+            (modules.start >= start) & (modules.start <= entry) & (modules.end >= entry)
+        )
         if around.any():
             return int(modules.start[around].min())
-        loaded = self._loading.end[(self._loading.end > start) & (self._loading.end <= entry)]
+        loaded = self._loading.end[
+            (self._loading.end > start) & (self._loading.end <= entry)
+        ]
         return int(loaded.max(initial=start))
 
 

@@ -31,7 +31,10 @@ _MOST_PRINTED = 1 << 16
 # Folders that hold other people's packages, or no modules.
 _NOT_SEARCHED = {"site-packages", "node_modules", "build", "dist", "__pycache__"}
 # How perfgate calls the functions of a workload that always take the same parameters.
-_CALLS = {BoundWorkload.__init__.__code__: "build(device)", BoundWorkload.preprocess.__code__: "preprocess(raw)"}
+_CALLS = {
+    BoundWorkload.__init__.__code__: "build(device)",
+    BoundWorkload.preprocess.__code__: "preprocess(raw)",
+}
 
 
 class ProjectCode(NamedTuple):
@@ -47,7 +50,11 @@ def one_line(error: BaseException) -> str:
 
     The last line of a SyntaxError is its message. The traceback module survives exceptions that fail to print themselves.
     """
-    lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
+    lines = (
+        "".join(traceback.format_exception_only(type(error), error))
+        .strip()
+        .splitlines()
+    )
     return lines[-1 if isinstance(error, SyntaxError) else 0][:MAX_MESSAGE]
 
 
@@ -60,7 +67,9 @@ def own_traceback(error: BaseException) -> str | None:
         if isinstance(error, (PerfgateError, SyntaxError, ModuleNotFoundError)):
             return None
         frames = error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
+    return "".join(traceback.format_exception(type(error), error, frames))[
+        -MAX_TRACEBACK:
+    ]
 
 
 def explained(error: BaseException, project: ProjectCode | None) -> Message | str:
@@ -87,17 +96,24 @@ def explained(error: BaseException, project: ProjectCode | None) -> Message | st
     return message
 
 
-def explained_exit(error: SystemExit, project: ProjectCode | None, printed: str) -> Message:
+def explained_exit(
+    error: SystemExit, project: ProjectCode | None, printed: str
+) -> Message:
     """The exit of a process that loads or calls a workload: its place, the last line printed before, and the remedy."""
     line = one_line(error)[:_MAX_LINE]
     ended = Message("worker.ended-itself", {"error": line})
     if printed and printed not in line:
-        ended = Message("worker.ended-itself-printing", {"error": line, "printed": printed})
+        ended = Message(
+            "worker.ended-itself-printing", {"error": line, "printed": printed}
+        )
     if project and (place := _place(error, SourceLines(project.root))):
         ended = Message("mistake.at", {"error": ended, "place": place})
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_name == "<module>" and not _is_our_file(frame):
-            return Message("mistake.hint", {"error": ended, "hint": Message("mistake.exit-in-import")})
+            return Message(
+                "mistake.hint",
+                {"error": ended, "hint": Message("mistake.exit-in-import")},
+            )
     return ended
 
 
@@ -132,14 +148,18 @@ def _telling(line: str, words: str) -> str:
 
 def _is_our_file(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
-    return file.startswith(("<frozen importlib", importlib.__file__, f"{PACKAGE}{os.sep}"))
+    return file.startswith(
+        ("<frozen importlib", importlib.__file__, f"{PACKAGE}{os.sep}")
+    )
 
 
 def _place(error: BaseException, lines: SourceLines) -> str | None:
     if isinstance(error, SyntaxError) and error.filename:
         return lines.at(error.filename, error.lineno)
     frames = traceback.walk_tb(error.__traceback__)
-    return lines.innermost((frame.f_code.co_filename, number) for frame, number in frames)
+    return lines.innermost(
+        (frame.f_code.co_filename, number) for frame, number in frames
+    )
 
 
 # --- hints
@@ -152,7 +172,11 @@ def _hint_on_project(error: BaseException, project: ProjectCode) -> Message | No
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
         return _missing_file(error.filename, project)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if isinstance(error, KeyError) and frames and frames[-1].f_code is type(os.environ).__getitem__.__code__:
+    if (
+        isinstance(error, KeyError)
+        and frames
+        and frames[-1].f_code is type(os.environ).__getitem__.__code__
+    ):
         return Message("mistake.no-variable", {"name": str(error.args[0])})
     if isinstance(error, TypeError) and frames and (call := _refused_call(frames[-1])):
         return Message("mistake.signature", {"call": call})
@@ -196,20 +220,29 @@ def _missing_module(name: str, project: ProjectCode) -> Message | None:
         is_there = module.with_name(f"{top}.py").is_file() or any(module.glob("*.py"))
         if is_there and folder not in project.python_path:
             value = json.dumps([*project.python_path, folder])
-            return Message("mistake.python-path", {"module": top, "folder": folder, "value": value})
+            return Message(
+                "mistake.python-path", {"module": top, "folder": folder, "value": value}
+            )
     if close:
-        return Message("mistake.other-module", {"name": close, "module": top, "python": sys.executable})
+        return Message(
+            "mistake.other-module",
+            {"name": close, "module": top, "python": sys.executable},
+        )
     return Message("mistake.not-installed", {"module": top, "python": sys.executable})
 
 
-def _unfilled_submodule(module: str, root: Path, python_path: list[str]) -> Message | None:
+def _unfilled_submodule(
+    module: str, root: Path, python_path: list[str]
+) -> Message | None:
     """The advice for a module that may lie in a submodule with an empty folder."""
     try:
         text = (root / ".gitmodules").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     for path in re.findall(r"^\s*path\s*=\s*(.+?)\s*$", text, flags=re.MULTILINE):
-        is_searched = module in Path(path).parts or any(Path(folder).is_relative_to(path) for folder in python_path)
+        is_searched = module in Path(path).parts or any(
+            Path(folder).is_relative_to(path) for folder in python_path
+        )
         folder = root / path
         if is_searched and not (folder.is_dir() and any(folder.iterdir())):
             return Message("mistake.submodule", {"path": path})
@@ -221,7 +254,11 @@ def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:
     package, _, last = name.rpartition(".")
     for folder in python_path:
         siblings = root.joinpath(folder, *filter(None, package.split("."))).glob("*")
-        names = [path.stem for path in siblings if path.suffix == ".py" or (path / "__init__.py").is_file()]
+        names = [
+            path.stem
+            for path in siblings
+            if path.suffix == ".py" or (path / "__init__.py").is_file()
+        ]
         if close := difflib.get_close_matches(last, names, n=1):
             if package:
                 return f"{package}.{close[0]}"
@@ -241,14 +278,23 @@ def _folders(root: Path) -> Iterator[str]:
 
 def _may_hold_code(folder: Path) -> bool:
     searched = not folder.name.startswith(".") and folder.name not in _NOT_SEARCHED
-    return searched and folder.is_dir() and not folder.is_symlink() and not (folder / "pyvenv.cfg").exists()
+    return (
+        searched
+        and folder.is_dir()
+        and not folder.is_symlink()
+        and not (folder / "pyvenv.cfg").exists()
+    )
 
 
 def _missing_file(name: str, project: ProjectCode) -> Message | None:
     path = (project.root / name).resolve()
     if project.root.resolve() in path.parents:
         inside = path.relative_to(project.root.resolve()).as_posix()
-        return Message("mistake.no-file", {"file": inside, "value": json.dumps([inside])})
+        return Message(
+            "mistake.no-file", {"file": inside, "value": json.dumps([inside])}
+        )
     if Path.home() in path.parents:
-        return Message("mistake.no-home", {"file": f"~/{path.relative_to(Path.home()).as_posix()}"})
+        return Message(
+            "mistake.no-home", {"file": f"~/{path.relative_to(Path.home()).as_posix()}"}
+        )
     return None

@@ -16,12 +16,21 @@ from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.account import measure_roof
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.timing.calls import timed_call
-from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, compare, summarize_turns
+from perfgate.measuring.timing.versus import (
+    FEWEST_QUADS,
+    Versus,
+    compare,
+    summarize_turns,
+)
 from perfgate.measuring.workload.operators import as_model
 from perfgate.system.garbage import quiet
 
 _HOT_SECONDS, _QUICK_SECONDS = 2.0, 0.5
-_SPEEDUP, _COLD, _ROOFLINE = "operator.speedup", "operator.cold_speedup", "operator.roofline"
+_SPEEDUP, _COLD, _ROOFLINE = (
+    "operator.speedup",
+    "operator.cold_speedup",
+    "operator.roofline",
+)
 
 Call = Callable[[], Any]
 
@@ -39,19 +48,32 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
         context.doing("comparing case {shape} with its reference", shape=shape)
         case, inputs = outcome.under(shape=shape), context.workload.pool(shape)[0]
         if _strides(inputs) != _strides(context.workload.host_inputs(shape)):
-            case.missing((_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost"))
+            case.missing(
+                (_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost")
+            )
             continue
-        native, candidate = partial(native_workload.invoke, inputs), partial(context.workload.invoke, inputs)
+        native, candidate = (
+            partial(native_workload.invoke, inputs),
+            partial(context.workload.invoke, inputs),
+        )
         seconds = _QUICK_SECONDS if context.extent.quick else _HOT_SECONDS
         with quiet():
-            hot = compare(native, candidate, context.device, seconds=seconds, seed=context.seed)
+            hot = compare(
+                native, candidate, context.device, seconds=seconds, seed=context.seed
+            )
             case.speedup(_SPEEDUP, hot)
             if sweep is None:
                 case.missing((_COLD, _ROOFLINE), Message("system.cache-unknown"))
             else:
                 cold = _cold(native, candidate, context, sweep)
                 case.speedup(_COLD, cold)
-                _add_roofline(case, native, inputs, cold.second_ns / 1e9, _roof_of(inputs, context, roofs))
+                _add_roofline(
+                    case,
+                    native,
+                    inputs,
+                    cold.second_ns / 1e9,
+                    _roof_of(inputs, context, roofs),
+                )
         # Only cases that are certainly slower.
         if hot.high < context.limit("operator.speedup.warning"):
             slower.append((hot.speedup, case))
@@ -61,14 +83,20 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
         if value.metric == _SPEEDUP:
             speedups[value.labels["shape"]] = value.value or 0.0
     order = (_SPEEDUP, _COLD, _ROOFLINE)
-    outcome.values.sort(key=lambda value: (order.index(value.metric), speedups[value.labels["shape"]]))
+    outcome.values.sort(
+        key=lambda value: (order.index(value.metric), speedups[value.labels["shape"]])
+    )
     for speedup, case in sorted(slower, key=lambda entry: entry[0]):
         case.below(_SPEEDUP, speedup)
 
 
-def _roof_of(inputs: Any, context: StepContext, roofs: dict[Any, Roof | None]) -> Roof | None:
+def _roof_of(
+    inputs: Any, context: StepContext, roofs: dict[Any, Roof | None]
+) -> Roof | None:
     """The roof of the inputs' data type, measured once."""
-    kind = next((tensor.dtype for tensor in tensors(inputs) if tensor.is_floating_point()), None)
+    kind = next(
+        (tensor.dtype for tensor in tensors(inputs) if tensor.is_floating_point()), None
+    )
     if kind not in roofs:
         roofs[kind] = measure_roof(context.device, dtype=kind)
     return roofs[kind]
@@ -78,7 +106,9 @@ def _strides(inputs: Any) -> list[Any]:
     return [tensor.stride() for tensor in tensors(inputs)]
 
 
-def _cold(native: Call, candidate: Call, context: StepContext, sweep: Callable[[], None]) -> Versus:
+def _cold(
+    native: Call, candidate: Call, context: StepContext, sweep: Callable[[], None]
+) -> Versus:
     """Time both in turns, in random order, each after a sweep of the cache."""
     chance = random.Random(context.seed)
     rounds: list[list[float]] = []
@@ -91,7 +121,9 @@ def _cold(native: Call, candidate: Call, context: StepContext, sweep: Callable[[
     return summarize_turns(np.asarray(rounds))
 
 
-def _add_roofline(outcome: StepOutcome, native: Call, inputs: Any, seconds: float, roof: Roof | None) -> None:
+def _add_roofline(
+    outcome: StepOutcome, native: Call, inputs: Any, seconds: float, roof: Roof | None
+) -> None:
     """The share of the roof that the candidate reaches with a cold cache, so that every byte comes from memory.
 
     The work is the reference's: FLOPs as torch counts them, every input read once and every output written once. A custom
@@ -105,5 +137,7 @@ def _add_roofline(outcome: StepOutcome, native: Call, inputs: Any, seconds: floa
     with FlopCounterMode(display=False) as counted:
         output = native()
     moved = bytes_of(inputs) + bytes_of(output)
-    least = max(counted.get_total_flops() / roof.flops_per_second, moved / roof.bytes_per_second)
+    least = max(
+        counted.get_total_flops() / roof.flops_per_second, moved / roof.bytes_per_second
+    )
     outcome.number(_ROOFLINE, least / seconds)

@@ -86,31 +86,54 @@ class StepOutcome:
         )
         self.values.append(added)
 
-    def numbers(self, numbers: Mapping[str, float], *, count: int | None = None) -> None:
+    def numbers(
+        self, numbers: Mapping[str, float], *, count: int | None = None
+    ) -> None:
         for metric, value in numbers.items():
             self.number(metric, value, count=count)
 
     def estimate(self, metric: str, number: SampleEstimate) -> None:
         self.number(metric, number.value, count=number.size, interval=number.interval)
 
-    def p99(self, metric: str, number: SampleEstimate, too_few: str = "times.p99-too-few-calls") -> None:
+    def p99(
+        self,
+        metric: str,
+        number: SampleEstimate,
+        too_few: str = "times.p99-too-few-calls",
+    ) -> None:
         """Add a P99, or its lower bound alone if there are too few samples for it."""
         if number.size < P99_FLOOR:
-            self.lower_bound(metric, number, Message(too_few, {"needed": P99_FLOOR, "calls": number.size}))
+            self.lower_bound(
+                metric,
+                number,
+                Message(too_few, {"needed": P99_FLOOR, "calls": number.size}),
+            )
         else:
             self.estimate(metric, number)
 
     def lower_bound(self, metric: str, number: SampleEstimate, reason: Message) -> None:
         """Add a quantile that is not estimable: only its lower end is sure."""
-        self.number(metric, None, count=number.size, interval=(number.low, None), reason=reason)
+        self.number(
+            metric, None, count=number.size, interval=(number.low, None), reason=reason
+        )
 
     def median(self, metric: str, samples: npt.NDArray[np.float64]) -> None:
         """Add the median: the mean of the two middle samples if their number is even."""
         number = quantile(samples, 0.5)
-        self.number(metric, float(np.median(samples)), count=number.size, interval=number.interval)
+        self.number(
+            metric,
+            float(np.median(samples)),
+            count=number.size,
+            interval=number.interval,
+        )
 
     def speedup(self, metric: str, versus: Versus) -> None:
-        self.number(metric, versus.speedup, count=versus.quads, interval=(versus.low, versus.high))
+        self.number(
+            metric,
+            versus.speedup,
+            count=versus.quads,
+            interval=(versus.low, versus.high),
+        )
 
     def missing(self, metrics: str | Iterable[str], reason: Message) -> None:
         """Add a value without a number for each metric."""
@@ -118,7 +141,9 @@ class StepOutcome:
             self.number(metric, None, reason=reason)
 
     def raw_samples(self, metric: str, nanoseconds: npt.NDArray[np.int64]) -> None:
-        samples = SampleSet(metric=metric, samples=pack(nanoseconds), labels=dict(self.labels))
+        samples = SampleSet(
+            metric=metric, samples=pack(nanoseconds), labels=dict(self.labels)
+        )
         self.samples.append(samples)
 
     # --- findings
@@ -127,18 +152,24 @@ class StepOutcome:
         """The project's own limit, or else the card's. Raises KeyError for an unknown name."""
         return limit(name, self.limits)
 
-    def above(self, rule: str, value: float, evidence: MaybeEvidence | None = None) -> bool:
+    def above(
+        self, rule: str, value: float, evidence: MaybeEvidence | None = None
+    ) -> bool:
         """Whether ``value`` is above a limit of the rule, which adds a finding.
 
         Of several such limits the most severe counts. The evidence gets the value, under the rule's name, and that limit.
         """
         return self._beyond(rule, value, evidence, sign=1)
 
-    def below(self, rule: str, value: float, evidence: MaybeEvidence | None = None) -> bool:
+    def below(
+        self, rule: str, value: float, evidence: MaybeEvidence | None = None
+    ) -> bool:
         """Whether ``value`` is below a limit of the rule, which adds a finding."""
         return self._beyond(rule, value, evidence, sign=-1)
 
-    def note(self, rule: str, severity: Severity, evidence: MaybeEvidence | None = None) -> None:
+    def note(
+        self, rule: str, severity: Severity, evidence: MaybeEvidence | None = None
+    ) -> None:
         """Add a finding that no limit decides. Raises KeyError for evidence that the words of the rule lack."""
         self._find(rule, severity, {**self._subject, **(evidence or {})})
 
@@ -149,12 +180,16 @@ class StepOutcome:
                 raise KeyError(f"{rule} needs the evidence {name!r}")
         self.findings.append(Finding(rule=rule, severity=severity, evidence=present))
 
-    def _beyond(self, rule: str, value: float, evidence: MaybeEvidence | None, *, sign: int) -> bool:
+    def _beyond(
+        self, rule: str, value: float, evidence: MaybeEvidence | None, *, sign: int
+    ) -> bool:
         for severity in _MOST_SEVERE_FIRST:
             name = f"{rule}.{severity}"
             if name in LIMITS and sign * value > sign * self.limit(name):
                 judged = {rule: value, "limit": self.limit(name)}
-                self._find(rule, severity, {**judged, **self._subject, **(evidence or {})})
+                self._find(
+                    rule, severity, {**judged, **self._subject, **(evidence or {})}
+                )
                 return True
         return False
 
@@ -185,7 +220,9 @@ class StepOutcome:
         """The outcome, or unavailable if none of its values has a number, for these reasons and the values' own."""
         if any(value.value is not None for value in self.values):
             return self
-        own = [value.reason for value in self.values if isinstance(value.reason, Message)]
+        own = [
+            value.reason for value in self.values if isinstance(value.reason, Message)
+        ]
         return unavailable(together([*reasons, *own]))
 
     def add(self, part: StepOutcome) -> None:

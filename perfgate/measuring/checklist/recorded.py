@@ -78,7 +78,11 @@ class CollectiveShares(NamedTuple):
 
 
 def collective_shares(summary: DeviceSummary) -> CollectiveShares:
-    timed = [collective for collective in summary.timeline.collectives or () if collective.elapsed_ns]
+    timed = [
+        collective
+        for collective in summary.timeline.collectives or ()
+        if collective.elapsed_ns
+    ]
     elapsed = sum(collective.elapsed_ns or 0 for collective in timed)
     shares: list[float | None] = [None, None, None]
     for index, part in enumerate(("wait_ns", "transit_ns", "idle_ns")):
@@ -120,7 +124,11 @@ def setting_number(settings: Mapping[str, str], *names: str) -> int | None:
 def or_absent(outcome: StepOutcome) -> StepOutcome:
     """The outcome; if all of its values are missing it becomes absent, and their reasons become its reason."""
     if all(value.value is None for value in outcome.values):
-        reasons = [value.reason for value in outcome.values if isinstance(value.reason, Message)]
+        reasons = [
+            value.reason
+            for value in outcome.values
+            if isinstance(value.reason, Message)
+        ]
         outcome.absent = "not_applicable"
         if any(reason != NO_DEVICE for reason in reasons):
             outcome.absent = "unavailable"
@@ -142,7 +150,9 @@ def busy_window(summary: DeviceSummary) -> TimeSpan | None:
     return TimeSpan(min(starts), max(ends)) if starts else None
 
 
-def add_rate(outcome: StepOutcome, metric: str, readings: Readings, window: TimeSpan) -> float | None:
+def add_rate(
+    outcome: StepOutcome, metric: str, readings: Readings, window: TimeSpan
+) -> float | None:
     """Add the mean and the highest of a counter's rates, and return the mean; missing if it was read too seldom for that."""
     traffic = readings.mean_within(*window)
     if traffic is None:

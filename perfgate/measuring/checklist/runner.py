@@ -25,7 +25,9 @@ def find_steps() -> dict[int, Step]:
         step: Step = module.STEP
         number = step.card.number
         if number in steps:
-            raise ValueError(f"{module.__name__} and {type(steps[number]).__module__} both measure step {number}")
+            raise ValueError(
+                f"{module.__name__} and {type(steps[number]).__module__} both measure step {number}"
+            )
         steps[number] = step
     return dict(sorted(steps.items()))
 
@@ -41,10 +43,17 @@ def run_step(step: Step, context: StepContext) -> tuple[StepResult, StepOutcome 
         _refuse_illegal(outcome)
     except Exception as error:  # noqa: BLE001  user code may raise anything
         return _failed(step, context, error, started), None
-    return step_result(step.card, context.workload.name, outcome, seconds=_seconds_since(started, context)), outcome
+    return step_result(
+        step.card,
+        context.workload.name,
+        outcome,
+        seconds=_seconds_since(started, context),
+    ), outcome
 
 
-def step_result(card: StepCard, workload: str, outcome: StepOutcome, *, seconds: float = 0.0) -> StepResult:
+def step_result(
+    card: StepCard, workload: str, outcome: StepOutcome, *, seconds: float = 0.0
+) -> StepResult:
     return StepResult(
         number=card.number,
         slug=card.slug,
@@ -59,12 +68,16 @@ def step_result(card: StepCard, workload: str, outcome: StepOutcome, *, seconds:
     )
 
 
-def _failed(step: Step, context: StepContext, error: Exception, started: int) -> StepResult:
+def _failed(
+    step: Step, context: StepContext, error: Exception, started: int
+) -> StepResult:
     message: Message | str
     if isinstance(error, ReasonedError):
         message = error.reason
     else:
-        message = explained(error, ProjectCode(context.root, device_kind=context.device.kind))
+        message = explained(
+            error, ProjectCode(context.root, device_kind=context.device.kind)
+        )
     return StepResult(
         number=step.card.number,
         slug=step.card.slug,
@@ -86,7 +99,9 @@ def _seconds_since(started: int, context: StepContext) -> float:
 
 def _refuse_illegal(outcome: StepOutcome) -> None:
     if outcome.absent is not None and outcome.reason is None:
-        raise MeasuringError(f"the step ended as {outcome.absent} without a reason; every such outcome needs one")
+        raise MeasuringError(
+            f"the step ended as {outcome.absent} without a reason; every such outcome needs one"
+        )
     for value in outcome.values:
         for number in (value.value, *(value.interval or ())):
             if number is not None and not math.isfinite(number):
@@ -94,4 +109,6 @@ def _refuse_illegal(outcome: StepOutcome) -> None:
                     f"{value.metric} came out as {value.value} with interval {value.interval}; not a finite number"
                 )
         if value.value is None and value.reason is None:
-            raise MeasuringError(f"{value.metric} has neither a value nor a reason why it is missing")
+            raise MeasuringError(
+                f"{value.metric} has neither a value nor a reason why it is missing"
+            )

@@ -42,7 +42,11 @@ def propose(shapes: Mapping[str, Arguments]) -> Iterator[tuple[str, str, Argumen
                     break
                 for size, kind in _beyond(columns):
                     changed = [*sizes[:place], size, *sizes[place + 1 :]]
-                    yield (f"{argument}[{place}]={size}", kind, {**typical, argument: sequence(changed)})
+                    yield (
+                        f"{argument}[{place}]={size}",
+                        kind,
+                        {**typical, argument: sequence(changed)},
+                    )
             smallest[argument] = sequence(map(_smallest, sizes))
         else:
             for size, kind in _beyond(values):
@@ -79,7 +83,12 @@ def _beyond(sizes: Sequence[Any]) -> Iterator[tuple[int, str]]:
     if not all(map(_is_size, sizes)):
         return
     low, high = min(sizes), max(sizes)
-    proposed = {1: "extreme", low - 1: "boundary", high + 1: "boundary", (1 << high.bit_length()) + 1: "boundary"}
+    proposed = {
+        1: "extreme",
+        low - 1: "boundary",
+        high + 1: "boundary",
+        (1 << high.bit_length()) + 1: "boundary",
+    }
     for size, kind in {**proposed, 2 * high: "extreme"}.items():
         if size > 0 and size not in sizes:
             yield size, kind
@@ -111,7 +120,11 @@ def measure_shape_space(context: StepContext, outcome: StepOutcome) -> None:
         of_shape = outcome.under(proposed=name, kind=kind)
         context.doing("trying the {kind} shape {name}", kind=kind, name=name)
         compiled = compiled_graphs()
-        timed = experiment(context, partial(_time_calls, context, arguments), failing="operators.shape-refused")
+        timed = experiment(
+            context,
+            partial(_time_calls, context, arguments),
+            failing="operators.shape-refused",
+        )
         if isinstance(timed, FailedExperiment):
             of_shape.missing(_COST, timed.reason)
             continue
@@ -125,8 +138,12 @@ def measure_shape_space(context: StepContext, outcome: StepOutcome) -> None:
 
 def _time_calls(context: StepContext, arguments: Arguments) -> _Sized:
     bound, device = context.workload, context.device
-    inputs = device.to_device(bound.preprocess(bound.workload.inputs(bound.batch, context.seed, **arguments)))
+    inputs = device.to_device(
+        bound.preprocess(bound.workload.inputs(bound.batch, context.seed, **arguments))
+    )
     # The first calls compile and allocate.
-    times = [timed_call(lambda: bound.invoke(inputs), device) for _ in range(2 + _CALLS)]
+    times = [
+        timed_call(lambda: bound.invoke(inputs), device) for _ in range(2 + _CALLS)
+    ]
     elements = sum(tensor.numel() for tensor in tensors(inputs)) or 1
     return _Sized(elements, max(float(np.median(times[2:])), 1.0) / 1e9)

@@ -89,7 +89,9 @@ class StepContext(Judging):
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:
         name = self.workload.name
         return [
-            budget for budget in self.settings.budgets if budget.metric == metric and budget.place.covers(name, shape)
+            budget
+            for budget in self.settings.budgets
+            if budget.metric == metric and budget.place.covers(name, shape)
         ]
 
     def seconds(self, *, quick: float, full: float) -> float:
@@ -108,7 +110,9 @@ class StepContext(Judging):
         call = self.workload.caller(shape)
         if self.extent.quick and shape in self.process.warm_shapes:
             return call_again(call, self.device)
-        state = find_steady_state(call, self.device, cap_seconds=self.seconds(quick=quick, full=full))
+        state = find_steady_state(
+            call, self.device, cap_seconds=self.seconds(quick=quick, full=full)
+        )
         if state.steady:
             self.process.warm_shapes.add(shape)
         return state

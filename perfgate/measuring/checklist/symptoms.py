@@ -21,15 +21,21 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: str
     at_call: bool = False
 
-    def match(self, error: BaseException, text: str, *, at_call: bool) -> re.Match[str] | None:
-        names = {base.__name__ for base in type(error).__mro__}  # of libraries that are not imported here, too
+    def match(
+        self, error: BaseException, text: str, *, at_call: bool
+    ) -> re.Match[str] | None:
+        names = {
+            base.__name__ for base in type(error).__mro__
+        }  # of libraries that are not imported here, too
         if (self.at_call and not at_call) or names.isdisjoint(self.errors.split()):
             return None
         # Whole words: "input" holds "npu".
         return re.search(rf"(?<!\w)(?:{self.words})(?!\w)", text)
 
 
-def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> tuple[Message, str] | None:
+def hint_on(
+    error: BaseException, *, device_kind: str | None, at_call: bool
+) -> tuple[Message, str] | None:
     """The remedy for the first mistake that the error shows, and the words of its text that identify the mistake.
 
     None if it is not a common mistake.
@@ -40,10 +46,17 @@ def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> 
             match = symptom.match(error, text, at_call=at_call)
             if match is None:
                 continue
-            values = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
+            values = {
+                name: value.strip()
+                for name, value in match.groupdict().items()
+                if value is not None
+            }
             if advice == "other-device":
                 kind = (values.get("other") or values["gpus"]).lower()
-                values = {"device": device_kind or "", "other": _DEVICES.get(kind, kind)}
+                values = {
+                    "device": device_kind or "",
+                    "other": _DEVICES.get(kind, kind),
+                }
                 if device_kind is None or values["other"] == device_kind:
                     continue
             return Message(f"mistake.{advice}", values), match.group()

@@ -13,7 +13,13 @@ from pathlib import Path
 
 from perfgate.document.run import Artifact
 from perfgate.measuring.checklist.step import StepContext
-from perfgate.measuring.counting.collect import CallTrace, calls_within, read_calls, record_calls, trace_name
+from perfgate.measuring.counting.collect import (
+    CallTrace,
+    calls_within,
+    read_calls,
+    record_calls,
+    trace_name,
+)
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
 
@@ -46,7 +52,9 @@ def steady_calls(context: StepContext, shape: str) -> CallTrace:
 def kernels_are_hidden(context: StepContext) -> bool:
     """Whether the trace of a shape shows operators and none of the kernels that this device should show."""
     shapes = context.workload.shapes
-    return context.shows_kernels and any(steady_calls(context, shape).hides_kernels for shape in shapes)
+    return context.shows_kernels and any(
+        steady_calls(context, shape).hides_kernels for shape in shapes
+    )
 
 
 def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
@@ -61,11 +69,20 @@ def _record(context: StepContext, shape: str, name: str) -> CallTrace:
     most = _QUICK_CALLS if context.extent.quick else _FULL_CALLS
     if context.extent.brief:
         most = _BRIEF_CALLS
-    with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".trace-") as folder:
+    with (
+        quiet(),
+        tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".trace-") as folder,
+    ):
         state = context.warm_up(shape, quick=1.0, full=5.0)
-        calls = calls_within(state.call_ns, seconds=5.0, fewest=_FEWEST_CALLS, most=most)
-        trace = record_calls(context.device, call, calls=calls, folder=Path(folder), name=name)
-        return replace(trace, path=trace.path.replace(context.artifacts / trace.path.name))
+        calls = calls_within(
+            state.call_ns, seconds=5.0, fewest=_FEWEST_CALLS, most=most
+        )
+        trace = record_calls(
+            context.device, call, calls=calls, folder=Path(folder), name=name
+        )
+        return replace(
+            trace, path=trace.path.replace(context.artifacts / trace.path.name)
+        )
 
 
 def _artifact(path: Path, workload: str) -> Artifact:

@@ -36,7 +36,13 @@ _GAP_PARTS: dict[GapCause, CallPart] = {
     "queue": "gap_queue",
     "unknown": "gap_unknown",
 }
-_DEVICE_PARTS: tuple[CallPart, ...] = ("compute", "fused", "communication", "copy", *_GAP_PARTS.values())
+_DEVICE_PARTS: tuple[CallPart, ...] = (
+    "compute",
+    "fused",
+    "communication",
+    "copy",
+    *_GAP_PARTS.values(),
+)
 
 
 def account_for(
@@ -72,7 +78,13 @@ def account_for(
     )
 
 
-def _rows(stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLines, root: Path) -> list[CallRow]:
+def _rows(
+    stacks: Stacks,
+    calls: Intervals,
+    chosen: Sequence[int],
+    lines: CallLines,
+    root: Path,
+) -> list[CallRow]:
     """Sum up the events of each row: device events on a device, and the project's functions in any case.
 
     Self times of nested events on one thread add up to the time that they cover. So on a single thread the rows of
@@ -109,10 +121,14 @@ def _rows(stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLi
             moved_bytes=None if moved_bytes is None else moved_bytes / len(chosen),
         )
         rows.append(row)
-    return sorted(rows, key=lambda row: (-row.self_time, row.op, row.line or "", row.inputs or ""))
+    return sorted(
+        rows, key=lambda row: (-row.self_time, row.op, row.line or "", row.inputs or "")
+    )
 
 
-def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
+def _host_parts(
+    stacks: Stacks, calls: Intervals, chosen: Iterable[int]
+) -> dict[CallPart, int]:
     """The time in operators, on any thread, and outside them."""
     covered = union(stacks.events.of_kind("host_op").intervals)
     parts: dict[CallPart, int] = {"operators": 0, "outside": 0}
@@ -124,7 +140,9 @@ def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict
     return parts
 
 
-def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
+def _device_parts(
+    trace: CallTrace, spans: Intervals, chosen: Iterable[int]
+) -> dict[CallPart, int]:
     """What the device did of each call and why it was idle; fused kernels, collectives and copies where nothing else ran."""
     work = trace.device_work()
     computing = union(work.of_kind("compute").intervals)
@@ -183,7 +201,9 @@ def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
     with torch.inference_mode():
         matrix = torch.ones(_MATRIX, _MATRIX, device=place, dtype=dtype)
         product = torch.empty_like(matrix)
-        product_seconds = _fastest(lambda: torch.mm(matrix, matrix, out=product), device)
+        product_seconds = _fastest(
+            lambda: torch.mm(matrix, matrix, out=product), device
+        )
         source = torch.ones(_COPIED, device=place)
         copy = torch.ones_like(source)
         copy_seconds = _fastest(lambda: copy.copy_(source), device)
@@ -197,9 +217,17 @@ def work_of(order: Iterable[Dispatched]) -> list[LeastWork]:
     """The work of a call's operators, equal operators together, the heaviest first; views do none."""
     counts = Counter((operator.flops or 0, operator.moved_bytes) for operator in order)
     del counts[0, 0]
-    works = [LeastWork(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in counts.items()]
+    works = [
+        LeastWork(flops=flops, moved_bytes=moved, count=count)
+        for (flops, moved), count in counts.items()
+    ]
     works.sort(
-        key=lambda work: (-work.flops * work.count, -work.moved_bytes * work.count, work.flops, work.moved_bytes)
+        key=lambda work: (
+            -work.flops * work.count,
+            -work.moved_bytes * work.count,
+            work.flops,
+            work.moved_bytes,
+        )
     )
     return works[:MAX_WORK]
 

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.collect import calls_within, record_calls
-from perfgate.measuring.counting.counters import count_calls, count_operators, with_fallbacks, with_kernels, with_steady
+from perfgate.measuring.counting.counters import (
+    count_calls,
+    count_operators,
+    with_fallbacks,
+    with_kernels,
+    with_steady,
+)
 from perfgate.measuring.counting.kept import with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
 from perfgate.measuring.timing.calls import timed_call
@@ -24,7 +30,10 @@ _TRACED_CALLS = 3
 
 
 def count_again(
-    workload: BoundWorkload, *, root: Path, parts: Collection[CountedPart] = COUNTED_PARTS
+    workload: BoundWorkload,
+    *,
+    root: Path,
+    parts: Collection[CountedPart] = COUNTED_PARTS,
 ) -> list[CounterSet]:
     """The counters of every shape in the order in which step 4 counts them, without compilations.
 
@@ -32,11 +41,15 @@ def count_again(
     """
     counters = [_count(workload, shape, root, parts) for shape in workload.shapes]
     if "kept" in parts:
-        counters = [with_kept_bytes(workload, counted, root=root) for counted in counters]
+        counters = [
+            with_kept_bytes(workload, counted, root=root) for counted in counters
+        ]
     return [with_steady(counted) for counted in counters]
 
 
-def _count(workload: BoundWorkload, shape: str, root: Path, parts: Collection[CountedPart]) -> CounterSet:
+def _count(
+    workload: BoundWorkload, shape: str, root: Path, parts: Collection[CountedPart]
+) -> CounterSet:
     if parts:
         _settle(workload, shape)
     count = count_calls if "memory" in parts else count_operators
@@ -57,14 +70,28 @@ def _settle(workload: BoundWorkload, shape: str) -> None:
     with quiet():
         timed_call(call, device)
         took = timed_call(call, device)
-        for _ in range(calls_within(took, seconds=_SETTLING_SECONDS, fewest=0, most=_SETTLING_CALLS)):
+        for _ in range(
+            calls_within(
+                took, seconds=_SETTLING_SECONDS, fewest=0, most=_SETTLING_CALLS
+            )
+        ):
             call()
         device.synchronize()
 
 
-def _with_traced_kernels(workload: BoundWorkload, shape: str, counted: CounterSet) -> CounterSet:
+def _with_traced_kernels(
+    workload: BoundWorkload, shape: str, counted: CounterSet
+) -> CounterSet:
     call = workload.caller(shape)
     with quiet(), tempfile.TemporaryDirectory(prefix="count-") as folder:
-        trace = record_calls(workload.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="calls")
+        trace = record_calls(
+            workload.device,
+            call,
+            calls=_TRACED_CALLS,
+            folder=Path(folder),
+            name="calls",
+        )
         works = work_by_span(trace.events, trace.spans())
-    return with_kernels(counted, works, absent=KERNEL_METRICS if trace.hides_kernels else ())
+    return with_kernels(
+        counted, works, absent=KERNEL_METRICS if trace.hides_kernels else ()
+    )

@@ -37,7 +37,9 @@ class CallTrace:
         """Of all threads, those that began while calls were made."""
         spans = self.events.named(CALL)
         ops = self.events.of_kind("host_op")
-        return ops.select((ops.start >= spans.start.min()) & (ops.start < spans.end.max()))
+        return ops.select(
+            (ops.start >= spans.start.min()) & (ops.start < spans.end.max())
+        )
 
     def spans(self) -> Intervals:
         """The calls, in order."""
@@ -59,7 +61,10 @@ class CallTrace:
         dropped = np.zeros(len(events), dtype=bool)
         for call in slower:
             dropped |= (middle >= calls.start[call]) & (middle < calls.end[call])
-        marks = np.isin(events.name, [code for code, name in enumerate(events.names) if name == CALL])
+        marks = np.isin(
+            events.name,
+            [code for code, name in enumerate(events.names) if name == CALL],
+        )
         return events.select(~(dropped & marks))
 
     def device_work(self) -> EventTable:
@@ -75,7 +80,9 @@ class CallTrace:
         return self.events.of_kind(*KERNEL_KINDS)
 
 
-def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> CallTrace:
+def record_calls(
+    device: Device, call: Callable[[], Any], *, calls: int, folder: Path, name: str
+) -> CallTrace:
     """Trace ``calls`` calls into a file ``name`` in ``folder`` and read it back.
 
     Raises MeasuringError if the trace has another number of calls, and DocumentError if it cannot be read.
@@ -83,7 +90,10 @@ def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder:
     trace = read_calls(device.record_trace(call, calls=calls, folder=folder, name=name))
     if trace.calls != calls:
         raise UnmeasuredError(
-            Message("operators.events-dropped", {"path": trace.path.name, "found": trace.calls, "calls": calls})
+            Message(
+                "operators.events-dropped",
+                {"path": trace.path.name, "found": trace.calls, "calls": calls},
+            )
         )
     return trace
 
@@ -92,7 +102,12 @@ def read_calls(path: Path) -> CallTrace:
     """Read a recording of calls on one device. Raises MeasuringError if it is of none or of several."""
     timelines = trace.read(path).timelines
     if len(timelines) != 1:
-        raise UnmeasuredError(Message("operators.too-many-devices", {"path": path.name, "devices": len(timelines)}))
+        raise UnmeasuredError(
+            Message(
+                "operators.too-many-devices",
+                {"path": path.name, "devices": len(timelines)},
+            )
+        )
     calls = timelines[0].events.named(CALL).of_kind("annotation")
     return CallTrace(timeline=timelines[0], calls=len(calls), path=path)
 
@@ -103,7 +118,11 @@ def keep_recording(recording: Path, path: Path) -> Path:
         file = path.with_name(path.name + ".zip")
         pack(recording, file)
         return file
-    return Path(shutil.copyfile(recording, path.with_name(path.name + "".join(recording.suffixes))))
+    return Path(
+        shutil.copyfile(
+            recording, path.with_name(path.name + "".join(recording.suffixes))
+        )
+    )
 
 
 def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> int:

@@ -15,7 +15,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perfgate.document.run import CounterSet
-from perfgate.measuring.counting.counters import WARM_UP_CALLS, counter_sites, with_counts
+from perfgate.measuring.counting.counters import (
+    WARM_UP_CALLS,
+    counter_sites,
+    with_counts,
+)
 from perfgate.measuring.counting.tally import Site, SourceLines
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
@@ -30,7 +34,10 @@ _MAX_REASON = 160
 # Reasons without a failed guard: a function compiled for the first time, and one that torch does not explain.
 NEW_INPUT, COMPILED_AGAIN = "graph.new-input", "graph.compiled-again"
 # A failed guard as torch words it: "0/5: x.n == 33    # x.n += 1  # ath/model.py:12 in forward (HINT: ...)".
-_GUARD = re.compile(r"^(?:\d+/\d+: )?(?P<guard>.*?)(?:\s+#.*# (?P<file>\S+):(?P<line>\d+) in .*)?$", re.DOTALL)
+_GUARD = re.compile(
+    r"^(?:\d+/\d+: )?(?P<guard>.*?)(?:\s+#.*# (?P<file>\S+):(?P<line>\d+) in .*)?$",
+    re.DOTALL,
+)
 
 
 class Compilations(NamedTuple):
@@ -45,10 +52,15 @@ class Compilations(NamedTuple):
     steady: dict[str, Counter[Site]]
 
 
-def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, root: Path) -> list[CounterSet]:
+def with_compilations(
+    workload: BoundWorkload, counters: list[CounterSet], *, root: Path
+) -> list[CounterSet]:
     """Add graph breaks and recompiles to the counters of the workload's shapes, if it compiles."""
     if not has_compiled():
-        return [msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES]) for counted in counters]
+        return [
+            msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES])
+            for counted in counters
+        ]
     result = compilations(workload, [counted.shape for counted in counters], root=root)
     completed = []
     for counted in counters:
@@ -65,7 +77,9 @@ def has_compiled() -> bool:
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 
 
-def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) -> Compilations:
+def compilations(
+    workload: BoundWorkload, shapes: Sequence[str], *, root: Path
+) -> Compilations:
     """Make calls of every shape and return the compiler's work during them.
 
     Everything is compiled anew, so that the numbers do not depend on earlier work of this process; the compiler's own
@@ -77,7 +91,9 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
     reset()
     lines = SourceLines(root)
     result = Compilations({}, {}, {shape: Counter() for shape in shapes})
-    with config.patch(recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT):
+    with config.patch(
+        recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT
+    ):
         for shape in shapes:
             compiled = _compiled_during(workload, shape, range(WARM_UP_CALLS), lines)
             result.adapting[shape] = Counter()
@@ -88,7 +104,9 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
             result.breaks[shape] = _graph_breaks(lines)
         for index in range(WARM_UP_CALLS, WARM_UP_CALLS + ROUNDS):
             for shape, sites in result.steady.items():
-                sites.update(_compiled_during(workload, shape, range(index, index + 1), lines))
+                sites.update(
+                    _compiled_during(workload, shape, range(index, index + 1), lines)
+                )
     return result
 
 
@@ -102,14 +120,22 @@ def _graph_breaks(lines: SourceLines) -> set[Site]:
 
     sites = set()
     for graph_break in graph_break_reasons:
-        line = lines.innermost((frame.filename, frame.lineno) for frame in graph_break.user_stack)
+        line = lines.innermost(
+            (frame.filename, frame.lineno) for frame in graph_break.user_stack
+        )
         sites.add(Site(GRAPH_BREAKS, _first_line(graph_break.reason), line))
     return sites
 
 
-def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines: SourceLines) -> Counter[Site]:
+def _compiled_during(
+    workload: BoundWorkload, shape: str, indices: range, lines: SourceLines
+) -> Counter[Site]:
     """Make calls and return the compilations during them, by line and reason."""
-    from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
+    from torch._dynamo.utils import (
+        clear_compilation_metrics,
+        counters,
+        get_compilation_metrics,
+    )
 
     # The compiler keeps a bounded list of them.
     clear_compilation_metrics()
@@ -117,7 +143,9 @@ def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines:
     pool = workload.pool(shape)
     for index in indices:
         workload.invoke(pool[index % POOL_SIZE])
-    sites = Counter(_recompile_site(compiled, lines) for compiled in get_compilation_metrics())
+    sites = Counter(
+        _recompile_site(compiled, lines) for compiled in get_compilation_metrics()
+    )
     unexplained = counters["frames"]["total"] - before - sites.total()
     if unexplained > 0:
         sites[Site(RECOMPILES, COMPILED_AGAIN, None)] += unexplained

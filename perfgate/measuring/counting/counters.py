@@ -52,7 +52,9 @@ _REPEAT_SAVES = "counters.repeat_saves"
 _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
 
 
-def count_calls(workload: BoundWorkload, shape: str, *, repeats: int = 3, root: Path) -> CounterSet:
+def count_calls(
+    workload: BoundWorkload, shape: str, *, repeats: int = 3, root: Path
+) -> CounterSet:
     return count_in_order(workload, shape, repeats=repeats, root=root)[0]
 
 
@@ -121,7 +123,9 @@ class _CountedCalls:
         tally = CallTally(order=[] if in_order else None)
         shares_memory = "own_memory" not in self._device.capabilities
         waits = self._device.host_waits()
-        mode = CountingMode(tally, root=self._root, waits=waits, counts_host_memory=shares_memory)
+        mode = CountingMode(
+            tally, root=self._root, waits=waits, counts_host_memory=shares_memory
+        )
         mode.count(lambda: self._workload.invoke(inputs, returned=mode.call_returned))
         self._device.synchronize()
         return tally
@@ -154,10 +158,15 @@ class _CountedCalls:
 
         Memory is kept if both halves of them keep some: a leak in every second call counts, a buffer that grew once does not.
         """
-        half = calls_within(call_ns, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2)
+        half = calls_within(
+            call_ns, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2
+        )
         # The first call only establishes the baseline of held memory.
         indices = [POOL_SIZE - 1, *range(max(2 * half, len(tallies)))]
-        calls = [partial(self._workload.invoke, self.pool[index % POOL_SIZE]) for index in indices]
+        calls = [
+            partial(self._workload.invoke, self.pool[index % POOL_SIZE])
+            for index in indices
+        ]
         if 2 * half == POOL_SIZE:
             # Code that is compiled for each size of its inputs keeps memory when it first sees one.
             for call in calls[:POOL_SIZE]:
@@ -167,11 +176,20 @@ class _CountedCalls:
             return
         measured = counts[1:]
         kept_bytes = [count.kept_bytes for count in measured]
-        kept = max(0, min(sum(kept_bytes[:half]), sum(kept_bytes[half : 2 * half]))) // half
+        kept = (
+            max(0, min(sum(kept_bytes[:half]), sum(kept_bytes[half : 2 * half])))
+            // half
+        )
         for tally, (allocations, peak, _) in zip(tallies, measured):
-            tally.memory = {"counters.allocations": allocations, "memory.peak": peak, "memory.kept": kept}
+            tally.memory = {
+                "counters.allocations": allocations,
+                "memory.peak": peak,
+                "memory.kept": kept,
+            }
 
-    def counter_set(self, tallies: list[CallTally], savings: list[Counter[Site]]) -> CounterSet:
+    def counter_set(
+        self, tallies: list[CallTally], savings: list[Counter[Site]]
+    ) -> CounterSet:
         from perfgate.measuring.counting.settings import process_settings
 
         last = tallies[-1]
@@ -190,7 +208,9 @@ class _CountedCalls:
             lasting = max((tally.lasting_blocks() for tally in tallies), key=len)
             sites += _sites_of_blocks("memory.kept", lasting)
         ranges = differing([tally.values() | tally.counts() for tally in tallies])
-        records = counter_sites(sites, self._root, differing([tally.amounts for tally in tallies]))
+        records = counter_sites(
+            sites, self._root, differing([tally.amounts for tally in tallies])
+        )
         if last.memory:
             records += self._at_peak(last)
         return CounterSet(
@@ -228,7 +248,9 @@ class _CountedCalls:
         return records
 
 
-def _sites_of_blocks(metric: str, blocks: Iterable[AllocatedBlock]) -> Iterable[tuple[Site, int]]:
+def _sites_of_blocks(
+    metric: str, blocks: Iterable[AllocatedBlock]
+) -> Iterable[tuple[Site, int]]:
     return Counter(Site(metric, block.op, block.line) for block in blocks).items()
 
 
@@ -250,11 +272,15 @@ def with_counts(
 
 def with_steady(counted: CounterSet) -> CounterSet:
     """Complete a set of counters by which of them were equal in every repeat."""
-    return msgspec.structs.replace(counted, steady=sorted(counted.values.keys() - set(counted.unstable)))
+    return msgspec.structs.replace(
+        counted, steady=sorted(counted.values.keys() - set(counted.unstable))
+    )
 
 
 def counter_sites(
-    sites: Iterable[tuple[Site, int]], root: Path, ranges: Mapping[Site, tuple[int, int]] | None = None
+    sites: Iterable[tuple[Site, int]],
+    root: Path,
+    ranges: Mapping[Site, tuple[int, int]] | None = None,
 ) -> list[CounterSite]:
     """The sites as records, with the code of their lines, in an order that does not depend on when they were met.
 
@@ -275,7 +301,9 @@ def counter_sites(
             between=ranges.get(site),
         )
         records.append(record)
-    return sorted(records, key=lambda site: (site.metric, site.name, site.line or "", -site.count))
+    return sorted(
+        records, key=lambda site: (site.metric, site.name, site.line or "", -site.count)
+    )
 
 
 def code_at(root: Path, line: str | None) -> str | None:
@@ -294,7 +322,9 @@ def kernel_counters(work: Work) -> dict[str, int]:
     return counters
 
 
-def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()) -> CounterSet:
+def with_kernels(
+    counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()
+) -> CounterSet:
     """Add the counters of the device: the values of the last span, its kernels, and unstable metrics.
 
     A metric that differs between the spans, the count of a single kernel (``ops.count:NAME``) included, is unstable. The
@@ -306,7 +336,9 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
         absent.add(COLLECTIVES)
     last = works[-1]
     values = kernel_counters(last)
-    ranges = differing(kernel_counters(work) | _by_name(work, prefix="ops.count:") for work in works)
+    ranges = differing(
+        kernel_counters(work) | _by_name(work, prefix="ops.count:") for work in works
+    )
     for metric in absent:
         values.pop(metric, None)
         ranges.pop(metric, None)
@@ -318,7 +350,9 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
     sites.sort(key=lambda site: (site.metric, site.name))
     ops = [OpCount(op=name, count=count) for name, count in _by_name(last).items()]
     ops.sort(key=lambda op: (-op.count, op.op))
-    return msgspec.structs.replace(with_counts(counted, values, ranges, sites), ops=[*counted.ops, *ops])
+    return msgspec.structs.replace(
+        with_counts(counted, values, ranges, sites), ops=[*counted.ops, *ops]
+    )
 
 
 def _by_name(work: Work, *, prefix: str = "") -> dict[str, int]:
@@ -364,12 +398,19 @@ def _op_at_line(op: OpCount, rows: list[CallRow]) -> OpCount:
 
 
 def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
-    if site.metric not in KERNEL_METRICS or site.line is not None or sum(row.count for row in rows) != site.count:
+    if (
+        site.metric not in KERNEL_METRICS
+        or site.line is not None
+        or sum(row.count for row in rows) != site.count
+    ):
         return [site]
     counts: Counter[tuple[str | None, str | None]] = Counter()
     for row in rows:
         counts[row.line, row.code] += round(row.count)
-    return [msgspec.structs.replace(site, count=count, line=line, code=code) for (line, code), count in counts.items()]
+    return [
+        msgspec.structs.replace(site, count=count, line=line, code=code)
+        for (line, code), count in counts.items()
+    ]
 
 
 def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSet:
@@ -380,8 +421,18 @@ def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSe
     """
     sites = []
     for site in counted.sites:
-        if site.metric == FRAMEWORK_OPS and site.count and site.name.rstrip("_") in fallbacks:
-            fallback = CounterSite(metric=FALLBACKS, name=site.name, count=site.count, line=site.line, code=site.code)
+        if (
+            site.metric == FRAMEWORK_OPS
+            and site.count
+            and site.name.rstrip("_") in fallbacks
+        ):
+            fallback = CounterSite(
+                metric=FALLBACKS,
+                name=site.name,
+                count=site.count,
+                line=site.line,
+                code=site.code,
+            )
             sites.append(fallback)
     total = sum(site.count for site in sites)
     least = most = total

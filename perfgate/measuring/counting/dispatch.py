@@ -16,7 +16,11 @@ import torch
 from torch._C import DispatchKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perfgate.measuring.counting.modes import Autograd, counted_settings_of_calls, replaced
+from perfgate.measuring.counting.modes import (
+    Autograd,
+    counted_settings_of_calls,
+    replaced,
+)
 from perfgate.measuring.counting.operator_calls import (
     LOW_PRECISION,
     OperatorCall,
@@ -47,12 +51,24 @@ from perfgate.trace.model.spans import COLLECTIVES
 
 # Operators that round their float32 inputs if torch.set_float32_matmul_precision allows it.
 _MATRIX_PRODUCTS = frozenset(
-    f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution")
+    f"aten::{name}"
+    for name in (
+        "mm",
+        "addmm",
+        "bmm",
+        "baddbmm",
+        "addbmm",
+        "mv",
+        "addmv",
+        "convolution",
+    )
 )
 # Operations between processes: of torch.distributed, and their functional variants (all that remain in a compiled
 # graph), without those that only wait for one or wrap its result.
 _COLLECTIVES = ("c10d::", "_c10d_functional::")
-_AROUND_COLLECTIVES = frozenset({"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"})
+_AROUND_COLLECTIVES = frozenset(
+    {"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"}
+)
 
 # Whether this torch does by itself the part of ``WatchingMode`` that needs the compiler to be loaded.
 _TORCH_KEEPS_IT_OUT = hasattr(TorchDispatchMode, "_should_skip_dynamo")
@@ -75,7 +91,11 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __enter__(self) -> WatchingMode:
         """Become active. If the workload has loaded torch's compiler, it is kept out of this mode."""
         global _compiler_kept_out  # noqa: PLW0603 - once in a process
-        if not _compiler_kept_out and "torch._dynamo" in sys.modules and _TORCH_KEEPS_IT_OUT:
+        if (
+            not _compiler_kept_out
+            and "torch._dynamo" in sys.modules
+            and _TORCH_KEEPS_IT_OUT
+        ):
             WatchingMode.__torch_dispatch__ = torch._disable_dynamo(  # type: ignore[method-assign, attr-defined]
                 WatchingMode.__torch_dispatch__, recursive=True
             )
@@ -83,18 +103,32 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
         keywords = kwargs or {}
         if any(map(_dispatches_itself, types)):
             # The dispatcher then runs the operator's parts, which return here one by one.
             return NotImplemented
-        if _is_composite(func) and not (_has_nested_kernel(func) and any(tensor.is_nested for tensor in tensors(args))):
+        if _is_composite(func) and not (
+            _has_nested_kernel(func)
+            and any(tensor.is_nested for tensor in tensors(args))
+        ):
             # A mode runs without ADInplaceOrView, which under inference mode creates views of weights; a view created
             # without it reports no gradient, and matmul then takes another path. An operator that has a kernel there
             # (chunk, narrow) is made a view by that, and not twice.
-            made_outside = not torch.is_inference_mode_enabled() or _makes_its_view(func)
-            with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, made_outside):
-                return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
+            made_outside = not torch.is_inference_mode_enabled() or _makes_its_view(
+                func
+            )
+            with (
+                self,
+                torch._C._SetExcludeDispatchKeyGuard(
+                    DispatchKey.ADInplaceOrView, made_outside
+                ),
+            ):
+                return func._op_dk(
+                    DispatchKey.CompositeImplicitAutograd, *args, **keywords
+                )
         result = self.run(func, args, keywords)
         call = OperatorCall(func, args, keywords, result)
         if not call.name.startswith("profiler::"):
@@ -158,7 +192,12 @@ class CountingMode(WatchingMode):
     """
 
     def __init__(
-        self, tally: CallTally, *, root: Path, waits: Sequence[HostWait] = (), counts_host_memory: bool = True
+        self,
+        tally: CallTally,
+        *,
+        root: Path,
+        waits: Sequence[HostWait] = (),
+        counts_host_memory: bool = True,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tally = tally
@@ -179,9 +218,13 @@ class CountingMode(WatchingMode):
         """Make one call and count it, including its Python threads; its output is released on return."""
         with ExitStack() as stack:
             for wait in self._waits:
-                stack.enter_context(replaced(wait.owner, wait.name, self._counting(wait)))
+                stack.enter_context(
+                    replaced(wait.owner, wait.name, self._counting(wait))
+                )
             for owner, name in _THREAD_WORK:
-                stack.enter_context(replaced(owner, name, self._counting_thread(getattr(owner, name))))
+                stack.enter_context(
+                    replaced(owner, name, self._counting_thread(getattr(owner, name)))
+                )
             stack.enter_context(self._autograd.following())
             stack.enter_context(counted_settings_of_calls(self._tally, self._lines))
             stack.enter_context(_watched_autocast(self._lines, self._autocast_lines))
@@ -201,10 +244,19 @@ class CountingMode(WatchingMode):
         """Count the work of a thread of the call: a dispatch mode is active only in the thread that entered it."""
 
         def counting(item: Any) -> Any:
-            work = _ThreadWork(CallTally(), threading.Event(), getattr(item, "future", None), self._returned)
+            work = _ThreadWork(
+                CallTally(),
+                threading.Event(),
+                getattr(item, "future", None),
+                self._returned,
+            )
             self._in_threads.append(work)
             try:
-                with CountingMode(work.tally, root=self._root, counts_host_memory=self._counts_host_memory):
+                with CountingMode(
+                    work.tally,
+                    root=self._root,
+                    counts_host_memory=self._counts_host_memory,
+                ):
                     return run(item)
             finally:
                 work.done.set()
@@ -212,7 +264,10 @@ class CountingMode(WatchingMode):
         return counting
 
     def saw(self, call: OperatorCall) -> None:
-        if reading_into and (reading_into[-1] is None or any(argument is reading_into[-1] for argument in call.args)):
+        if reading_into and (
+            reading_into[-1] is None
+            or any(argument is reading_into[-1] for argument in call.args)
+        ):
             return  # our own copy of a lazy tensor's result
         name, view = call.name, call.is_view
         line = self._lines.of(sys._getframe(2))
@@ -221,32 +276,52 @@ class CountingMode(WatchingMode):
         flops = call.flops()
         if self._tally.order is not None:
             moved_bytes = call.moved_bytes()
-            self._tally.order.append(Dispatched(name, line, call.forms(), flops, moved_bytes, view))
+            self._tally.order.append(
+                Dispatched(name, line, call.forms(), flops, moved_bytes, view)
+            )
         add = self._tally.add
         add(FLOPS, name, line, flops or 0)
         if not view:
             add(FRAMEWORK_OPS, name, line)
             add(DEFERRED_OPS, name, line, self._returned)
-            self._tally.record(name, line, recorded=recorded, records=self._autograd.is_enabled)
-            add(COLLECTIVES, name, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
+            self._tally.record(
+                name, line, recorded=recorded, records=self._autograd.is_enabled
+            )
+            add(
+                COLLECTIVES,
+                name,
+                line,
+                name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES,
+            )
             # A region of autocast is the cause of everything that runs in it.
             region = self._autocast_lines[-1] if self._autocast_lines else None
             add(LOW_PRECISION_OPS, name, region or line, self._is_low_precision(call))
-            add(DOUBLE_OPS, name, line, any(tensor.dtype == torch.float64 for tensor in tensors(call.result)))
+            add(
+                DOUBLE_OPS,
+                name,
+                line,
+                any(tensor.dtype == torch.float64 for tensor in tensors(call.result)),
+            )
             self._remember(call, line)
         waits = call.reads_data()
         for target, source in call.copies():
             add(COPIES, name, line)
             add(COPY_BYTES, name, line, target.numel() * target.element_size())
             add(NONCONTIGUOUS_COPIES, name, line, layout_differs(target, source))
-            waits = waits or waits_for_copy(target, source, non_blocking=call.non_blocking)
+            waits = waits or waits_for_copy(
+                target, source, non_blocking=call.non_blocking
+            )
         add(SYNCS, name, line, waits and not self._waiting)
 
     def _is_low_precision(self, call: OperatorCall) -> bool:
         dtypes = {tensor.dtype for tensor in call.results}
         if not dtypes.isdisjoint(LOW_PRECISION) or call.name.startswith("quantized::"):
             return True
-        return self._rounds_products and call.name in _MATRIX_PRODUCTS and torch.float32 in dtypes
+        return (
+            self._rounds_products
+            and call.name in _MATRIX_PRODUCTS
+            and torch.float32 in dtypes
+        )
 
     def _remember(self, call: OperatorCall, line: str | None) -> None:
         """Note the memory of a result, unless the operator only changed an input."""
@@ -270,7 +345,9 @@ class CountingMode(WatchingMode):
             self._seen_storages.add(storage.cdata)
             in_order = self._tally.order is not None
             form = form_of(tensor) if in_order else ""
-            block = AllocatedBlock(storage, call.name, line, tensor.untyped_storage().nbytes(), form)
+            block = AllocatedBlock(
+                storage, call.name, line, tensor.untyped_storage().nbytes(), form
+            )
             self._tally.blocks.append(block)
             if in_order:
                 self._tally.live.add(block)
@@ -309,14 +386,19 @@ def _watched_autocast(lines: SourceLines, entered: list[str | None]) -> Iterator
         del entered[-1:]  # a region may have been entered before
         return leave(region, *raised)
 
-    with replaced(torch.autocast, "__enter__", entering), replaced(torch.autocast, "__exit__", leaving):
+    with (
+        replaced(torch.autocast, "__enter__", entering),
+        replaced(torch.autocast, "__exit__", leaving),
+    ):
         yield
 
 
 @lru_cache(maxsize=256)
 def _dispatches_itself(kind: type) -> bool:
     """Whether a class of tensors overrides how operators run (``__torch_dispatch__``)."""
-    return getattr(kind, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
+    return (
+        getattr(kind, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -327,16 +409,27 @@ def _is_composite(func: Any) -> bool:
     ``scaled_dot_product_attention`` (FlashAttentionScore), and taking that apart would count operators that never run.
     """
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "PrivateUse1")
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(
+        func.name(), "PrivateUse1"
+    )
 
 
 @lru_cache(maxsize=4096)
 def _has_nested_kernel(func: Any) -> bool:
     """Whether there is a kernel of a composite operator for nested tensors, which have no sizes."""
-    names = ("NestedTensorCPU", "NestedTensorCUDA", "CompositeImplicitAutogradNestedTensor")
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), name) for name in names)
+    names = (
+        "NestedTensorCPU",
+        "NestedTensorCUDA",
+        "CompositeImplicitAutogradNestedTensor",
+    )
+    return any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), name)
+        for name in names
+    )
 
 
 @lru_cache(maxsize=4096)
 def _makes_its_view(func: Any) -> bool:
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
+    return bool(
+        torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView")
+    )

@@ -70,7 +70,9 @@ class _Look(NamedTuple):
         return any(_is_leak(name, growths) for name, growths in self.growths().items())
 
 
-def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path) -> CounterSet:
+def with_kept_bytes(
+    workload: BoundWorkload, counted: CounterSet, *, root: Path
+) -> CounterSet:
     """Add to the counters of a shape the bytes that a call leaves behind in Python and in malloc.
 
     Only a leak counts: growth in every stretch of two looks, beyond the normal growth of a call; anything else is 0. Without a
@@ -80,7 +82,9 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     with quiet():
         look = _look(workload, counted, root)
     if look is None:
-        return msgspec.structs.replace(counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE])
+        return msgspec.structs.replace(
+            counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE]
+        )
     values: dict[str, int] = {}
     ranges: dict[str, tuple[int, int]] = {}
     for name, growths in look.growths().items():
@@ -93,9 +97,13 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     sites = []
     if values[KEPT_PYTHON]:
         for line, size in look.lines.items():
-            sites.append((Site(KEPT_PYTHON, _function_at(line, counted.functions), line), size))
+            sites.append(
+                (Site(KEPT_PYTHON, _function_at(line, counted.functions), line), size)
+            )
     if KEPT_NATIVE not in values:
-        counted = msgspec.structs.replace(counted, uncounted=[*counted.uncounted, KEPT_NATIVE])
+        counted = msgspec.structs.replace(
+            counted, uncounted=[*counted.uncounted, KEPT_NATIVE]
+        )
     return with_counts(counted, values, ranges, counter_sites(sites, root))
 
 
@@ -106,7 +114,9 @@ def _look(workload: BoundWorkload, counted: CounterSet, root: Path) -> _Look | N
     began = workload.device.clock_ns()
     look = rounds.look(length, _FIRST_FRAMES)
     round_ns = (workload.device.clock_ns() - began) / (1 + _STRETCHES * length)
-    longer = calls_within(round_ns, seconds=_LONG_SECONDS, fewest=_FIRST_ROUNDS, most=_MOST_ROUNDS)
+    longer = calls_within(
+        round_ns, seconds=_LONG_SECONDS, fewest=_FIRST_ROUNDS, most=_MOST_ROUNDS
+    )
     if look is not None and not look.leaks() and longer > length:
         length = longer
         look = rounds.look(length, _FIRST_FRAMES)
@@ -125,16 +135,26 @@ def _is_leak(name: str, growths: list[int]) -> bool:
 class _Rounds:
     """Makes rounds of calls and observes how memory grows."""
 
-    def __init__(self, workload: BoundWorkload, counted: CounterSet, root: Path) -> None:
+    def __init__(
+        self, workload: BoundWorkload, counted: CounterSet, root: Path
+    ) -> None:
         self._workload = workload
         self._kept_in_tensors = counted.values.get("memory.kept", 0)
         self._lines = SourceLines(root)
         # Drivers of accelerators take memory of the host whenever they like.
-        self._malloc = _malloc_in_use() if "own_memory" not in workload.device.capabilities else None
+        self._malloc = (
+            _malloc_in_use()
+            if "own_memory" not in workload.device.capabilities
+            else None
+        )
         pool = workload.pool(counted.shape)
         workload.device.synchronize()
         took = timed_call(lambda: workload.invoke(pool[0]), workload.device)
-        self._inputs = pool[: calls_within(took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE)]
+        self._inputs = pool[
+            : calls_within(
+                took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE
+            )
+        ]
 
     def _run(self, rounds: int) -> None:
         for inputs in self._inputs * rounds:
@@ -172,7 +192,9 @@ class _Rounds:
         python = max(0, python_after - python_before) // calls
         if malloc_before is None or malloc_after is None:
             return _Growth(python, None)
-        native = (malloc_after - malloc_before) // calls - python - self._kept_in_tensors
+        native = (
+            (malloc_after - malloc_before) // calls - python - self._kept_in_tensors
+        )
         return _Growth(python, max(0, native))
 
 
@@ -183,15 +205,25 @@ def _held(malloc: Callable[[], int] | None) -> tuple[int, int | None]:
     return tracemalloc.get_traced_memory()[0], in_use
 
 
-def _by_line(before: tracemalloc.Snapshot, after: tracemalloc.Snapshot, lines: SourceLines) -> Counter[str]:
+def _by_line(
+    before: tracemalloc.Snapshot, after: tracemalloc.Snapshot, lines: SourceLines
+) -> Counter[str]:
     """The growth at the innermost lines of the project; growth outside the project is left out."""
     growth: Counter[str] = Counter()
     for change in after.compare_to(before, "traceback"):
-        line = lines.innermost((frame.filename, frame.lineno) for frame in change.traceback)
+        line = lines.innermost(
+            (frame.filename, frame.lineno) for frame in change.traceback
+        )
         if line is not None and change.size_diff:
             growth[line] += change.size_diff
     largest = max(growth.values(), default=0)
-    return Counter({line: size for line, size in growth.items() if size > largest * _SHARE_OF_LARGEST})
+    return Counter(
+        {
+            line: size
+            for line, size in growth.items()
+            if size > largest * _SHARE_OF_LARGEST
+        }
+    )
 
 
 def _function_at(line: str, functions: list[CalledFunction]) -> str:
@@ -199,7 +231,9 @@ def _function_at(line: str, functions: list[CalledFunction]) -> str:
     file, _, number = line.rpartition(":")
     innermost: CalledFunction | None = None
     for function in functions:
-        is_around = function.file == file and function.first <= int(number) <= function.last
+        is_around = (
+            function.file == file and function.first <= int(number) <= function.last
+        )
         if is_around and (innermost is None or function.first > innermost.first):
             innermost = function
     return file if innermost is None else innermost.name

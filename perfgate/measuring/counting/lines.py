@@ -47,7 +47,9 @@ class RowKey(NamedTuple):
 class CallLines:
     """The known properties of each event of some calls: its row, and the operator it stands for."""
 
-    def __init__(self, stacks: Stacks, calls: Intervals, order: Sequence[Dispatched], root: Path) -> None:
+    def __init__(
+        self, stacks: Stacks, calls: Intervals, order: Sequence[Dispatched], root: Path
+    ) -> None:
         self._events = stacks.events
         self._kind: list[int] = stacks.events.kind.tolist()
         self._around: list[int] = stacks.around.tolist()
@@ -64,10 +66,20 @@ class CallLines:
         kind = _ROW_KINDS.get(self._kind[event])
         if kind is not None:
             op = self._events.names[int(self._events.group[event])]
-            line = next((self._lines[caller] for caller in self._callers(event) if caller in self._lines), None)
+            line = next(
+                (
+                    self._lines[caller]
+                    for caller in self._callers(event)
+                    if caller in self._lines
+                ),
+                None,
+            )
             return RowKey(op, kind, self._inputs(event), line)
         while event != NOTHING_AROUND:
-            if self._kind[event] == _PYTHON and (row := self._function(event)) is not None:
+            if (
+                self._kind[event] == _PYTHON
+                and (row := self._function(event)) is not None
+            ):
                 return row
             event = self._around[event]
         return None
@@ -88,7 +100,9 @@ class CallLines:
         began = self._events.start[ops]
         fewest = MATCHING_SHARE * _without_views(order)
         for start, end in zip(calls.start.tolist(), calls.end.tolist()):
-            matches = _TracedCall(self._events, ops[(began >= start) & (began < end)]).matches(order)
+            matches = _TracedCall(
+                self._events, ops[(began >= start) & (began < end)]
+            ).matches(order)
             if _without_views(matches.values()) < fewest:
                 self._operators.clear()
                 return
@@ -171,17 +185,25 @@ class _TracedCall:
                 first, views = number + 1, []
             matches |= match
         matches |= self._match(views, first, end, busy_until)
-        return {self._positions[number]: operator for number, operator in matches.items()}
+        return {
+            self._positions[number]: operator for number, operator in matches.items()
+        }
 
     def _match(
-        self, operators: Sequence[Dispatched], first: int, last: int, busy_until: dict[int, int]
+        self,
+        operators: Sequence[Dispatched],
+        first: int,
+        last: int,
+        busy_until: dict[int, int],
     ) -> dict[int, Dispatched]:
         """Each operator at the number of the next of its name; ``busy_until`` is when a track has run the last match."""
         matches = {}
         for operator in operators:
             for number in range(first, last):
                 start, track = self._starts[number], self._tracks[number]
-                if self._names[number] == operator.op and start >= busy_until.get(track, start):
+                if self._names[number] == operator.op and start >= busy_until.get(
+                    track, start
+                ):
                     matches[number] = operator
                     busy_until[track] = self._ends[number]
                     first = number + 1

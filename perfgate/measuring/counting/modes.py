@@ -42,11 +42,19 @@ class Autograd:
     @property
     def is_enabled(self) -> bool:
         """Whether the code that runs now is in no region without gradients, perfgate's inference mode apart."""
-        return self._regions[-1] if torch.is_inference_mode_enabled() else torch.is_grad_enabled()
+        return (
+            self._regions[-1]
+            if torch.is_inference_mode_enabled()
+            else torch.is_grad_enabled()
+        )
 
     def records(self, name: str, inputs: Iterable[Any], result: Any) -> bool:
         """Whether autograd records an operator that read these tensors; its results then require a gradient."""
-        if not self.is_enabled or name in _DETACHING or not any(map(self._requires_grad, inputs)):
+        if (
+            not self.is_enabled
+            or name in _DETACHING
+            or not any(map(self._requires_grad, inputs))
+        ):
             return False
         is_recorded = False
         for tensor in tensors(result):
@@ -63,8 +71,12 @@ class Autograd:
         with ExitStack() as stack:
             stack.enter_context(self._region(torch.no_grad, lambda _: False))
             stack.enter_context(self._region(torch.enable_grad, lambda _: True))
-            stack.enter_context(self._region(torch.inference_mode, lambda region: not region.mode))
-            stack.enter_context(self._region(torch.set_grad_enabled, lambda region: region.mode))
+            stack.enter_context(
+                self._region(torch.inference_mode, lambda region: not region.mode)
+            )
+            stack.enter_context(
+                self._region(torch.set_grad_enabled, lambda region: region.mode)
+            )
             yield
 
     @contextmanager
@@ -72,7 +84,9 @@ class Autograd:
         enter, leave = kind.__enter__, kind.__exit__
 
         def entering(region: Any) -> Any:
-            self._regions.append(self._regions[-1] if _is_called_by_perfgate() else records(region))
+            self._regions.append(
+                self._regions[-1] if _is_called_by_perfgate() else records(region)
+            )
             return enter(region)
 
         def leaving(region: Any, *raised: Any) -> Any:
@@ -112,7 +126,9 @@ def _counted_training(tally: CallTally, lines: SourceLines) -> Iterator[None]:
 
     def calling(module: Any, *args: Any, **keywords: Any) -> Any:
         if module.training:
-            tally.add(TRAINING_MODULES, type(module).__name__, lines.of(sys._getframe(1)))
+            tally.add(
+                TRAINING_MODULES, type(module).__name__, lines.of(sys._getframe(1))
+            )
         return call(module, *args, **keywords)
 
     with replaced(torch.nn.Module, "__call__", calling):
@@ -130,7 +146,9 @@ def _counted_loaders(tally: CallTally, lines: SourceLines) -> Iterator[None]:
 
     def iterating(loader: Any) -> Any:
         if loader.num_workers == 0:
-            tally.add(LOADERS_IN_PROCESS, type(loader).__name__, lines.of(sys._getframe(1)))
+            tally.add(
+                LOADERS_IN_PROCESS, type(loader).__name__, lines.of(sys._getframe(1))
+            )
         return iterate(loader)
 
     with replaced(data.DataLoader, "__iter__", iterating):

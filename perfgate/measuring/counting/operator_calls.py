@@ -19,14 +19,23 @@ _COPY_IN_PLACE = frozenset({"aten::copy_", "aten::_foreach_copy_"})
 _UNMARKED_VIEWS = frozenset({"aten::_unsafe_view"})
 # torch's own marks of operators that must read data before the host can go on: a value for Python, a shape that depends
 # on the data (aten/src/ATen/native/tags.yaml).
-_WAITING_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
+_WAITING_TAGS = frozenset(
+    {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+)
 # Indexing carries such a tag for the sake of masks; with positions it does not wait.
-_INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
+_INDEXING = frozenset(
+    {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
+)
 _MASKS = frozenset({torch.bool, torch.uint8})
 LOW_PRECISION = frozenset(
     {
         *(torch.float16, torch.bfloat16, torch.qint8, torch.quint8, torch.qint32),
-        *(torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz),
+        *(
+            torch.float8_e4m3fn,
+            torch.float8_e4m3fnuz,
+            torch.float8_e5m2,
+            torch.float8_e5m2fnuz,
+        ),
     }
 )
 MAX_INPUTS = 200  # characters
@@ -58,7 +67,11 @@ class OperatorCall(NamedTuple):
     @property
     def results(self) -> list[torch.Tensor]:
         """The tensors of the result, without those inside records."""
-        return [tensor for tensor in as_list(self.result) if isinstance(tensor, torch.Tensor)]
+        return [
+            tensor
+            for tensor in as_list(self.result)
+            if isinstance(tensor, torch.Tensor)
+        ]
 
     def forms(self) -> str:
         """The forms of all inputs."""
@@ -75,7 +88,9 @@ class OperatorCall(NamedTuple):
         """By torch's own formulas, None if there is none for the operator."""
         from torch.utils.flop_counter import flop_registry
 
-        formula: Callable[..., int] | None = flop_registry.get(getattr(self.func, "overloadpacket", None))
+        formula: Callable[..., int] | None = flop_registry.get(
+            getattr(self.func, "overloadpacket", None)
+        )
         if formula is None:
             return None
         return int(formula(*self.args, **self.keywords, out_val=self.result))
@@ -100,10 +115,19 @@ class OperatorCall(NamedTuple):
         """Whether the operator must read data before the host can go on."""
         if self.name in _INDEXING:
             # Putting one value at a mask is a masked_fill, which needs no positions (TensorAdvancedIndexing.cpp).
-            if len(self.args) > 2 and isinstance(self.args[2], torch.Tensor) and self.args[2].numel() == 1:
+            if (
+                len(self.args) > 2
+                and isinstance(self.args[2], torch.Tensor)
+                and self.args[2].numel() == 1
+            ):
                 return False
-            return any(index is not None and index.dtype in _MASKS for index in self.args[1])
-        if self.name == "aten::repeat_interleave" and self.keywords.get("output_size") is not None:
+            return any(
+                index is not None and index.dtype in _MASKS for index in self.args[1]
+            )
+        if (
+            self.name == "aten::repeat_interleave"
+            and self.keywords.get("output_size") is not None
+        ):
             return False
         return _waits_for_data(self.func)
 
@@ -117,7 +141,11 @@ def _is_view(func: Any) -> bool:
     """Whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
     if func._schema.name in _UNMARKED_VIEWS:
         return True
-    marks = [argument.alias_info for argument in func._schema.arguments if argument.alias_info is not None]
+    marks = [
+        argument.alias_info
+        for argument in func._schema.arguments
+        if argument.alias_info is not None
+    ]
     return bool(marks) and not any(mark.is_write for mark in marks)
 
 
@@ -126,13 +154,18 @@ def _waits_for_data(func: Any) -> bool:
     return not _WAITING_TAGS.isdisjoint(func.tags)
 
 
-def waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> bool:
+def waits_for_copy(
+    target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool
+) -> bool:
     """Whether the host waits for a copy between itself and a device.
 
     A copy to the device does not wait if it is non-blocking and its source page-locked: from pageable memory such a copy
     "might be synchronous with respect to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
     """
-    if target.device.type == source.device.type or "meta" in (target.device.type, source.device.type):
+    if target.device.type == source.device.type or "meta" in (
+        target.device.type,
+        source.device.type,
+    ):
         return False
     return target.device.type == "cpu" or not (non_blocking and source.is_pinned())
 
@@ -143,17 +176,27 @@ def weak_storage(tensor: Any) -> Any | None:
         return None
     try:
         return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
-    except (NotImplementedError, RuntimeError):  # sparse tensors and wrappers have no storage
+    except (
+        NotImplementedError,
+        RuntimeError,
+    ):  # sparse tensors and wrappers have no storage
         return None
 
 
 def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
     """Whether source and result lie differently in memory; strides of dimensions of size 1 are ignored."""
-    if target.layout != torch.strided or source.layout != torch.strided or target.is_nested or source.is_nested:
+    if (
+        target.layout != torch.strided
+        or source.layout != torch.strided
+        or target.is_nested
+        or source.is_nested
+    ):
         return target.layout != source.layout
     if target.shape != source.shape:
         return True
-    for size, target_stride, source_stride in zip(target.shape, target.stride(), source.stride()):
+    for size, target_stride, source_stride in zip(
+        target.shape, target.stride(), source.stride()
+    ):
         if size > 1 and target_stride != source_stride:
             return True
     return False
@@ -162,7 +205,9 @@ def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
 def form_of(tensor: torch.Tensor) -> str:
     """Dtype, shape and any unusual layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
     dtype = str(tensor.dtype).partition(".")[2]
-    if tensor.is_nested and tensor.layout == torch.strided:  # it has a shape a member, and none itself
+    if (
+        tensor.is_nested and tensor.layout == torch.strided
+    ):  # it has a shape a member, and none itself
         return f"{dtype}[{tensor.size(0)} nested]"
     text = f"{dtype}[{','.join(map(str, tensor.shape))}]"
     if tensor.layout != torch.strided:

@@ -49,17 +49,23 @@ class OperatorProfile:
     def __init__(self, workload: BoundWorkload) -> None:
         self._device = workload.device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
-        self._profiles: dict[str, list[Callable[[], list[TimesByOperator]]]] = defaultdict(list)
+        self._profiles: dict[str, list[Callable[[], list[TimesByOperator]]]] = (
+            defaultdict(list)
+        )
 
     def run(self, shape: str, *, calls: int) -> None:
         """Profile some calls of a shape. Raises KeyError for an unknown shape, MeasuringError without a profiler."""
         call, device = self._callers[shape], self._device
         if "kernel_timeline" in device.capabilities:
             with tempfile.TemporaryDirectory() as folder:
-                trace = record_calls(device, call, calls=calls, folder=Path(folder), name="turn")
+                trace = record_calls(
+                    device, call, calls=calls, folder=Path(folder), name="turn"
+                )
             self._profiles[shape].append(partial(_device_calls, trace))
         else:
-            self._profiles[shape].append(partial(_host_calls, _host_profile(call, device, calls)))
+            self._profiles[shape].append(
+                partial(_host_calls, _host_profile(call, device, calls))
+            )
 
     def leave(self, shape: str, *, calls: int, folder: Path) -> Path:
         """Profile some calls of a shape and leave the recording in ``folder`` for later analysis."""
@@ -83,13 +89,19 @@ class RecordedCalls(NamedTuple):
     kernels: KernelBlocks
 
 
-def recorded_calls(device: Device, folder: Path, recordings: Sequence[Path]) -> dict[Path, RecordedCalls]:
+def recorded_calls(
+    device: Device, folder: Path, recordings: Sequence[Path]
+) -> dict[Path, RecordedCalls]:
     """What the recordings in ``folder`` contain; those not complete are left out."""
     recorded: dict[Path, RecordedCalls] = {}
     for recording in device.analyse_raw(folder, recordings):
         trace = read_calls(recording)
-        kernels = kernel_columns([KernelBlock(0, trace.calls, _kernel_runs(trace.kernels()))])
-        recorded[recording] = RecordedCalls(typical_times(_device_calls(trace)), kernels)
+        kernels = kernel_columns(
+            [KernelBlock(0, trace.calls, _kernel_runs(trace.kernels()))]
+        )
+        recorded[recording] = RecordedCalls(
+            typical_times(_device_calls(trace)), kernels
+        )
     return recorded
 
 
@@ -125,7 +137,9 @@ def typical_times(calls: list[TimesByOperator]) -> dict[str, float]:
         numbers_of_events = set(map(len, times))
         if len(numbers_of_events) > 1:
             times = [[sum(events)] for events in times]
-        typical[op] = float(np.quantile(np.array(times), LOW_QUANTILE, axis=0).sum()) / 1e9
+        typical[op] = (
+            float(np.quantile(np.array(times), LOW_QUANTILE, axis=0).sum()) / 1e9
+        )
     return typical
 
 
@@ -140,7 +154,9 @@ def _device_calls(trace: CallTrace) -> list[TimesByOperator]:
     own = self_times(work.start, work.duration, work.track)
     for index in np.argsort(work.start, kind="stable").tolist():
         if owners[index] != OUTSIDE:
-            calls[owners[index]].setdefault(work.names[work.group[index]], []).append(float(own[index]))
+            calls[owners[index]].setdefault(work.names[work.group[index]], []).append(
+                float(own[index])
+            )
     return calls
 
 
@@ -170,7 +186,9 @@ def _host_calls(results: Any) -> list[TimesByOperator]:
     marks = _EventType.TorchOp, RecordScope.USER_SCOPE
     calls: list[TimesByOperator] = []
     outside: list[int] = []
-    for root in sorted(results.experimental_event_tree(), key=lambda root: int(root.start_time_ns)):
+    for root in sorted(
+        results.experimental_event_tree(), key=lambda root: int(root.start_time_ns)
+    ):
         if root.name == CALL:
             calls.append({})
             outside.append(int(root.duration_time_ns))
@@ -227,7 +245,9 @@ class SubroutineTimes:
             self._calls[shape].append(watch.times)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
-        return {shape: typical_times(calls) for shape, calls in self._calls.items() if calls}
+        return {
+            shape: typical_times(calls) for shape, calls in self._calls.items() if calls
+        }
 
 
 class _Names:
@@ -251,7 +271,9 @@ class _Names:
             line = self._lines.at(code.co_filename, code.co_firstlineno)
             # Python 3.10 knows no qualified names.
             name = getattr(code, "co_qualname", code.co_name)
-            self._functions[code] = f"{FUNCTION_TIME}{line.rpartition(':')[0]}:{name}" if line else None
+            self._functions[code] = (
+                f"{FUNCTION_TIME}{line.rpartition(':')[0]}:{name}" if line else None
+            )
         return self._functions[code]
 
     def _module(self, module: Any) -> str:

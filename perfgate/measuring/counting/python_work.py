@@ -36,7 +36,9 @@ _OURS = str(PACKAGE) + "/"
 _Tracer = Callable[[FrameType, str, Any], Any]
 
 
-def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path) -> CounterSet:
+def with_python_work(
+    workload: BoundWorkload, counted: CounterSet, *, root: Path
+) -> CounterSet:
     """Add the Python work of a shape's calls to its counters, in their own thread, on one input.
 
     The counters stay unchanged if a call sets its own trace function, as a debugger does: the count would be incomplete.
@@ -72,7 +74,9 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
 
 
 def last_line(code: CodeType) -> int:
-    return max((line for _, _, line in code.co_lines() if line), default=code.co_firstlineno)
+    return max(
+        (line for _, _, line in code.co_lines() if line), default=code.co_firstlineno
+    )
 
 
 def count_python(call: Callable[[], object], root: Path) -> CountedPython | None:
@@ -109,7 +113,9 @@ class CountedPython:
         # The callers of each function of the project.
         self._callers: dict[CodeType, Counter[str]] = {}
         self._executed = 0
-        self._own_tracer: _Tracer = self._trace_own  # bound once, not for every bytecode
+        self._own_tracer: _Tracer = (
+            self._trace_own
+        )  # bound once, not for every bytecode
 
     def enter(self, frame: FrameType, _event: str, _argument: Any) -> _Tracer | None:
         """Count a call of a function, and return the tracer for its bytecodes."""
@@ -149,7 +155,9 @@ class CountedPython:
                 for first, last, number in code.co_lines():
                     starts[code].update(dict.fromkeys(range(first, last, 2), number))
             number = starts[code].get(offset) or code.co_firstlineno
-            sites[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, number))] += count
+            sites[
+                Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, number))
+            ] += count
         return sites
 
     def totals(self) -> dict[str, int]:
@@ -164,7 +172,9 @@ class CountedPython:
         functions = []
         for code, callers in self._callers.items():
             file, _, _ = (self._lines.at(code.co_filename, 1) or "").rpartition(":")
-            most_frequent = sorted(callers, key=lambda caller: (-callers[caller], caller))
+            most_frequent = sorted(
+                callers, key=lambda caller: (-callers[caller], caller)
+            )
             function = CalledFunction(
                 name=code.co_name,
                 file=file,
@@ -173,7 +183,15 @@ class CountedPython:
                 callers=most_frequent[:MAX_CALLERS],
             )
             functions.append(function)
-        return sorted(functions, key=lambda function: (function.file, function.first, -function.last, function.name))
+        return sorted(
+            functions,
+            key=lambda function: (
+                function.file,
+                function.first,
+                -function.last,
+                function.name,
+            ),
+        )
 
     def _entry(self, frame: FrameType) -> tuple[str, str | None]:
         """The function of a library that the project called to come here, and the line from which it did."""
@@ -185,7 +203,9 @@ class CountedPython:
             entry, back = back.f_code.co_name, back.f_back
         return frame.f_code.co_name, None
 
-    def _trace_own(self, frame: FrameType, event: str, _argument: Any) -> _Tracer | None:
+    def _trace_own(
+        self, frame: FrameType, event: str, _argument: Any
+    ) -> _Tracer | None:
         if event == "opcode":
             self._own[frame.f_code, frame.f_lasti] += 1
             self._add(frame)

@@ -13,7 +13,9 @@ _FLAGS: Mapping[str, Callable[[], object]] = {
     "torch.backends.cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,
     "torch.backends.cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,
     "torch.backends.cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
-    "torch.backends.cuda.matmul.allow_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
+    "torch.backends.cuda.matmul.allow_tf32": lambda: (
+        torch.backends.cuda.matmul.allow_tf32
+    ),
     "torch.backends.mkldnn.enabled": lambda: torch.backends.mkldnn.enabled,
     "torch.backends.cuda.enable_flash_sdp": torch.backends.cuda.flash_sdp_enabled,
     "torch.backends.cuda.enable_mem_efficient_sdp": torch.backends.cuda.mem_efficient_sdp_enabled,

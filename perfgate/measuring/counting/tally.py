@@ -28,13 +28,35 @@ AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begi
 # Operators in a region of the project without gradients.
 NO_GRAD_OPS = "counters.no_grad_ops"
 # Modules that run in training mode, and loaders that make batches in the process that uses them.
-TRAINING_MODULES, LOADERS_IN_PROCESS = "counters.training_modules", "counters.loaders_in_process"
+TRAINING_MODULES, LOADERS_IN_PROCESS = (
+    "counters.training_modules",
+    "counters.loaders_in_process",
+)
 # Moves of tensors to a device that the host may wait for, and those that ask it not to.
-BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = "counters.blocking_transfers", "counters.unblocked_transfers"
+BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = (
+    "counters.blocking_transfers",
+    "counters.unblocked_transfers",
+)
 # Counters of every call; memory and others are present only if they can be counted.
 _DISPATCHED = (
-    *(FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES, FLOPS),
-    *(DEFERRED_OPS, DOUBLE_OPS, AUTOGRAD_OPS, TRAINING_MODULES, LOADERS_IN_PROCESS, BLOCKING_TRANSFERS),
+    *(
+        FRAMEWORK_OPS,
+        COPIES,
+        COPY_BYTES,
+        NONCONTIGUOUS_COPIES,
+        SYNCS,
+        LOW_PRECISION_OPS,
+        COLLECTIVES,
+        FLOPS,
+    ),
+    *(
+        DEFERRED_OPS,
+        DOUBLE_OPS,
+        AUTOGRAD_OPS,
+        TRAINING_MODULES,
+        LOADERS_IN_PROCESS,
+        BLOCKING_TRANSFERS,
+    ),
 )
 
 
@@ -137,7 +159,9 @@ class CallTally:
         if amount:
             self.amounts[Site(metric, name, line)] += amount
 
-    def record(self, name: str, line: str | None, *, recorded: bool, records: bool) -> None:
+    def record(
+        self, name: str, line: str | None, *, recorded: bool, records: bool
+    ) -> None:
         """Note whether autograd ``records`` here at all, and this operator; the first one begins the graph."""
         self.add(AUTOGRAD_OPS, name, line, recorded)
         self.add(NO_GRAD_OPS, name, line, not records)
@@ -185,13 +209,28 @@ class CallTally:
                 most[name] = count
                 lines[name] = line
         counts = []
-        for name, count in sorted(self.ops.items(), key=lambda item: (-item[1], item[0])):
+        for name, count in sorted(
+            self.ops.items(), key=lambda item: (-item[1], item[0])
+        ):
             if count:
-                counts.append(OpCount(op=name, count=count, view=name in self.views, line=lines.get(name)))
+                counts.append(
+                    OpCount(
+                        op=name,
+                        count=count,
+                        view=name in self.views,
+                        line=lines.get(name),
+                    )
+                )
         return counts
 
     def sites(self, metric: str) -> Counter[Site]:
-        return Counter({site: amount for site, amount in self.amounts.items() if site.metric == metric})
+        return Counter(
+            {
+                site: amount
+                for site, amount in self.amounts.items()
+                if site.metric == metric
+            }
+        )
 
 
 def differing(repeats: Iterable[Mapping[_Key, int]]) -> dict[_Key, tuple[int, int]]:
@@ -207,7 +246,11 @@ def differing(repeats: Iterable[Mapping[_Key, int]]) -> dict[_Key, tuple[int, in
             least, most = ranges.get(name, (0, 0))
             count = counts.get(name, 0)
             ranges[name] = min(least, count), max(most, count)
-    return {name: ranges[name] for name in sorted(ranges, key=str) if ranges[name][0] != ranges[name][1]}
+    return {
+        name: ranges[name]
+        for name in sorted(ranges, key=str)
+        if ranges[name][0] != ranges[name][1]
+    }
 
 
 class SourceLines:
@@ -242,8 +285,14 @@ class SourceLines:
         """``file:line`` of a line of a file, None if the file is not the project's."""
         if name not in self._files:
             path = Path(name).resolve()
-            foreign = {"site-packages", "dist-packages"} & set(path.parts) or PACKAGE in path.parents
-            ours = not name.startswith("<") and not foreign and self._root in path.parents
-            self._files[name] = path.relative_to(self._root).as_posix() if ours else None
+            foreign = {"site-packages", "dist-packages"} & set(
+                path.parts
+            ) or PACKAGE in path.parents
+            ours = (
+                not name.startswith("<") and not foreign and self._root in path.parents
+            )
+            self._files[name] = (
+                path.relative_to(self._root).as_posix() if ours else None
+            )
         file = self._files[name]
         return None if file is None else f"{file}:{number}"

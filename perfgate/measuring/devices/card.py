@@ -37,7 +37,9 @@ def check_card(kind: str, telemetry: DeviceState) -> list[FitnessCheck]:
 
 def _check_health(name: str, health: str | None) -> FitnessCheck:
     if health is None:
-        return FitnessCheck(name, "unavailable", "the driver reports no health of this card")
+        return FitnessCheck(
+            name, "unavailable", "the driver reports no health of this card"
+        )
     if health.upper() == "OK":
         return FitnessCheck(name, "ok", health)
     status: FitnessStatus = "unfit" if health.lower() == "critical" else "attention"
@@ -69,7 +71,9 @@ def _check_others(name: str, telemetry: DeviceState) -> FitnessCheck:
         remedy = "another container may use the card: ask on its host, or take a card of your own"
         return FitnessCheck(name, "attention", detail, remedy)
     if processes is None:
-        return FitnessCheck(name, "unavailable", f"the driver lists no processes{memory}")
+        return FitnessCheck(
+            name, "unavailable", f"the driver lists no processes{memory}"
+        )
     return FitnessCheck(name, "ok", f"no other process{memory}")
 
 
@@ -86,7 +90,11 @@ def _check_heat(name: str, telemetry: DeviceState) -> FitnessCheck:
     """No limit is judged here: the clock shows whether heat slows the card down."""
     parts = _heat([telemetry])
     if not parts:
-        return FitnessCheck(name, "unavailable", "the driver reports neither temperature nor power of this card")
+        return FitnessCheck(
+            name,
+            "unavailable",
+            "the driver reports neither temperature nor power of this card",
+        )
     if telemetry.power is None:
         parts[-1] += "; no power"
     elif telemetry.temperature is None:
@@ -118,11 +126,19 @@ def _check_clock(name: str, telemetry: DeviceState) -> FitnessCheck:
             megahertz += f" of {telemetry.rated_clock / 1e6:.0f}"
         clock = f" ({megahertz} MHz)"
     if telemetry.throttled:
-        return FitnessCheck(name, "attention", f"slowed down by the driver{clock}", _COOL.format("card"))
+        return FitnessCheck(
+            name, "attention", f"slowed down by the driver{clock}", _COOL.format("card")
+        )
     if share is None:
-        return FitnessCheck(name, "unavailable", f"the driver reports no clock to compare{clock}")
+        return FitnessCheck(
+            name, "unavailable", f"the driver reports no clock to compare{clock}"
+        )
     if telemetry.power_capped:
-        return FitnessCheck(name, "ok", f"{share * 100:.0f} % of the rated clock{clock}, at its power limit")
+        return FitnessCheck(
+            name,
+            "ok",
+            f"{share * 100:.0f} % of the rated clock{clock}, at its power limit",
+        )
     if share < FULL_CLOCK and telemetry.at_work:
         detail = f"computing at {share * 100:.0f} % of its clock{clock}"
         return FitnessCheck(name, "attention", detail, _COOL.format("card"))
@@ -149,7 +165,11 @@ def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
 
 
 def read_under_load(
-    sample: Sample, load: Callable[[], Any], seconds: float, *, clock: Callable[[], float] = time.monotonic
+    sample: Sample,
+    load: Callable[[], Any],
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[DeviceState]:
     """Run ``load`` again and again for some seconds and return the samples taken meanwhile.
 
@@ -191,28 +211,43 @@ def judge_load(kind: str, readings: list[DeviceState]) -> list[FitnessCheck]:
         why = f"the driver shows a load of {max(busy) * 100:.0f} % at most: its clock is that of a device at rest"
     else:
         shares = _known([reading.clock_share() for reading in readings])
-        return [_judge_clock(clock, readings, shares), _judge_throttling(throttling, readings, shares)]
+        return [
+            _judge_clock(clock, readings, shares),
+            _judge_throttling(throttling, readings, shares),
+        ]
     return [FitnessCheck(name, "unavailable", why) for name in (clock, throttling)]
 
 
-def _judge_clock(name: str, readings: list[DeviceState], shares: list[float]) -> FitnessCheck:
+def _judge_clock(
+    name: str, readings: list[DeviceState], shares: list[float]
+) -> FitnessCheck:
     if not shares:
-        return FitnessCheck(name, "unavailable", "the driver reports no current and rated clock")
+        return FitnessCheck(
+            name, "unavailable", "the driver reports no current and rated clock"
+        )
     middle = statistics.median(shares)
     rated = max(reading.rated_clock or 0 for reading in readings) / 1e6
     span = f"from {min(shares) * 100:.0f} to {max(shares) * 100:.0f} % in {len(shares)} readings"
     detail = f"{middle * 100:.0f} % of {rated:.0f} MHz, {span}"
     if capped := sum(reading.power_capped is True for reading in readings):
         # The power limit holds the clock of every heavy load, on both sides of a comparison alike.
-        return FitnessCheck(name, "ok", f"{detail}; at the power limit in {capped} of {len(readings)} readings")
+        return FitnessCheck(
+            name,
+            "ok",
+            f"{detail}; at the power limit in {capped} of {len(readings)} readings",
+        )
     if middle < FULL_CLOCK:
         return FitnessCheck(name, "attention", detail, _COOL.format("device"))
     return FitnessCheck(name, "ok", detail)
 
 
-def _judge_throttling(name: str, readings: list[DeviceState], shares: list[float]) -> FitnessCheck:
+def _judge_throttling(
+    name: str, readings: list[DeviceState], shares: list[float]
+) -> FitnessCheck:
     """The driver's own report or, without one, whether the clock fell under load."""
-    answers = [reading.throttled for reading in readings if reading.throttled is not None]
+    answers = [
+        reading.throttled for reading in readings if reading.throttled is not None
+    ]
     heat = ", ".join(_heat(readings))
     if heat:
         heat = f"; at most {heat}"
@@ -222,7 +257,11 @@ def _judge_throttling(name: str, readings: list[DeviceState], shares: list[float
     if answers:
         return FitnessCheck(name, "ok", f"none in {len(answers)} readings{heat}")
     if not shares:
-        return FitnessCheck(name, "unavailable", f"the driver reports neither throttling nor a clock{heat}")
+        return FitnessCheck(
+            name,
+            "unavailable",
+            f"the driver reports neither throttling nor a clock{heat}",
+        )
     fall = 1 - min(shares) / max(shares)
     if min(shares) < FULL_CLOCK * max(shares):
         detail = f"the clock fell by {fall * 100:.0f} % of its highest while the load ran{heat}"

@@ -55,7 +55,10 @@ def scaled(cell: str | None, unit: int) -> int | None:
 def quoted(text: str, sign: str = "") -> str:
     """The line with the sign, or the first non-empty one, shortened for a message."""
     lines = [line.strip() for line in text[:MOST_TEXT].splitlines() if line.strip()]
-    line = next((line for line in lines if sign in line.lower()), lines[0] if lines else "nothing")
+    line = next(
+        (line for line in lines if sign in line.lower()),
+        lines[0] if lines else "nothing",
+    )
     if len(line) <= _QUOTED:
         return line
     return f"{line[:_QUOTED]}…"

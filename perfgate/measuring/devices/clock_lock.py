@@ -24,7 +24,9 @@ _UNLOCK_SECONDS = 30.0
 
 
 @contextmanager
-def locked_clock(device: str, megahertz: int, *, say: Callable[[str], None]) -> Iterator[None]:
+def locked_clock(
+    device: str, megahertz: int, *, say: Callable[[str], None]
+) -> Iterator[None]:
     """Lock the clock of a device such as ``cuda:1``; with 0 MHz, or where that is not possible, only say so."""
     if not megahertz:
         yield
@@ -49,7 +51,10 @@ def locked_clock(device: str, megahertz: int, *, say: Callable[[str], None]) -> 
 def _unlocking(command: Sequence[str]) -> Iterator[None]:
     """Run a command after the block, or once this process has ended in any way."""
     guard = subprocess.Popen(
-        ["/bin/sh", "-c", _UNLOCK, "sh", *command], stdin=subprocess.PIPE, start_new_session=True, cwd="/"
+        ["/bin/sh", "-c", _UNLOCK, "sh", *command],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        cwd="/",
     )
     try:
         yield

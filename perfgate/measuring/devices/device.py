@@ -165,7 +165,9 @@ class Device(Protocol):
 
     def bytes_of(self, batch: Any) -> int: ...
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+    def record_trace(
+        self, call: Callable[[], Any], *, calls: int, folder: Path, name: str
+    ) -> Path:
         """Profile ``calls`` calls and write one file into ``folder``: ``name`` with the suffix of the device's format.
 
         Returns its path; ``perfgate.trace.read`` understands it. Every call is waited for and stands in a host event
@@ -190,7 +192,9 @@ class Device(Protocol):
         Raises MeasuringError if none of them can be read.
         """
 
-    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
+    def count_memory(
+        self, calls: Sequence[Callable[[], Any]]
+    ) -> list[MemoryCount] | None:
         """The allocations of each of these consecutive calls, None without capability ``allocation_count``."""
 
     def memory_statistics(self) -> MemoryStatistics | None:

@@ -19,7 +19,12 @@ Runner = Callable[[Sequence[str]], str]
 TOOL_SECONDS = 20.0
 _MOST_OUTPUT = 1 << 20
 # Folders of the drivers' tools, which a worker's PATH may lack.
-_TOOL_FOLDERS = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/local/Ascend/driver/tools")
+_TOOL_FOLDERS = (
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/usr/bin",
+    "/usr/local/Ascend/driver/tools",
+)
 
 
 def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
@@ -43,9 +48,13 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise UnmeasuredError(Message("system.command-timed-out", {"command": words, "seconds": timeout})) from error
+        raise UnmeasuredError(
+            Message("system.command-timed-out", {"command": words, "seconds": timeout})
+        ) from error
     except OSError as error:
-        raise UnmeasuredError(Message("system.command-fails", {"command": words, "error": str(error)})) from error
+        raise UnmeasuredError(
+            Message("system.command-fails", {"command": words, "error": str(error)})
+        ) from error
     return result.stdout[:_MOST_OUTPUT].decode(errors="replace")
 
 

@@ -35,7 +35,9 @@ class KernelRecorder:
         self._device = device
         self._blocks: dict[str, list[KernelBlock]] = {}
 
-    def record(self, shape: str, call: Callable[[], Any], *, calls: int, quad: int) -> None:
+    def record(
+        self, shape: str, call: Callable[[], Any], *, calls: int, quad: int
+    ) -> None:
         kernels = self._device.record_kernels(call, calls=calls)
         self._blocks.setdefault(shape, []).append(KernelBlock(quad, calls, kernels))
 
@@ -48,14 +50,18 @@ class KernelRecorder:
 
 def kernel_columns(blocks: Sequence[KernelBlock]) -> KernelBlocks:
     """The columns of profiled blocks of one shape."""
-    columns = KernelBlocks(quad=[], calls=[], busy_ns=[], cycles=[], work=[], rows=_rows(blocks))
+    columns = KernelBlocks(
+        quad=[], calls=[], busy_ns=[], cycles=[], work=[], rows=_rows(blocks)
+    )
     has_cycles = True
     for block in blocks:
         columns.quad.append(block.quad)
         columns.calls.append(block.calls)
         columns.busy_ns.append(sum(kernel.ns for kernel in block.kernels))
         columns.work.append(work_of(block.kernels))
-        has_cycles = has_cycles and all(kernel.cycles is not None for kernel in block.kernels)
+        has_cycles = has_cycles and all(
+            kernel.cycles is not None for kernel in block.kernels
+        )
         columns.cycles.append(sum(kernel.cycles or 0 for kernel in block.kernels))
     if not has_cycles:
         columns.cycles.clear()
@@ -90,12 +96,23 @@ def _rows(blocks: Sequence[KernelBlock]) -> list[KernelRow]:
     for kind, times in ns_of_call.items():
         name, launch = kind
         ns = float(np.median(times))
-        rows.append(KernelRow(name=_short(name), launch=launch, count=round(counts[kind], 3), ns=round(ns, 1)))
+        rows.append(
+            KernelRow(
+                name=_short(name),
+                launch=launch,
+                count=round(counts[kind], 3),
+                ns=round(ns, 1),
+            )
+        )
     rows.sort(key=lambda row: (-row.ns, row.name, row.launch))
     if len(rows) <= MOST_ROWS:
         return rows
     rest = rows[MOST_ROWS - 1 :]
-    others = KernelRow(name=OTHER_KERNELS, count=sum(row.count for row in rest), ns=sum(row.ns for row in rest))
+    others = KernelRow(
+        name=OTHER_KERNELS,
+        count=sum(row.count for row in rest),
+        ns=sum(row.ns for row in rest),
+    )
     return [*rows[: MOST_ROWS - 1], others]
 
 

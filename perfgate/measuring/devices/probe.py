@@ -17,7 +17,9 @@ from perfgate.measuring.devices.registry import examine_device
 def main(arguments: list[str]) -> int:
     """Print a list of FitnessCheck as one line of JSON, the last on standard output; return the exit code."""
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m perfgate.measuring.devices.probe KIND, such as npu or npu:1\n")
+        sys.stderr.write(
+            "usage: python -m perfgate.measuring.devices.probe KIND, such as npu or npu:1\n"
+        )
         return MeasuringError.exit_code
     try:
         checks = examine_device(arguments[0], Host())

@@ -52,8 +52,13 @@ def open_device(kind: str) -> Device:
         usable = [name for name in device_kinds() if name != match[1] and _opens(name)]
         if usable:
             alternatives = Message("device.closed-others", {"kinds": ", ".join(usable)})
-        values: dict[str, MessageValue] = {"device": repr(kind), "error": reason_of(error)}
-        raise UnmeasuredError(Message("device.closed", {**values, "alternatives": alternatives})) from error
+        values: dict[str, MessageValue] = {
+            "device": repr(kind),
+            "error": reason_of(error),
+        }
+        raise UnmeasuredError(
+            Message("device.closed", {**values, "alternatives": alternatives})
+        ) from error
 
 
 def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
@@ -66,14 +71,18 @@ def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
         raise UnmeasuredError(Message("device.unknown-name", {"device": repr(kind)}))
     if match[1] not in monitored_kinds():
         return []
-    checks: list[FitnessCheck] = load_member(monitors, match[1]).examine(host, int(match[2] or 0))
+    checks: list[FitnessCheck] = load_member(monitors, match[1]).examine(
+        host, int(match[2] or 0)
+    )
     return checks
 
 
 def open_sensor(kind: str, host: Host) -> Sensor:
     """A reader of a device such as ``npu:1``. Raises MeasuringError for a kind without a sensor, or if no tool answers."""
     kinds = ", ".join(monitored_kinds())
-    monitor, index = _monitor(kind, Message("device.no-sensor", {"device": kind, "kinds": kinds}))
+    monitor, index = _monitor(
+        kind, Message("device.no-sensor", {"device": kind, "kinds": kinds})
+    )
     sensor: Sensor = monitor.open_sensor(host, index)
     return sensor
 

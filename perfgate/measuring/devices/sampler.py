@@ -30,12 +30,18 @@ STATES_PER_PROCESSES = 3
 
 
 def main(arguments: list[str]) -> int:
-    device, watch, identity = arguments[0], arguments[1:2] == ["--watch"], "".join(arguments[2:3])
+    device, watch, identity = (
+        arguments[0],
+        arguments[1:2] == ["--watch"],
+        "".join(arguments[2:3]),
+    )
     sensors: Iterator[Sensor]
     try:
         if watch:
             opened = open_watch(device, Host(), identity)
-            sensors = itertools.cycle([opened.processes, *[opened.state] * STATES_PER_PROCESSES])
+            sensors = itertools.cycle(
+                [opened.processes, *[opened.state] * STATES_PER_PROCESSES]
+            )
         else:
             sensors = itertools.repeat(open_sensor(device, Host()))
     except MeasuringError as error:
@@ -46,11 +52,17 @@ def main(arguments: list[str]) -> int:
         with suppress(MeasuringError):  # one answer that did not come; the next may
             telemetry = read()
             _print(
-                SampledLine(reading=TelemetryReading(began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry))
+                SampledLine(
+                    reading=TelemetryReading(
+                        began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry
+                    )
+                )
             )
         seconds = (perf_counter_ns() - began) / 1e9
         pause = WATCH_PAUSE_SECONDS if watch else max(0.0, PERIOD_SECONDS - seconds)
-        if select.select([sys.stdin], [], [], pause)[0]:  # the other end of standard input was closed
+        if select.select([sys.stdin], [], [], pause)[
+            0
+        ]:  # the other end of standard input was closed
             break
     return 0
 

@@ -29,7 +29,9 @@ def _run_hidden() -> None:
 
 
 if "PERFGATE_LOADS" in os.environ:
-    with contextlib.suppress(ImportError):  # an interpreter with another import path does not find perfgate
+    with contextlib.suppress(
+        ImportError
+    ):  # an interpreter with another import path does not find perfgate
         from perfgate.system.loads import report_loads
 
         report_loads()

@@ -13,7 +13,12 @@ import numpy as np
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import Ints
-from perfgate.measuring.timing.hardware import NOT_COUNTED, HardwareCounters, HardwareCounts, counted
+from perfgate.measuring.timing.hardware import (
+    NOT_COUNTED,
+    HardwareCounters,
+    HardwareCounts,
+    counted,
+)
 from perfgate.system.garbage import collector_off
 
 # The device works on after a call if it is idle this share of the call later than the stream that the call ended on, and later
@@ -104,7 +109,12 @@ def run_block(
 
 
 def time_calls_of_block(
-    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int], *, on_host: bool = False
+    call: Callable[[], Any],
+    device: Device,
+    calls: int,
+    timer: Callable[[], int],
+    *,
+    on_host: bool = False,
 ) -> BlockCalls:
     """Make calls one after the other, each waited for, and time them by ``timer``."""
     if on_host or "queue" not in device.capabilities:
@@ -112,10 +122,17 @@ def time_calls_of_block(
     return _time_on_queue(call, device, calls, timer)
 
 
-def _time_on_host(call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]) -> BlockCalls:
+def _time_on_host(
+    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]
+) -> BlockCalls:
     """The CPU clock is a system call: it is read outside the wall time, and stops between calls as that does."""
     cpu_clock, synchronize = device.cpu_clock_ns, device.synchronize
-    starts, ends, cpu_starts, cpu_ends = [0] * calls, [0] * calls, [0] * calls, [0] * calls
+    starts, ends, cpu_starts, cpu_ends = (
+        [0] * calls,
+        [0] * calls,
+        [0] * calls,
+        [0] * calls,
+    )
     block_start = device.clock_ns()
     for index in range(calls):
         cpu_starts[index] = cpu_clock()
@@ -127,10 +144,17 @@ def _time_on_host(call: Callable[[], Any], device: Device, calls: int, timer: Ca
         # A caller has its output when the call ends, and releases it later: the cost of that is gap.
         del output
     block_end = device.clock_ns()
-    return BlockCalls(np.subtract(ends, starts), np.subtract(cpu_ends, cpu_starts), block_start, block_end)
+    return BlockCalls(
+        np.subtract(ends, starts),
+        np.subtract(cpu_ends, cpu_starts),
+        block_start,
+        block_end,
+    )
 
 
-def _time_on_queue(call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]) -> BlockCalls:
+def _time_on_queue(
+    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]
+) -> BlockCalls:
     synchronize = device.synchronize
     marks = [(device.event(), device.event()) for _ in range(calls)]
     starts, returns, passed, ends = [0] * calls, [0] * calls, [0] * calls, [0] * calls
@@ -151,9 +175,17 @@ def _time_on_queue(call: Callable[[], Any], device: Device, calls: int, timer: C
         ends[index] = timer()
         del output
     block_end = device.clock_ns()
-    span_ns = np.asarray([after.time_ns() - before.time_ns() for before, after in marks], dtype=np.int64)
+    span_ns = np.asarray(
+        [after.time_ns() - before.time_ns() for before, after in marks], dtype=np.int64
+    )
     device_ns = span_ns + _overhang(span_ns, np.subtract(ends, passed), wait_ns)
-    return BlockCalls(np.subtract(ends, starts), device_ns, block_start, block_end, host=np.subtract(returns, starts))
+    return BlockCalls(
+        np.subtract(ends, starts),
+        device_ns,
+        block_start,
+        block_end,
+        host=np.subtract(returns, starts),
+    )
 
 
 def _overhang(span_ns: Ints, until_idle_ns: Ints, wait_ns: int) -> Ints:

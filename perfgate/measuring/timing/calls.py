@@ -54,17 +54,26 @@ def compiled_graphs() -> int:
     return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
 
 
-def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> CallTimes:
+def time_calls(
+    call: Callable[[], Any], device: Device, budget: CallBudget
+) -> CallTimes:
     """Time calls in latency mode: each waited for before the next starts. At least one call is made.
 
     Every call is kept, because slow calls form the tail.
     """
-    clock, timer, cpu_clock, synchronize = device.clock_ns, device.timer_ns, device.cpu_clock_ns, device.synchronize
+    clock, timer, cpu_clock, synchronize = (
+        device.clock_ns,
+        device.timer_ns,
+        device.cpu_clock_ns,
+        device.synchronize,
+    )
     # Eight bytes a call: lists of numbers take five times as much, and a soak looks at the memory of the process.
     wall, cpu = array("q"), array("q")
     begun = clock()
     deadline = begun + int(budget.seconds * 1e9)
-    latest = None if budget.most_seconds is None else begun + int(budget.most_seconds * 1e9)
+    latest = (
+        None if budget.most_seconds is None else begun + int(budget.most_seconds * 1e9)
+    )
     while True:
         cpu_started = cpu_clock()
         started = timer()
@@ -73,8 +82,12 @@ def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> C
         wall.append(timer() - started)
         cpu.append(cpu_clock() - cpu_started)
         ended = clock()
-        if (len(wall) >= budget.calls and ended >= deadline) or (latest is not None and ended >= latest):
-            return CallTimes(np.asarray(wall, dtype=np.int64), np.asarray(cpu, dtype=np.int64))
+        if (len(wall) >= budget.calls and ended >= deadline) or (
+            latest is not None and ended >= latest
+        ):
+            return CallTimes(
+                np.asarray(wall, dtype=np.int64), np.asarray(cpu, dtype=np.int64)
+            )
 
 
 def measure_throughput(
@@ -99,10 +112,16 @@ def measure_throughput(
     rates are then those of all calls until the device is idle.
     """
     depth = depth if "queue" in device.capabilities else 1
-    marks, ends = _window_marks(call, device, depth=depth, span_ns=int(window_seconds * 1e9), windows=windows)
+    marks, ends = _window_marks(
+        call, device, depth=depth, span_ns=int(window_seconds * 1e9), windows=windows
+    )
     device.synchronize()
     rates: Floats = items * np.diff(ends) / (np.diff(marks) / 1e9)
-    until_idle = items * (ends[-1] - ends[0] + depth - 1) / ((_device_ns(device) - marks[0]) / 1e9)
+    until_idle = (
+        items
+        * (ends[-1] - ends[0] + depth - 1)
+        / ((_device_ns(device) - marks[0]) / 1e9)
+    )
     of_windows = items * (ends[-1] - ends[0]) / ((marks[-1] - marks[0]) / 1e9)
     if until_idle < of_windows * (1 - FALLEN_BEHIND):
         rates *= until_idle / of_windows
@@ -169,7 +188,9 @@ class SteadyState:
     call_ns: float
 
 
-def find_steady_state(call: Callable[[], Any], device: Device, *, cap_seconds: float = CAP_SECONDS) -> SteadyState:
+def find_steady_state(
+    call: Callable[[], Any], device: Device, *, cap_seconds: float = CAP_SECONDS
+) -> SteadyState:
     """Call until the medians of the last three windows agree within max(1 %, twice their noise).
 
     The noise of a window is the median absolute deviation of its calls over its median. The first call, with its lazy
@@ -180,10 +201,16 @@ def find_steady_state(call: Callable[[], Any], device: Device, *, cap_seconds: f
     first_call_ns = timed_call(call, device)
     windows: list[Ints] = []
     calls, steady = 1, False
-    while not steady and len(windows) < CAP_WINDOWS and (not windows or device.clock_ns() < deadline):
+    while (
+        not steady
+        and len(windows) < CAP_WINDOWS
+        and (not windows or device.clock_ns() < deadline)
+    ):
         windows.append(_window(call, device, deadline))
         calls += windows[-1].size
-        steady = len(windows) >= WINDOWS_THAT_AGREE and agree(windows[-WINDOWS_THAT_AGREE:])
+        steady = len(windows) >= WINDOWS_THAT_AGREE and agree(
+            windows[-WINDOWS_THAT_AGREE:]
+        )
     return SteadyState(calls, steady, first_call_ns, float(np.median(windows[-1])))
 
 
@@ -208,6 +235,13 @@ def _window(call: Callable[[], Any], device: Device, deadline: int) -> Ints:
 def agree(windows: list[Ints]) -> bool:
     """Whether the medians of the windows lie within max(1 %, twice their median noise) of each other."""
     medians = [float(np.median(window)) for window in windows]
-    noise = float(np.median([median_deviation(window) / max(1.0, m) for window, m in zip(windows, medians)]))
+    noise = float(
+        np.median(
+            [
+                median_deviation(window) / max(1.0, m)
+                for window, m in zip(windows, medians)
+            ]
+        )
+    )
     spread = (max(medians) - min(medians)) / max(1.0, float(np.median(medians)))
     return spread <= max(AGREEMENT, NOISE_FACTOR * noise)

@@ -20,14 +20,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 _SYSCALLS = {"x86_64": 298, "aarch64": 241}
-_ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")  # type, size, config, sample_period, sample_type, read_format, flags, ...
+_ATTRIBUTES = struct.Struct(
+    "=IIQQQQQIIQ"
+)  # type, size, config, sample_period, sample_type, read_format, flags, ...
 _TYPE_HARDWARE = 0
 _INSTRUCTIONS, _CPU_CYCLES, _CACHE_MISSES = 1, 0, 3
 _TOTAL_TIME_ENABLED, _TOTAL_TIME_RUNNING = 1 << 0, 1 << 1
 _INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HV = 1 << 1, 1 << 5, 1 << 6
 _FD_CLOEXEC = 1 << 3
 _READING = struct.Struct("=QQQ")
-_NAMES = {_INSTRUCTIONS: "instructions", _CPU_CYCLES: "cycles", _CACHE_MISSES: "cache misses"}
+_NAMES = {
+    _INSTRUCTIONS: "instructions",
+    _CPU_CYCLES: "cycles",
+    _CACHE_MISSES: "cache misses",
+}
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 # Without an own patch of the distribution 2 is the most, and it allows a process to count itself in user space.
 _MOST_PARANOID = 2
@@ -63,7 +69,10 @@ class HardwareCounters:
     """
 
     def __init__(
-        self, opener: Opener | None = None, reader: Callable[[int, int], bytes] = read, paranoid: Path = _PARANOID
+        self,
+        opener: Opener | None = None,
+        reader: Callable[[int, int], bytes] = read,
+        paranoid: Path = _PARANOID,
     ) -> None:
         self._reader = reader
         self._descriptors: list[int | None] = []
@@ -94,12 +103,16 @@ class HardwareCounters:
         if descriptor is None:
             return None
         try:
-            return CounterReading(*_READING.unpack(self._reader(descriptor, _READING.size)))
+            return CounterReading(
+                *_READING.unpack(self._reader(descriptor, _READING.size))
+            )
         except (OSError, struct.error):
             return None
 
 
-def counted(before: Sequence[CounterReading | None], after: Sequence[CounterReading | None]) -> HardwareCounts:
+def counted(
+    before: Sequence[CounterReading | None], after: Sequence[CounterReading | None]
+) -> HardwareCounts:
     """The counts between two readings.
 
     If more events are requested than the processor has counters, the kernel multiplexes them, and counts are scaled to the
@@ -125,11 +138,20 @@ def open_counter(config: int) -> int:
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     attributes = ctypes.create_string_buffer(attribute_bytes(config), _ATTRIBUTES.size)
-    this_process, any_cpu, no_group = ctypes.c_long(0), ctypes.c_long(-1), ctypes.c_long(-1)
+    this_process, any_cpu, no_group = (
+        ctypes.c_long(0),
+        ctypes.c_long(-1),
+        ctypes.c_long(-1),
+    )
     system_call = ctypes.CDLL(None, use_errno=True).syscall
     system_call.restype = ctypes.c_long
     descriptor = system_call(
-        ctypes.c_long(number), attributes, this_process, any_cpu, no_group, ctypes.c_ulong(_FD_CLOEXEC)
+        ctypes.c_long(number),
+        attributes,
+        this_process,
+        any_cpu,
+        no_group,
+        ctypes.c_ulong(_FD_CLOEXEC),
     )
     if descriptor < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -139,16 +161,22 @@ def open_counter(config: int) -> int:
 def attribute_bytes(config: int) -> bytes:
     times = _TOTAL_TIME_ENABLED | _TOTAL_TIME_RUNNING
     flags = _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HV
-    return _ATTRIBUTES.pack(_TYPE_HARDWARE, _ATTRIBUTES.size, config, 0, 0, times, flags, 0, 0, 0)
+    return _ATTRIBUTES.pack(
+        _TYPE_HARDWARE, _ATTRIBUTES.size, config, 0, 0, times, flags, 0, 0, 0
+    )
 
 
-def _difference(before: CounterReading | None, after: CounterReading | None) -> int | None:
+def _difference(
+    before: CounterReading | None, after: CounterReading | None
+) -> int | None:
     if before is None or after is None:
         return None
     running = after.running - before.running
     if running <= 0:
         return None
-    return round((after.value - before.value) * (after.enabled - before.enabled) / running)
+    return round(
+        (after.value - before.value) * (after.enabled - before.enabled) / running
+    )
 
 
 def _not_counted(names: Sequence[str], reason: str) -> str:
@@ -166,6 +194,8 @@ def _why(error: OSError, paranoid: Path) -> str:
         except (OSError, ValueError):
             level = _MOST_PARANOID
         if level > _MOST_PARANOID:
-            return f"kernel.perf_event_paranoid is {level}: allow 2, or give CAP_PERFMON"
+            return (
+                f"kernel.perf_event_paranoid is {level}: allow 2, or give CAP_PERFMON"
+            )
         return "perf_event_open is forbidden (a container?): allow it in its seccomp profile, or give CAP_PERFMON"
     return f"perf_event_open: {error.strerror}"

@@ -46,11 +46,15 @@ class OpenLoop:
             return False
         came_in = float(self.intended_ns[-1] - self.intended_ns[0])
         served = float((self.intended_ns + self.latencies).max() - self.intended_ns[0])
-        first, second, third = (float(np.median(part)) for part in np.array_split(self.latencies, 3))
+        first, second, third = (
+            float(np.median(part)) for part in np.array_split(self.latencies, 3)
+        )
         return came_in < _KEEPS_UP * served and first < second < third
 
 
-def run_open_loop(call: Callable[[], Any], device: Device, arrivals: Floats) -> OpenLoop:
+def run_open_loop(
+    call: Callable[[], Any], device: Device, arrivals: Floats
+) -> OpenLoop:
     """Send a call at each of these times, in seconds after now and in rising order, and wait for all of them.
 
     A device with a queue takes calls while it works on others. On other devices a long call keeps the host from sending the
@@ -73,7 +77,11 @@ def run_open_loop(call: Callable[[], Any], device: Device, arrivals: Floats) -> 
     device.synchronize()
     ends = np.array([mark.time_ns() for mark in marks], dtype=np.int64) + to_host_ns
     sent = intended[: len(marks)]
-    return OpenLoop(latencies=np.maximum(ends - sent, 1), intended_ns=sent, gave_up=len(marks) < intended.size)
+    return OpenLoop(
+        latencies=np.maximum(ends - sent, 1),
+        intended_ns=sent,
+        gave_up=len(marks) < intended.size,
+    )
 
 
 def _host_minus_device(device: Device) -> int:
@@ -90,7 +98,9 @@ def rate_of(traffic: Traffic) -> float:
     """The requests a second: as given, or as recorded, by the gaps between the first and the last."""
     if traffic.rate is not None:
         return float(traffic.rate)
-    return (len(traffic.arrivals) - 1) / (float(traffic.arrivals[-1]) - float(traffic.arrivals[0]))
+    return (len(traffic.arrivals) - 1) / (
+        float(traffic.arrivals[-1]) - float(traffic.arrivals[0])
+    )
 
 
 def arrivals(traffic: Traffic, *, count: int, seed: int) -> Floats:
@@ -100,7 +110,9 @@ def arrivals(traffic: Traffic, *, count: int, seed: int) -> Floats:
     """
     if traffic.rate is not None:
         return draw(traffic.rate, burstiness=traffic.burstiness, count=count, seed=seed)
-    recorded = np.asarray(traffic.arrivals, dtype=np.float64) - float(traffic.arrivals[0])
+    recorded = np.asarray(traffic.arrivals, dtype=np.float64) - float(
+        traffic.arrivals[0]
+    )
     length = float(recorded[-1]) + 1 / rate_of(traffic)
     rounds = -(-count // recorded.size)
     return (recorded + length * np.arange(rounds)[:, None]).reshape(-1)[:count]

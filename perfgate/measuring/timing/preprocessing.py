@@ -24,11 +24,17 @@ class Preprocessing:
     """
 
     def __init__(
-        self, workload: BoundWorkload, device: Device, shape: str, stages: tuple[Stage, ...] | None = None
+        self,
+        workload: BoundWorkload,
+        device: Device,
+        shape: str,
+        stages: tuple[Stage, ...] | None = None,
     ) -> None:
         self.stages = workload.stages if stages is None else stages
         self._runs: list[Callable[[Any], Any]] = [stage.run for stage in self.stages]
-        self._raws = [workload.raw_inputs(shape, index=index) for index in range(POOL_SIZE)]
+        self._raws = [
+            workload.raw_inputs(shape, index=index) for index in range(POOL_SIZE)
+        ]
         self._device = device
         self._cursor = 0
         self._marks: list[list[int]] = []
@@ -71,7 +77,12 @@ _FEWEST_BATCHES = 4
 
 
 def compare_pipeline(
-    preprocess: Callable[[], Any], feed: Callable[[Any], Any], device: Device, *, seconds: float, seed: int
+    preprocess: Callable[[], Any],
+    feed: Callable[[Any], Any],
+    device: Device,
+    *,
+    seconds: float,
+    seed: int,
 ) -> Versus:
     """How much faster the model is on ready batches than behind a thread that preprocesses the next one, a batch.
 
@@ -91,7 +102,9 @@ def compare_pipeline(
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="preprocess") as thread:
         ways = (
             lambda: _ns_a_batch(_ahead(preprocess, thread, batches), feed, device),
-            lambda: _ns_a_batch((ready[number % len(ready)] for number in range(batches)), feed, device),
+            lambda: _ns_a_batch(
+                (ready[number % len(ready)] for number in range(batches)), feed, device
+            ),
         )
         while len(rounds) < FEWEST_QUADS or device.clock_ns() < until:
             times = {way: ways[way]() for way in lot.sample((0, 1), 2)}
@@ -104,11 +117,16 @@ def exposed_share(pipeline: Versus) -> tuple[float, float, float]:
 
     It is never below 0: a pipeline is not faster than its model but by noise.
     """
-    share, low, high = (max(0.0, 1 - 1 / times) for times in (pipeline.speedup, pipeline.low, pipeline.high))
+    share, low, high = (
+        max(0.0, 1 - 1 / times)
+        for times in (pipeline.speedup, pipeline.low, pipeline.high)
+    )
     return share, low, high
 
 
-def _ahead(preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: int) -> Iterator[Any]:
+def _ahead(
+    preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: int
+) -> Iterator[Any]:
     """Yield batches; while one is used the thread makes the next."""
     coming = thread.submit(preprocess)
     for _ in range(batches - 1):
@@ -118,7 +136,9 @@ def _ahead(preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: i
     yield coming.result()
 
 
-def _ns_a_batch(batches: Iterator[Any], feed: Callable[[Any], Any], device: Device) -> float:
+def _ns_a_batch(
+    batches: Iterator[Any], feed: Callable[[Any], Any], device: Device
+) -> float:
     ends = []
     for batch in batches:
         feed(batch)

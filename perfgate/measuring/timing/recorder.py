@@ -43,12 +43,20 @@ class BlockRecorder:
     ``preprocessing`` maps each shape to its preprocessing; it is empty for a workload without any.
     """
 
-    def __init__(self, workload: BoundWorkload, device: Device, *, counters: HardwareCounters | None = None) -> None:
+    def __init__(
+        self,
+        workload: BoundWorkload,
+        device: Device,
+        *,
+        counters: HardwareCounters | None = None,
+    ) -> None:
         self._device = device
         self._counters = counters
         self._kernels = KernelRecorder(device)
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
-        self._blocks: dict[str, list[RecordedBlock]] = {shape: [] for shape in workload.shapes}
+        self._blocks: dict[str, list[RecordedBlock]] = {
+            shape: [] for shape in workload.shapes
+        }
         self.preprocessing: dict[str, Preprocessing] = {}
         self._preprocess_blocks: dict[str, list[RecordedBlock]] = {}
         if workload.stages:
@@ -56,15 +64,31 @@ class BlockRecorder:
                 self.preprocessing[shape] = Preprocessing(workload, device, shape)
                 self._preprocess_blocks[shape] = []
 
-    def record(self, shape: str, *, calls: int, quad: int, sequence: int, as_served: bool = False) -> BlockTimes:
+    def record(
+        self,
+        shape: str,
+        *,
+        calls: int,
+        quad: int,
+        sequence: int,
+        as_served: bool = False,
+    ) -> BlockTimes:
         if as_served:
             thaw()
-        block = run_block(self._callers[shape], self._device, calls=calls, as_served=as_served, counters=self._counters)
+        block = run_block(
+            self._callers[shape],
+            self._device,
+            calls=calls,
+            as_served=as_served,
+            counters=self._counters,
+        )
         if as_served:
             # A wait that the kernel booked between the readings of the two clocks may exceed a short call.
             calls_of_block = block.calls._replace(wall=np.maximum(block.calls.wall, 1))
             if calls_of_block.host is not None:
-                calls_of_block = calls_of_block._replace(host=np.maximum(calls_of_block.host, 1))
+                calls_of_block = calls_of_block._replace(
+                    host=np.maximum(calls_of_block.host, 1)
+                )
             block = replace(block, calls=calls_of_block)
         self._blocks[shape].append(RecordedBlock(quad, sequence, block))
         return block
@@ -79,11 +103,21 @@ class BlockRecorder:
     def record_kernels(self, shape: str, *, calls: int, quad: int) -> None:
         self._kernels.record(shape, self._callers[shape], calls=calls, quad=quad)
 
-    def record_preprocessing(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
+    def record_preprocessing(
+        self, shape: str, *, calls: int, quad: int, sequence: int
+    ) -> BlockTimes:
         preprocessing = self.preprocessing[shape]
-        block = run_block(preprocessing, self._device, calls=calls, on_host=True, counters=self._counters)
+        block = run_block(
+            preprocessing,
+            self._device,
+            calls=calls,
+            on_host=True,
+            counters=self._counters,
+        )
         stages = preprocessing.taken(calls)
-        block = replace(block, calls=block.calls._replace(wall=stages.sum(axis=1), stages=stages))
+        block = replace(
+            block, calls=block.calls._replace(wall=stages.sum(axis=1), stages=stages)
+        )
         self._preprocess_blocks[shape].append(RecordedBlock(quad, sequence, block))
         return block
 
@@ -105,8 +139,14 @@ class BlockRecorder:
 
     def columns(self) -> dict[str, BlockColumns]:
         """The blocks of every shape in the order they ran; shapes without a block are left out."""
-        source: CpuSource = "device" if "queue" in self._device.capabilities else "thread_cpu"
-        return {shape: _as_columns(blocks, source) for shape, blocks in self._blocks.items() if blocks}
+        source: CpuSource = (
+            "device" if "queue" in self._device.capabilities else "thread_cpu"
+        )
+        return {
+            shape: _as_columns(blocks, source)
+            for shape, blocks in self._blocks.items()
+            if blocks
+        }
 
     def kernel_columns(self) -> dict[str, KernelBlocks]:
         """The profiled blocks of every shape, in the order they ran."""
@@ -118,15 +158,29 @@ class BlockRecorder:
         for shape, blocks in self._preprocess_blocks.items():
             if not blocks:
                 continue
-            stage_rows = [block.times.calls.stages for block in blocks if block.times.calls.stages is not None]
+            stage_rows = [
+                block.times.calls.stages
+                for block in blocks
+                if block.times.calls.stages is not None
+            ]
             times: list[StageTimes] = []
-            for stage, wall in zip(self.preprocessing[shape].stages, np.concatenate(stage_rows).T):
-                times.append(StageTimes(name=stage.name, wall=pack(wall), line=line_of(stage.run, root)))
+            for stage, wall in zip(
+                self.preprocessing[shape].stages, np.concatenate(stage_rows).T
+            ):
+                times.append(
+                    StageTimes(
+                        name=stage.name, wall=pack(wall), line=line_of(stage.run, root)
+                    )
+                )
             columns[shape] = _as_columns(blocks, "thread_cpu", times)
         return columns
 
 
-def _as_columns(blocks: Sequence[RecordedBlock], source: CpuSource, stages: Sequence[StageTimes] = ()) -> BlockColumns:
+def _as_columns(
+    blocks: Sequence[RecordedBlock],
+    source: CpuSource,
+    stages: Sequence[StageTimes] = (),
+) -> BlockColumns:
     calls = [block.times.calls for block in blocks]
     host = [block.host for block in calls if block.host is not None]
     times = PackedTimes(
@@ -137,7 +191,12 @@ def _as_columns(blocks: Sequence[RecordedBlock], source: CpuSource, stages: Sequ
         stages=list(stages),
     )
     columns = BlockColumns(
-        quad=[], sequence=[], calls=[], times=times, worker=_worker_columns(blocks), device=_device_columns(blocks)
+        quad=[],
+        sequence=[],
+        calls=[],
+        times=times,
+        worker=_worker_columns(blocks),
+        device=_device_columns(blocks),
     )
     for block in blocks:
         columns.quad.append(block.quad)
@@ -147,7 +206,9 @@ def _as_columns(blocks: Sequence[RecordedBlock], source: CpuSource, stages: Sequ
 
 
 def _worker_columns(blocks: Sequence[RecordedBlock]) -> WorkerColumns:
-    columns = WorkerColumns(start_ns=[], end_ns=[], involuntary_switches=[], minor_faults=[])
+    columns = WorkerColumns(
+        start_ns=[], end_ns=[], involuntary_switches=[], minor_faults=[]
+    )
     for _, _, block in blocks:
         columns.start_ns.append(block.calls.start_ns)
         columns.end_ns.append(block.calls.end_ns)

@@ -32,20 +32,54 @@ SPEED_PREFIXES = (
         "TASK_QUEUE_ENABLE",
         "CPU_AFFINITY_CONF",
     ),
-    *("MULTI_STREAM_MEMORY_REUSE", "COMBINED_ENABLE", "HOST_CACHE_CAPACITY", "STREAMS_PER_DEVICE", "PER_STREAM_QUEUE"),
+    *(
+        "MULTI_STREAM_MEMORY_REUSE",
+        "COMBINED_ENABLE",
+        "HOST_CACHE_CAPACITY",
+        "STREAMS_PER_DEVICE",
+        "PER_STREAM_QUEUE",
+    ),
     "PROF_CONFIG_PATH",
 )
 # Read-only facts of a job about its location, files, logs and addresses, not its speed; the versions of its files are among
 # the device's properties.
 _NOT_SPEED = (
-    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_CACHE_PATH"),
-    *("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "NCCL_SOCKET_", "NCCL_DEBUG_FILE"),
+    *(
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "CUDA_VERSION",
+        "CUDA_CACHE_PATH",
+    ),
+    *(
+        "CUDA_MPS_PIPE_DIRECTORY",
+        "CUDA_MPS_LOG_DIRECTORY",
+        "NCCL_SOCKET_",
+        "NCCL_DEBUG_FILE",
+    ),
     *("CUBLAS_LOGDEST_DBG", "CUDNN_LOGDEST_DBG"),
-    *("TORCHELASTIC_", "TORCH_HOME", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCHAIR_CACHE_HOME"),
+    *(
+        "TORCHELASTIC_",
+        "TORCH_HOME",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD",
+        "TORCHAIR_CACHE_HOME",
+    ),
     *("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
     *("ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "ASCEND_DEVICE_ID"),
-    *("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_INSTALL_PATH", "ASCEND_OPP_PATH", "ASCEND_AICPU_PATH"),
-    *("ASCEND_WORK_PATH", "ASCEND_CACHE_PATH", "ASCEND_PROCESS_LOG_PATH", "ACL_OP_COMPILER_CACHE_DIR"),
+    *(
+        "ASCEND_HOME_PATH",
+        "ASCEND_TOOLKIT_HOME",
+        "ASCEND_INSTALL_PATH",
+        "ASCEND_OPP_PATH",
+        "ASCEND_AICPU_PATH",
+    ),
+    *(
+        "ASCEND_WORK_PATH",
+        "ASCEND_CACHE_PATH",
+        "ASCEND_PROCESS_LOG_PATH",
+        "ACL_OP_COMPILER_CACHE_DIR",
+    ),
     *("HCCL_IF_", "HCCL_SOCKET_IFNAME", "HCCL_SOCKET_FAMILY", "HCCL_WHITELIST_FILE"),
     *("HCCL_NPU_SOCKET_PORT_RANGE", "HCCL_HOST_SOCKET_PORT_RANGE"),
 )
@@ -59,7 +93,11 @@ _OBSERVED_FILES = {
 
 
 def describe_testbed(
-    device: Device, *, threads: int, cpus: list[int], environ: Mapping[str, str] = os.environ
+    device: Device,
+    *,
+    threads: int,
+    cpus: list[int],
+    environ: Mapping[str, str] = os.environ,
 ) -> Testbed:
     comparable = {
         "device.kind": device.kind,
@@ -89,7 +127,10 @@ def describe_testbed(
             observed[name] = text.splitlines()[0].strip()
     observed |= _device_state(device)
     return Testbed(
-        fingerprint=fingerprint(comparable), device_kind=device.kind, comparable=comparable, observed=observed
+        fingerprint=fingerprint(comparable),
+        device_kind=device.kind,
+        comparable=comparable,
+        observed=observed,
     )
 
 
@@ -119,7 +160,11 @@ def _device_state(device: Device) -> dict[str, str]:
         "memory_used": (telemetry.memory_used, "B"),
         "foreign_processes": (processes, "processes"),
     }
-    state = {f"device.{name}": f"{value:g} {unit}" for name, (value, unit) in numbers.items() if value is not None}
+    state = {
+        f"device.{name}": f"{value:g} {unit}"
+        for name, (value, unit) in numbers.items()
+        if value is not None
+    }
     if identity := device.identity():
         state[IDENTITY] = identity
     if telemetry.health:

@@ -47,7 +47,12 @@ class Versus:
 
 
 def compare(
-    first: Callable[[], Any], second: Callable[[], Any], device: Device, *, seconds: float, seed: int = 0
+    first: Callable[[], Any],
+    second: Callable[[], Any],
+    device: Device,
+    *,
+    seconds: float,
+    seed: int = 0,
 ) -> Versus:
     """Time both ways in turns for about ``seconds``, and at least ``FEWEST_QUADS`` quads.
 
@@ -62,7 +67,9 @@ def compare(
     order = random.Random(seed)
     quads: list[tuple[float, float]] = []
     until = device.clock_ns() + int(seconds * 1e9)
-    while len(quads) < FEWEST_QUADS or (device.clock_ns() < until and len(quads) < MOST_QUADS):
+    while len(quads) < FEWEST_QUADS or (
+        device.clock_ns() < until and len(quads) < MOST_QUADS
+    ):
         swapped = order.random() < 0.5
         outer, inner = (second, first) if swapped else (first, second)
         blocks = [_block(way, device, calls) for way in (outer, inner, inner, outer)]

@@ -103,7 +103,9 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _settle(call: Callable[[], Any], device: Device, limits: _Limits, *, inputs: int) -> SteadyState:
+def _settle(
+    call: Callable[[], Any], device: Device, limits: _Limits, *, inputs: int
+) -> SteadyState:
     """Call until the speed is steady and each of the rotating ``inputs`` was used."""
     # The first call may compile for longer than all the rest may take.
     first_ns = timed_call(call, device)
@@ -124,7 +126,9 @@ def _settle(call: Callable[[], Any], device: Device, limits: _Limits, *, inputs:
         if compiled_graphs() > graphs:
             fastest.clear()
         elif elapsed >= limits.least and (calls > inputs or _is_slow(call_ns)):
-            is_steady = _is_settled(fastest[-IN_A_ROW:], may_wander=elapsed >= limits.settling)
+            is_steady = _is_settled(
+                fastest[-IN_A_ROW:], may_wander=elapsed >= limits.settling
+            )
             if _is_slow(call_ns) and fastest_ns >= (1 - AGREEMENT) * previous_ns:
                 is_steady = True
             if is_steady:

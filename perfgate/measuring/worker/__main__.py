@@ -15,4 +15,8 @@ from perfgate.measuring.worker.server import serve  # noqa: E402 - its imports a
 
 modules = sys.argv[2:]
 end = modules.index("--") if "--" in modules else len(modules)
-serve(socket.socket(fileno=int(sys.argv[1])), preload=modules[:end], parts=modules[end + 1 :])
+serve(
+    socket.socket(fileno=int(sys.argv[1])),
+    preload=modules[:end],
+    parts=modules[end + 1 :],
+)

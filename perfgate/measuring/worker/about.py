@@ -16,7 +16,9 @@ from perfgate.system.packages import installed_packages
 
 def main() -> None:
     find_steps()
-    about = Environment(kind="running", python=platform.python_version(), packages=installed_packages())
+    about = Environment(
+        kind="running", python=platform.python_version(), packages=installed_packages()
+    )
     sys.stdout.write("\n" + msgspec.json.encode(about).decode() + "\n")
 
 

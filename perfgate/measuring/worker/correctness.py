@@ -16,7 +16,12 @@ from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.timing.calls import timed_call
-from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, refusal, words_of
+from perfgate.measuring.workload.bound import (
+    POOL_SIZE,
+    BoundWorkload,
+    refusal,
+    words_of,
+)
 from perfgate.measuring.workload.output import UnreadOutputError, holds_result
 from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS
 
@@ -35,8 +40,12 @@ def check_outputs(workload: BoundWorkload, device: Device) -> list[CorrectnessRe
     return [_check_shape(workload, device, shape) for shape in workload.shapes]
 
 
-def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> CorrectnessResult:
-    result = CorrectnessResult(workload=workload.name, shape=shape, status="not_checked")
+def _check_shape(
+    workload: BoundWorkload, device: Device, shape: str
+) -> CorrectnessResult:
+    result = CorrectnessResult(
+        workload=workload.name, shape=shape, status="not_checked"
+    )
     has_check = workload.workload.check is not None
     try:
         inputs = workload.host_inputs(shape)
@@ -46,13 +55,19 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
         if unrun := nothing_computed(workload, device, output, inputs):
             raise UnreadOutputError(unrun)
         wrong: Message | str | None = refusal(workload, output, inputs)
-        if wrong is None and workload.workload.train_step is None:  # a training step changes the model
-            wrong = _stale_output(workload, device, shape) or _wrong_when_timed(workload, device, shape)
+        if (
+            wrong is None and workload.workload.train_step is None
+        ):  # a training step changes the model
+            wrong = _stale_output(workload, device, shape) or _wrong_when_timed(
+                workload, device, shape
+            )
     except UnreadOutputError as error:
         return msgspec.structs.replace(result, status="error", message=error.reason)
     except Exception as error:  # noqa: BLE001 - another shape may still be called
         if has_check:
-            return msgspec.structs.replace(result, status="error", message=words_of(error))
+            return msgspec.structs.replace(
+                result, status="error", message=words_of(error)
+            )
         # The steps report a call that fails.
         return result
     result = msgspec.structs.replace(result, signature=form)
@@ -63,7 +78,9 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
     return result
 
 
-def nothing_computed(workload: BoundWorkload, device: Device, output: Any, inputs: Any) -> Message | None:
+def nothing_computed(
+    workload: BoundWorkload, device: Device, output: Any, inputs: Any
+) -> Message | None:
     """A message if a call shows no sign of work: no value in its output, which was read, and no operator.
 
     Workloads without operators, such as a tokenizer, return values.
@@ -78,7 +95,9 @@ def nothing_computed(workload: BoundWorkload, device: Device, output: Any, input
     return Message("output.nothing-computed", {"output": signature(output)[:MAX_SHOWN]})
 
 
-def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
+def _stale_output(
+    workload: BoundWorkload, device: Device, shape: str
+) -> Message | None:
     """A message if outputs are cached by the identity of an input; None if they are not, or it is unknown."""
     import torch
 
@@ -98,7 +117,9 @@ def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Messag
         with torch.no_grad():
             for target, source in zip(tensors(reused), tensors(fresh)):
                 target.copy_(source)
-    except RuntimeError:  # e.g. an expanded tensor, several elements of which share one memory location
+    except (
+        RuntimeError
+    ):  # e.g. an expanded tensor, several elements of which share one memory location
         return None
     if _agree(expected, output(reused)):
         return None
@@ -113,7 +134,9 @@ def _form(batch: Any) -> list[tuple[Any, ...]]:
     return [(tensor.shape, tensor.dtype, tensor.layout) for tensor in tensors(batch)]
 
 
-def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
+def _wrong_when_timed(
+    workload: BoundWorkload, device: Device, shape: str
+) -> Message | None:
     """A message if the last call of a timed block returns another result than the same call outside a block."""
     pool = workload.pool(shape)
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
@@ -163,11 +186,17 @@ def _close(first: Any, second: Any) -> bool:
 
     if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    if not first.dtype.is_floating_point or not first.numel() or first.layout != torch.strided:
+    if (
+        not first.dtype.is_floating_point
+        or not first.numel()
+        or first.layout != torch.strided
+    ):
         return bool(torch.equal(first, second))
     first, second = first.double(), second.double()
     largest = float(first.nan_to_num(posinf=0.0, neginf=0.0).abs().max())
-    return bool(torch.allclose(first, second, rtol=0.0, atol=ROUNDING * largest, equal_nan=True))
+    return bool(
+        torch.allclose(first, second, rtol=0.0, atol=ROUNDING * largest, equal_nan=True)
+    )
 
 
 def signature(output: Any) -> str:
@@ -184,7 +213,10 @@ def signature(output: Any) -> str:
 def _signature(output: Any) -> str:
     # A record of the transformers library is a mapping too, of those fields alone that are set.
     if dataclasses.is_dataclass(output) and not isinstance(output, (type, Mapping)):
-        output = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
+        output = {
+            field.name: getattr(output, field.name)
+            for field in dataclasses.fields(output)
+        }
     if isinstance(output, Mapping):
         members = [f"{key}: {_signature(value)}" for key, value in output.items()]
         return f"{{{', '.join(members)}}}"

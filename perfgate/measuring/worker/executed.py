@@ -21,7 +21,16 @@ _IMPORTLIB = "<frozen importlib._bootstrap_external>"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
 _THREADING = threading.__file__
 _LISTINGS = frozenset({"os.listdir", "os.scandir"})
-_NEW_PROCESSES = frozenset({"os.exec", "os.posix_spawn", "os.spawn", "os.startfile", "os.system", "subprocess.Popen"})
+_NEW_PROCESSES = frozenset(
+    {
+        "os.exec",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.startfile",
+        "os.system",
+        "subprocess.Popen",
+    }
+)
 # Tools of sys.monitoring without a meaning come first; the others may be free.
 _TOOLS = (4, 3, 0, 1, 2, 5)
 
@@ -42,9 +51,15 @@ class LineRecorder:
     """
 
     def __init__(
-        self, files: Sequence[str], folders: Iterable[str], roots: Iterable[str], reports: socket.socket
+        self,
+        files: Sequence[str],
+        folders: Iterable[str],
+        roots: Iterable[str],
+        reports: socket.socket,
     ) -> None:
-        self._indexes = {os.path.realpath(file): index for index, file in enumerate(files)}
+        self._indexes = {
+            os.path.realpath(file): index for index, file in enumerate(files)
+        }
         self._folders = {os.path.realpath(folder) for folder in folders}
         self._roots = tuple(f"{os.path.realpath(root)}/" for root in roots)
         self._places: dict[str, tuple[int | None, bool]] = {}
@@ -82,13 +97,19 @@ class LineRecorder:
         events = monitoring.events
         start = monitoring.register_callback(self._tool, events.PY_START, None)
         line = monitoring.register_callback(self._tool, events.LINE, None)
-        if monitoring.get_events(self._tool) != events.PY_START or (start, line) != (self._start_of, self._line_of):
+        if monitoring.get_events(self._tool) != events.PY_START or (start, line) != (
+            self._start_of,
+            self._line_of,
+        ):
             self.doubts.add("coverage.tracer-replaced")
 
     def elsewhere(self, tails: Iterable[str]) -> bool:
         """Whether a module was loaded from a file outside of the project whose path has one of ``tails`` as its end."""
         endings = tuple(f"/{tail}" for tail in tails)
-        return any(path.endswith(endings) and not path.startswith(self._roots) for path in _origins())
+        return any(
+            path.endswith(endings) and not path.startswith(self._roots)
+            for path in _origins()
+        )
 
     def names(self) -> list[str]:
         """The names that the project's functions use that ran, on the way they took or on another."""
@@ -121,7 +142,9 @@ class LineRecorder:
         # Bound methods are made anew at every access.
         self._start_of, self._line_of = self._start, self._line
         monitoring.use_tool_id(self._tool, "perfgate")
-        monitoring.register_callback(self._tool, monitoring.events.PY_START, self._start_of)
+        monitoring.register_callback(
+            self._tool, monitoring.events.PY_START, self._start_of
+        )
         monitoring.register_callback(self._tool, monitoring.events.LINE, self._line_of)
         monitoring.set_events(self._tool, monitoring.events.PY_START)
         return True
@@ -171,7 +194,11 @@ class LineRecorder:
         if place is None:
             path = os.path.realpath(name)
             # Frozen modules and generated code have no file.
-            is_ours = path.startswith(self._roots) and "site-packages" not in path and not name.startswith("<")
+            is_ours = (
+                path.startswith(self._roots)
+                and "site-packages" not in path
+                and not name.startswith("<")
+            )
             place = self._places[name] = (self._indexes.get(path), is_ours)
         return place
 
@@ -182,12 +209,18 @@ class LineRecorder:
         self._looking.add(thread)
         try:
             self._look_at(event, arguments, sys._getframe(1))
-        except (ValueError, AttributeError, TypeError):  # an argument of an unusual kind, or no frame: no file of ours
+        except (
+            ValueError,
+            AttributeError,
+            TypeError,
+        ):  # an argument of an unusual kind, or no frame: no file of ours
             return
         finally:
             self._looking.discard(thread)
 
-    def _look_at(self, event: str, arguments: tuple[Any, ...], caller: FrameType) -> None:
+    def _look_at(
+        self, event: str, arguments: tuple[Any, ...], caller: FrameType
+    ) -> None:
         if event == "open":
             self._opened(arguments[0], caller)
         elif event == "object.__getattr__":
@@ -220,7 +253,10 @@ class LineRecorder:
             return
         asking = caller.f_code
         # The flags of a code object tell whether it is a generator, not what it does.
-        if asking.co_filename.startswith(_PACKAGE) or asking.co_name == "_has_code_flag":
+        if (
+            asking.co_filename.startswith(_PACKAGE)
+            or asking.co_name == "_has_code_flag"
+        ):
             return
         code = owner.__code__
         index = self._place(code.co_filename)[0]

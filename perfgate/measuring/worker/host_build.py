@@ -27,7 +27,11 @@ class HostBuild(NamedTuple):
     def serves(self, request: LoadRequest) -> bool:
         """Whether a request asks for this workload."""
         ours = self.request
-        return (ours.file, ours.attribute, ours.root) == (request.file, request.attribute, request.root)
+        return (ours.file, ours.attribute, ours.root) == (
+            request.file,
+            request.attribute,
+            request.root,
+        )
 
 
 def build_on_host(request: LoadRequest) -> HostBuild:
@@ -44,12 +48,19 @@ def build_on_host(request: LoadRequest) -> HostBuild:
     prepare_libraries(threads=1, seed=request.seed)
     root = Path(request.root)
     os.chdir(root)
-    workload = load_workload(Path(request.file), request.attribute, root=root, python_path=request.python_path)
+    workload = load_workload(
+        Path(request.file),
+        request.attribute,
+        root=root,
+        python_path=request.python_path,
+    )
     if not workload.host_build:
         raise WorkloadError(Message("workload.no-host-build"))
     model = workload.build(torch.device("cpu"))
     if not isinstance(model, torch.nn.Module):
-        raise WorkloadError(Message("workload.no-module", {"kind": type(model).__name__}))
+        raise WorkloadError(
+            Message("workload.no-module", {"kind": type(model).__name__})
+        )
     running = len(threads_of(os.getpid())) - 1 + len(children())
     if running:
         raise WorkloadError(Message("workload.threads-of-build", {"count": running}))

@@ -35,7 +35,11 @@ def loaded_sources() -> list[str]:
     sources: set[str] = set()
     for name, file in module_files():
         is_of_python = file.startswith(stdlib) and "site-packages" not in file
-        if file.endswith(".py") and name.partition(".")[0] not in platform and not is_of_python:
+        if (
+            file.endswith(".py")
+            and name.partition(".")[0] not in platform
+            and not is_of_python
+        ):
             sources.add(file)
     return sorted(sources)
 
@@ -61,7 +65,11 @@ def _modules_of(distributions: Sequence[str]) -> set[str]:
         modules.update(_top_level(distribution, name))
         for requirement in distribution.requires or ():
             required = _NAME.match(requirement)
-            if required is not None and "extra ==" not in requirement and required[0] not in waiting:
+            if (
+                required is not None
+                and "extra ==" not in requirement
+                and required[0] not in waiting
+            ):
                 waiting.append(required[0])
     return modules
 
@@ -77,7 +85,9 @@ def _top_level(distribution: Distribution, name: str) -> list[str]:
     return sorted(modules) or [name.replace("-", "_")]
 
 
-def distributions_of(files: Iterable[str], distributions: Iterable[Distribution]) -> list[str]:
+def distributions_of(
+    files: Iterable[str], distributions: Iterable[Distribution]
+) -> list[str]:
     """The names of the distributions that a file of ``files`` belongs to."""
     paths = set(files)
     paths.update([os.path.realpath(file) for file in paths])
@@ -98,7 +108,9 @@ def loaded_files() -> set[str]:
     """The paths of the files that modules came from, and of all files that are mapped into memory."""
     files = {file for _, file in module_files()}
     with suppress(OSError):  # not Linux
-        for line in MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        for line in MAPS.read_text(
+            encoding="utf-8", errors="surrogateescape"
+        ).splitlines():
             # proc_pid_maps(5): the path is the sixth field and may hold spaces.
             fields = line.split(maxsplit=5)
             if len(fields) > 5 and fields[5].startswith("/"):
@@ -112,10 +124,14 @@ def _is_loaded(name: str, distribution: Distribution, files: set[str]) -> bool:
     if record := distribution.read_text("RECORD"):
         return not files.isdisjoint(_recorded_files(distribution, record))
     # Without a list of its files, as system packages and eggs are: by the names of its modules.
-    modules = (distribution.read_text("top_level.txt") or name.replace("-", "_")).split()
+    modules = (
+        distribution.read_text("top_level.txt") or name.replace("-", "_")
+    ).split()
     for folder in _locations(distribution):
         for module in modules:
-            if f"{folder}/{module}.py" in files or _any_below(f"{folder}/{module}", files):
+            if f"{folder}/{module}.py" in files or _any_below(
+                f"{folder}/{module}", files
+            ):
                 return True
     return False
 

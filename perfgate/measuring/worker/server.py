@@ -24,7 +24,12 @@ from typing import NamedTuple, NoReturn
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.host_build import HostBuild, build_on_host
 from perfgate.measuring.worker.spawn import write_stacks_to
-from perfgate.measuring.worker.worker import WorkerLoop, describe_error, draw_pad, no_process
+from perfgate.measuring.worker.worker import (
+    WorkerLoop,
+    describe_error,
+    draw_pad,
+    no_process,
+)
 from perfgate.protocol import (
     AdoptRequest,
     ConnectionClosed,
@@ -66,12 +71,19 @@ def _import_all(modules: list[str]) -> None:
     """
     for module, following in zip(modules, [*modules[1:], ""]):
         package = following.partition(".")[0]
-        if module == "torch" and package and importlib.util.find_spec(module) and not importlib.util.find_spec(package):
+        if (
+            module == "torch"
+            and package
+            and importlib.util.find_spec(module)
+            and not importlib.util.find_spec(package)
+        ):
             importlib.import_module(following)
         importlib.import_module(module)
 
 
-def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) -> NoReturn:
+def serve(
+    connection: socket.socket, *, preload: list[str], parts: list[str]
+) -> NoReturn:
     """Serve fork requests until the conductor goes away; never returns.
 
     ``parts`` are modules that workers would otherwise import, each by itself: a failure here is left to them.
@@ -126,7 +138,9 @@ class Orphans(NamedTuple):
 class _Server:
     """Forks workers at the requests that come through ``connection``; they have the model that was ``built`` on the host."""
 
-    def __init__(self, connection: socket.socket, built: HostBuild | None = None) -> None:
+    def __init__(
+        self, connection: socket.socket, built: HostBuild | None = None
+    ) -> None:
         self.connection = connection
         self.built = built
         self.workers: dict[int, int] = {}
@@ -167,8 +181,16 @@ class _Server:
     def _adopt(self, request: AdoptRequest) -> None:
         """Count a process that a worker has forked among the workers, if it is that worker's child: user code named it."""
         forked_by = parent_of(request.pid)
-        if request.pid in self.workers or self.workers.get(forked_by) != request.warm_id:
-            send(self.connection, ForkFailed(worker_id=request.worker_id, error=no_process("it ended at once")))
+        if (
+            request.pid in self.workers
+            or self.workers.get(forked_by) != request.warm_id
+        ):
+            send(
+                self.connection,
+                ForkFailed(
+                    worker_id=request.worker_id, error=no_process("it ended at once")
+                ),
+            )
             return
         self.workers |= {request.pid: request.warm_id, forked_by: request.worker_id}
         self.folders[request.pid] = self.folders[forked_by]
@@ -181,7 +203,10 @@ class _Server:
             pid = os.fork()
         except OSError as error:
             os.close(descriptor)
-            send(self.connection, ForkFailed(worker_id=request.worker_id, error=no_process(str(error))))
+            send(
+                self.connection,
+                ForkFailed(worker_id=request.worker_id, error=no_process(str(error))),
+            )
             return
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -190,10 +215,17 @@ class _Server:
             self.connection.close()
             os.close(self.wake_up)
             os.close(self.wake_write)
-            become_worker(request, socket.socket(fileno=descriptor), parent=server, built=self.built)
+            become_worker(
+                request,
+                socket.socket(fileno=descriptor),
+                parent=server,
+                built=self.built,
+            )
         os.close(descriptor)
         self.workers[pid] = request.worker_id
-        self.folders[pid] = {Path(folder).resolve() for folder in (request.home, request.root) if folder}
+        self.folders[pid] = {
+            Path(folder).resolve() for folder in (request.home, request.root) if folder
+        }
         send(self.connection, Forked(worker_id=request.worker_id, pid=pid))
 
     def _reap(self) -> None:
@@ -263,7 +295,11 @@ class _Server:
 
 
 def become_worker(
-    request: ForkRequest, connection: socket.socket, *, parent: int, built: HostBuild | None = None
+    request: ForkRequest,
+    connection: socket.socket,
+    *,
+    parent: int,
+    built: HostBuild | None = None,
 ) -> NoReturn:
     """Turn this forked process into a worker, or a server; it ends here and never unwinds into the server's stack."""
     code = 1
@@ -275,13 +311,19 @@ def become_worker(
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (OSError, ValueError, AttributeError):  # user code closed or replaced it
+            except (
+                OSError,
+                ValueError,
+                AttributeError,
+            ):  # user code closed or replaced it
                 continue
     finally:
         os._exit(code)
 
 
-def _host(request: ForkRequest, builds: LoadRequest, connection: socket.socket, parent: int) -> int:
+def _host(
+    request: ForkRequest, builds: LoadRequest, connection: socket.socket, parent: int
+) -> int:
     """Build a workload on the host, and fork workers that have its model."""
     try:
         _set_up(request, parent)
@@ -299,7 +341,12 @@ def _host(request: ForkRequest, builds: LoadRequest, connection: socket.socket, 
     return 0
 
 
-def _work(request: ForkRequest, connection: socket.socket, parent: int, built: HostBuild | None) -> int:
+def _work(
+    request: ForkRequest,
+    connection: socket.socket,
+    parent: int,
+    built: HostBuild | None,
+) -> int:
     try:
         _set_up(request, parent)
     except BaseException as error:  # noqa: BLE001 - the conductor must learn why there is no worker
@@ -307,7 +354,9 @@ def _work(request: ForkRequest, connection: socket.socket, parent: int, built: H
         return 1
     pad = draw_pad(request.layout_seed)
     try:
-        WorkerLoop(connection, cpus=request.cpus, counters=HardwareCounters(), built=built).loop()
+        WorkerLoop(
+            connection, cpus=request.cpus, counters=HardwareCounters(), built=built
+        ).loop()
     except ConnectionClosed:
         return 0
     except BaseException:  # noqa: BLE001 - a request we cannot read: into the log
@@ -332,13 +381,19 @@ def _set_up(request: ForkRequest, parent: int) -> None:
     write_stacks_to(request.stack_path)
     # A home of this side: one side's compiled files must not be available to the other.
     os.chdir(request.home)
-    os.environ.update({**request.variables, "HOME": request.home, "TMPDIR": request.home})
+    os.environ.update(
+        {**request.variables, "HOME": request.home, "TMPDIR": request.home}
+    )
     tempfile.tempdir = None  # the cached result of a lookup belongs to the server
     os.sched_setaffinity(0, request.cpus)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not cost gigabytes of core file
+    resource.setrlimit(
+        resource.RLIMIT_CORE, (0, 0)
+    )  # a crash must not cost gigabytes of core file
     if request.memory_limit:
         # Private writable memory. Address space (RLIMIT_AS) would also count memory that CUDA and the like only reserve.
-        resource.setrlimit(resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit))
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit)
+        )
     has_walls = request.room is not None and enter_room(request.room)
     # The server is closed to others. Within walls this process is, too, and may look at itself.
     if has_walls or request.looks_at_itself:

@@ -24,7 +24,9 @@ def signature_of(workload: BoundWorkload, root: Path) -> Signature:
     for counters in count_again(workload, root=root, parts=()):
         operators[counters.shape] = {entry.op: entry.count for entry in counters.ops}
     return Signature(
-        model=f"{kind.__module__}.{kind.__qualname__}", tensors=_tensors_of(workload.model), operators=operators
+        model=f"{kind.__module__}.{kind.__qualname__}",
+        tensors=_tensors_of(workload.model),
+        operators=operators,
     )
 
 
@@ -41,7 +43,9 @@ def _description(tensor: torch.Tensor) -> str:
     """Type, shape, strides, and a digest of a sample of the values."""
     import torch
 
-    layout = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()} {tensor.requires_grad}"
+    layout = (
+        f"{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()} {tensor.requires_grad}"
+    )
     flat = tensor.detach().reshape(-1)
     step = max(1, flat.numel() // _SAMPLED)
     sample = flat[::step].contiguous().cpu()

@@ -45,7 +45,9 @@ class Holdings(NamedTuple):
     def of_this_process(cls) -> Holdings:
         # Addresses, then permissions such as rw-s (proc_pid_maps(5)).
         shared = re.findall(rb"^\S+ .w.s.*", _read("/proc/self/maps"), re.MULTILINE)
-        return cls(open_files(), frozenset(shared), frozenset(sys.modules), dict(os.environ))
+        return cls(
+            open_files(), frozenset(shared), frozenset(sys.modules), dict(os.environ)
+        )
 
     def imported_since(self) -> list[str]:
         """The modules imported since, in order, of packages that were there.
@@ -60,7 +62,11 @@ class Holdings(NamedTuple):
         for name, module in list(sys.modules.items()):
             # Names that users made up have no spec to be found by.
             has_spec = getattr(module, "__spec__", None) is not None
-            if has_spec and name not in self.modules and name.partition(".")[0] in packages:
+            if (
+                has_spec
+                and name not in self.modules
+                and name.partition(".")[0] in packages
+            ):
                 modules.append(name)
         return modules
 
@@ -87,7 +93,10 @@ def open_files() -> OpenFiles:
     for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
         try:
             target = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - names alone
-            about = dict(line.split(b":", 1) for line in _read(f"/proc/self/fdinfo/{descriptor}").splitlines())
+            about = dict(
+                line.split(b":", 1)
+                for line in _read(f"/proc/self/fdinfo/{descriptor}").splitlines()
+            )
         except (OSError, ValueError):  # the listing's own
             continue
         # Appending writers do not depend on the position of others.
@@ -103,7 +112,11 @@ def is_forkable(device: Device, *, began: Holdings, loaded: OpenFiles) -> bool:
     sockets, pipes, shared memory and file positions would be shared by all of them: ``began`` is the state before the
     process loaded the workload, ``loaded`` the files that were open before its first call.
     """
-    if "forkable" not in device.capabilities or len(threads_of(os.getpid())) != 1 or children():
+    if (
+        "forkable" not in device.capabilities
+        or len(threads_of(os.getpid())) != 1
+        or children()
+    ):
         return False
     now = Holdings.of_this_process()
     for name, file in now.opened_since(began).items():

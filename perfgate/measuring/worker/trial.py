@@ -45,7 +45,9 @@ class TrialFailure(NamedTuple):
     error: BaseException
 
 
-def try_calls(workload: BoundWorkload, device: Device, root: Path) -> TrialFailure | None:
+def try_calls(
+    workload: BoundWorkload, device: Device, root: Path
+) -> TrialFailure | None:
     """Call every shape once and have the output checked."""
     for shape in workload.shapes:
         part: Literal["call", "check"] = "call"
@@ -58,7 +60,9 @@ def try_calls(workload: BoundWorkload, device: Device, root: Path) -> TrialFailu
             part = "check"
             if refused := answered_no(workload, output, inputs):
                 assert workload.workload.check is not None, "it has refused the output"
-                raise WorkloadError(_refused_at(refused, line_of(workload.workload.check, root)))
+                raise WorkloadError(
+                    _refused_at(refused, line_of(workload.workload.check, root))
+                )
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
             return TrialFailure(part, shape, error)
     return None
@@ -82,7 +86,9 @@ def copies_that_fit(device: Device) -> int | None:
 class TrialWatch:
     """Records the lines of watched files that a trial runs; recording begins before any module of the project is imported."""
 
-    def __init__(self, request: LoadRequest, watched: Watched, reports: socket.socket) -> None:
+    def __init__(
+        self, request: LoadRequest, watched: Watched, reports: socket.socket
+    ) -> None:
         self._watched = watched
         self._groups = [set(group) for group in watched.groups]
         self._faults_of_children = _faults_of_children()
@@ -121,10 +127,18 @@ class TrialWatch:
         if has_compiled() or _is_scripted(workload.model):
             reasons.add("coverage.compiled")
         described = workload.workload
-        if described.preprocess_on_device is not None or described.reference is not None or described.ranks:
+        if (
+            described.preprocess_on_device is not None
+            or described.reference is not None
+            or described.ranks
+        ):
             reasons.add("coverage.checklist")
         trains = described.train_step is not None or described.grad
-        if self._recorder.traces_threads_of_python_alone and trains and device.kind != "cpu":
+        if (
+            self._recorder.traces_threads_of_python_alone
+            and trains
+            and device.kind != "cpu"
+        ):
             reasons.add("coverage.thread")
         doubts = sorted(reasons)
         if self._recorder.elsewhere(self._watched.tails):
@@ -159,7 +173,9 @@ class Exercise(NamedTuple):
     has_all_sizes: bool
 
 
-def _exercise(workload: BoundWorkload, device: Device, is_done: Callable[[], bool], seconds: float) -> Exercise:
+def _exercise(
+    workload: BoundWorkload, device: Device, is_done: Callable[[], bool], seconds: float
+) -> Exercise:
     """Call the workload as measuring does: its check, its inputs, its batch sizes, and many calls in a row.
 
     Ends early once ``is_done``, after ``seconds``, or after MANY_CALLS calls.
@@ -183,7 +199,9 @@ def _exercise(workload: BoundWorkload, device: Device, is_done: Callable[[], boo
     return Exercise(calls, has_all_sizes)
 
 
-def _call_sizes(workload: BoundWorkload, device: Device, is_over: Callable[[], bool]) -> bool:
+def _call_sizes(
+    workload: BoundWorkload, device: Device, is_over: Callable[[], bool]
+) -> bool:
     """Call every shape with each batch size that the sweep may try; False if there was no time for all of them."""
     for size in sorted(workload.workload.batch_sizes) or _POWERS_OF_TWO:
         if is_over():
@@ -192,7 +210,9 @@ def _call_sizes(workload: BoundWorkload, device: Device, is_over: Callable[[], b
         # User code may refuse a size in any way; then so it does in the sweep.
         with suppress(Exception):
             for shape in workload.shapes:
-                workload.invoke(device.to_device(workload.host_inputs(shape, batch=size)))
+                workload.invoke(
+                    device.to_device(workload.host_inputs(shape, batch=size))
+                )
             device.synchronize()
         if time.monotonic() - began > QUICK.call_seconds * len(workload.shapes):
             break

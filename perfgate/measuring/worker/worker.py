@@ -14,7 +14,13 @@ from perfgate.document.message import Message, ReasonedError, WorkloadError
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity
-from perfgate.measuring.checklist.mistakes import PrintedText, ProjectCode, explained, explained_exit, own_traceback
+from perfgate.measuring.checklist.mistakes import (
+    PrintedText,
+    ProjectCode,
+    explained,
+    explained_exit,
+    own_traceback,
+)
 from perfgate.measuring.counting.collect import keep_recording
 from perfgate.measuring.counting.profile import recorded_calls
 from perfgate.measuring.devices.card import watch_device
@@ -32,7 +38,11 @@ from perfgate.measuring.worker.spawn import Holdings, write_stacks_to
 from perfgate.measuring.worker.trial import TrialWatch
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import scatter_memory
-from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
+from perfgate.measuring.workload.load import (
+    describe_functions,
+    describe_shapes,
+    load_workload,
+)
 from perfgate.system.processes import adopt_orphans, die_with_parent
 from perfgate.trace.model.communication import add_communication
 
@@ -95,7 +105,9 @@ class WorkerLoop:
             return protocol.Failed(error=self._describe_error(error))
 
     def _describe_error(self, error: BaseException) -> ErrorDetail:
-        return describe_error(error, self.device, self.project, self._printed.last_line())
+        return describe_error(
+            error, self.device, self.project, self._printed.last_line()
+        )
 
     def _spawn(self, request: protocol.SpawnRequest, connection: socket.socket) -> None:
         """Fork: the new process stays warm in our place, and we go on as a worker at the other ``connection``.
@@ -108,7 +120,9 @@ class WorkerLoop:
         try:
             pid = os.fork()
         except OSError as error:
-            protocol.send(self.connection, protocol.Failed(error=no_process(str(error))))
+            protocol.send(
+                self.connection, protocol.Failed(error=no_process(str(error)))
+            )
             return
         if pid == 0:
             connection.close()
@@ -130,7 +144,12 @@ class WorkerLoop:
         root = Path(request.root)
         self.project = ProjectCode(root, request.python_path)
         os.chdir(root)
-        workload = load_workload(Path(request.file), request.attribute, root=root, python_path=request.python_path)
+        workload = load_workload(
+            Path(request.file),
+            request.attribute,
+            root=root,
+            python_path=request.python_path,
+        )
         return protocol.HarnessReply(
             batch=workload.batch,
             batch_sizes=list(workload.batch_sizes),
@@ -168,14 +187,24 @@ class WorkerLoop:
         if self.built is not None and self.built.serves(request):
             self._say(Activity("copying {name} to the device", name=request.name))
             model = device.place(self.built.model)
-            return BoundWorkload(request.name, self.built.workload, device, seed=request.seed, model=model)
+            return BoundWorkload(
+                request.name,
+                self.built.workload,
+                device,
+                seed=request.seed,
+                model=model,
+            )
         root, file = Path(request.root), Path(request.file)
         self._say(Activity("importing {name}", name=file.name))
-        workload = load_workload(file, request.attribute, root=root, python_path=request.python_path)
+        workload = load_workload(
+            file, request.attribute, root=root, python_path=request.python_path
+        )
         self._say(Activity("building {name}", name=request.name))
         bound = BoundWorkload(request.name, workload, device, seed=request.seed)
         if bound.model is None:
-            raise WorkloadError(Message("workload.no-model", {"name": repr(request.name)}))
+            raise WorkloadError(
+                Message("workload.no-model", {"name": repr(request.name)})
+            )
         return bound
 
     def take_up(
@@ -193,7 +222,9 @@ class WorkerLoop:
             before=before,
             line_watch=line_watch,
             say=self._say,
-            announce_experiment=lambda: protocol.send(self.connection, protocol.Experimenting()),
+            announce_experiment=lambda: protocol.send(
+                self.connection, protocol.Experimenting()
+            ),
             describe_error=self._describe_error,
         )
         self.blocks = BlockAnswers(loaded, self.counters)
@@ -208,10 +239,14 @@ class WorkerLoop:
     def _describe(self, request: protocol.TestbedRequest) -> protocol.TestbedReply:
         device = self._open(request.device)
         prepare_libraries(threads=request.threads, seed=0)
-        return protocol.TestbedReply(testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus))
+        return protocol.TestbedReply(
+            testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus)
+        )
 
     def _watch_load(self, request: protocol.WatchLoadRequest) -> protocol.LoadWatched:
-        return protocol.LoadWatched(checks=watch_device(self._open(request.device), request.seconds))
+        return protocol.LoadWatched(
+            checks=watch_device(self._open(request.device), request.seconds)
+        )
 
     def _analyse(self, request: protocol.AnalyseRequest) -> protocol.Analysis:
         recordings = [Path(recording) for recording in request.recordings]
@@ -222,7 +257,9 @@ class WorkerLoop:
             analysis.operators[name] = calls.operators
             analysis.kernels[name] = calls.kernels
             if name in request.traces:
-                analysis.traces[name] = str(keep_recording(recording, Path(request.traces[name])))
+                analysis.traces[name] = str(
+                    keep_recording(recording, Path(request.traces[name]))
+                )
         return analysis
 
     def _open(self, kind: str) -> Device:
@@ -234,11 +271,16 @@ class WorkerLoop:
         values: dict[str, str | int | float] = {}
         for name, value in activity.values.items():
             values[name] = value if isinstance(value, (int, float)) else str(value)
-        protocol.send(self.connection, protocol.ProgressReply(text=activity.template, values=values))
+        protocol.send(
+            self.connection,
+            protocol.ProgressReply(text=activity.template, values=values),
+        )
 
 
 def no_process(error: str) -> ErrorDetail:
-    return ErrorDetail(kind="exception", message=Message("worker.no-process", {"error": error}))
+    return ErrorDetail(
+        kind="exception", message=Message("worker.no-process", {"error": error})
+    )
 
 
 def draw_pad(layout_seed: int) -> object:
@@ -250,7 +292,10 @@ def draw_pad(layout_seed: int) -> object:
 
 
 def describe_error(
-    error: BaseException, device: Device | None = None, project: ProjectCode | None = None, printed: str = ""
+    error: BaseException,
+    device: Device | None = None,
+    project: ProjectCode | None = None,
+    printed: str = "",
 ) -> ErrorDetail:
     """Describe an exception for the conductor: the kind, one line with its place and a hint, the traceback.
 
@@ -258,10 +303,16 @@ def describe_error(
     """
     text = own_traceback(error)
     if isinstance(error, SystemExit):
-        return ErrorDetail(kind="exit", message=explained_exit(error, project, printed), traceback=text)
-    if isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
+        return ErrorDetail(
+            kind="exit", message=explained_exit(error, project, printed), traceback=text
+        )
+    if isinstance(error, MemoryError) or (
+        device is not None and device.is_out_of_memory(error)
+    ):
         message = Message("worker.no-memory", {"error": explained(error, project)})
         return ErrorDetail(kind="memory", message=message, traceback=text)
     if isinstance(error, ReasonedError):
         return ErrorDetail(kind="exception", message=error.reason, traceback=text)
-    return ErrorDetail(kind="exception", message=explained(error, project), traceback=text)
+    return ErrorDetail(
+        kind="exception", message=explained(error, project), traceback=text
+    )

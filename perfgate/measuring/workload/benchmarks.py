@@ -33,7 +33,9 @@ def _workload(load: Callable[..., Timed], *arguments: object) -> Workload:
     """The workload with the timed function of a benchmark as its model; the function decides whether gradients are recorded."""
 
     # Names are default values, so that they are part of the workload file's hash.
-    def build(_device: object, *, _names: tuple[object, ...] = (load.__name__, *arguments)) -> Timed:
+    def build(
+        _device: object, *, _names: tuple[object, ...] = (load.__name__, *arguments)
+    ) -> Timed:
         return load(*arguments)
 
     def inputs(_batch: int, _seed: int) -> tuple[()]:
@@ -79,7 +81,9 @@ def _timed_by_test(test: str) -> Timed:
     def work() -> None:
         try:
             code = run()
-            capture.failures.append(f"pytest ended with {code!s} before benchmark was called")
+            capture.failures.append(
+                f"pytest ended with {code!s} before benchmark was called"
+            )
         except BaseException as error:  # noqa: BLE001 - what pytest raises must not leave the other thread waiting
             capture.failures.append(f"{type(error).__name__}: {error}")
         finally:
@@ -144,7 +148,9 @@ class Benchmark:
         self.extra_info: dict[str, Any] = {}
         self.enabled = True
 
-    def __call__(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    def __call__(
+        self, function: Callable[..., Any], *arguments: Any, **keywords: Any
+    ) -> Any:
         if self._capture.timed is not None:
             raise WorkloadError(Message("workload.benchmark-twice"))
         self._capture.timed = partial(function, *arguments, **keywords)
@@ -193,7 +199,9 @@ def _timed_by_asv(file: str, name: str, *parameters: Any) -> Timed:
     if not function.startswith("time_"):
         raise WorkloadError(Message("workload.not-timed", {"name": name, "file": file}))
     if getattr(timed, "number", getattr(owner, "number", 0)) == 1:
-        raise WorkloadError(Message("workload.timed-setup", {"name": name, "file": file}))
+        raise WorkloadError(
+            Message("workload.timed-setup", {"name": name, "file": file})
+        )
     cache = getattr(timed, "setup_cache", getattr(owner, "setup_cache", None))
     arguments = parameters
     if cache is not None:
@@ -218,8 +226,15 @@ def _import(file: Path) -> Any:
 
 def _attribute(owner: Any, name: str, file: str) -> Any:
     if not hasattr(owner, name):
-        names = ", ".join(sorted(member for member in dir(owner) if not member.startswith("_")))
-        raise WorkloadError(Message("workload.missing-attribute", {"file": file, "name": repr(name), "names": names}))
+        names = ", ".join(
+            sorted(member for member in dir(owner) if not member.startswith("_"))
+        )
+        raise WorkloadError(
+            Message(
+                "workload.missing-attribute",
+                {"file": file, "name": repr(name), "names": names},
+            )
+        )
     return getattr(owner, name)
 
 
@@ -251,7 +266,11 @@ def _timed_by_pyperf(script: str, name: str) -> Timed:
         sys.path.insert(0, str(Path(script).resolve().parent))
         runpy.run_path(script, run_name="__main__")
     if name not in benchmarks:
-        values = {"file": script, "name": repr(name), "names": ", ".join(benchmarks) or "–"}
+        values = {
+            "file": script,
+            "name": repr(name),
+            "names": ", ".join(benchmarks) or "–",
+        }
         raise WorkloadError(Message("workload.missing-benchmark", values))
     return benchmarks[name]
 
@@ -269,13 +288,19 @@ class NamingRunner:
         self.args = self.argparser.parse_args(args or [])
         return self.args
 
-    def bench_func(self, name: str, func: Callable[..., Any], *args: Any, **_options: Any) -> None:
+    def bench_func(
+        self, name: str, func: Callable[..., Any], *args: Any, **_options: Any
+    ) -> None:
         self._benchmarks[name] = partial(func, *args)
 
-    def bench_time_func(self, name: str, time_func: Callable[..., Any], *args: Any, **_options: Any) -> None:
+    def bench_time_func(
+        self, name: str, time_func: Callable[..., Any], *args: Any, **_options: Any
+    ) -> None:
         self._benchmarks[name] = partial(time_func, 1, *args)
 
-    def bench_async_func(self, name: str, func: Callable[..., Any], *args: Any, **_options: Any) -> None:
+    def bench_async_func(
+        self, name: str, func: Callable[..., Any], *args: Any, **_options: Any
+    ) -> None:
         loop = asyncio.new_event_loop()
 
         def call() -> Any:
@@ -287,7 +312,14 @@ class NamingRunner:
     def bench_command(self, name: str, command: list[str]) -> None:
         """A whole program cannot be called as a function."""
 
-    def timeit(self, name: str, stmt: Any = None, setup: Any = "pass", globals: Any = None, **_options: Any) -> None:  # noqa: A002 - as pyperf
+    def timeit(
+        self,
+        name: str,
+        stmt: Any = None,
+        setup: Any = "pass",
+        globals: Any = None,  # noqa: A002 - as pyperf
+        **_options: Any,
+    ) -> None:
         timer = timeit.Timer(_joined(stmt or name), _joined(setup), globals=globals)
         self._benchmarks[name] = partial(timer.timeit, 1)
 

@@ -26,7 +26,15 @@ class BoundWorkload:
     data twice in a row.
     """
 
-    def __init__(self, name: str, workload: Workload, device: Device, *, seed: int, model: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        workload: Workload,
+        device: Device,
+        *,
+        seed: int,
+        model: Any = None,
+    ) -> None:
         self.name = name
         self.workload = workload
         self.device = device
@@ -45,15 +53,23 @@ class BoundWorkload:
     def batch(self) -> int:
         return self.workload.batch
 
-    def host_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
+    def host_inputs(
+        self, shape: str, *, batch: int | None = None, index: int = 0
+    ) -> Any:
         """Make one input batch on the host, preprocessed; the same index gives the same data on both sides."""
         return self.preprocess(self.raw_inputs(shape, batch=batch, index=index))
 
-    def raw_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
+    def raw_inputs(
+        self, shape: str, *, batch: int | None = None, index: int = 0
+    ) -> Any:
         items = batch or self.batch
-        inputs = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
+        inputs = self.workload.inputs(
+            items, self.seed + index, **self.workload.shapes[shape]
+        )
         if inputs is None:
-            raise WorkloadError(Message("workload.no-inputs", {"name": repr(self.name), "items": items}))
+            raise WorkloadError(
+                Message("workload.no-inputs", {"name": repr(self.name), "items": items})
+            )
         return inputs
 
     def preprocess(self, raw: Any) -> Any:
@@ -67,7 +83,11 @@ class BoundWorkload:
         if key not in self._pools:
             pool: list[Any] = []
             for index in range(POOL_SIZE):
-                pool.append(self.device.to_device(self.host_inputs(shape, batch=batch, index=index)))
+                pool.append(
+                    self.device.to_device(
+                        self.host_inputs(shape, batch=batch, index=index)
+                    )
+                )
             self._pools[key] = pool
             self.device.synchronize()
         return self._pools[key]
@@ -94,7 +114,11 @@ class BoundWorkload:
 
         ``returned`` is called when the call is over and the reading begins.
         """
-        with nullcontext() if self.workload.train_step or self.workload.grad else self.device.inference_mode():
+        with (
+            nullcontext()
+            if self.workload.train_step or self.workload.grad
+            else self.device.inference_mode()
+        ):
             output = self.forward(inputs)
             if returned is not None:
                 returned()
@@ -133,7 +157,10 @@ def copied(batch: Any) -> Any:
     """A copy, because the workload's ``inputs`` may return the same object each time."""
     try:
         return copy.deepcopy(batch)
-    except (RuntimeError, TypeError):  # a tensor with a gradient history, an object that refuses: new enough as it is
+    except (
+        RuntimeError,
+        TypeError,
+    ):  # a tensor with a gradient history, an object that refuses: new enough as it is
         return batch
 
 
@@ -160,7 +187,9 @@ def answered_no(workload: BoundWorkload, output: Any, inputs: Any) -> str | None
 
 
 def words_of(error: Exception) -> str:
-    return "".join(traceback.format_exception_only(type(error), error)).strip()[:MAX_MESSAGE]
+    return "".join(traceback.format_exception_only(type(error), error)).strip()[
+        :MAX_MESSAGE
+    ]
 
 
 # The name of a preprocessing that is a lambda.

@@ -57,7 +57,10 @@ class Layout:
         self._held.clear()
         _give_back_memory(0)
         self._held += [bytearray(16 * lot.randrange(65536) + 16), *fill_pools(lot)]
-        self._held += [bytearray(lot.randrange(_SMALL.stop, _PAGE)) for _ in range(lot.randrange(200))]
+        self._held += [
+            bytearray(lot.randrange(_SMALL.stop, _PAGE))
+            for _ in range(lot.randrange(200))
+        ]
         if self.movable:
             try:
                 _move(self._all())
@@ -104,7 +107,11 @@ def _kept_beside(module: torch.nn.Module) -> Iterator[torch.Tensor]:
         if not isinstance(value, (list, tuple)):
             parts = [value]
         for part in parts:
-            if isinstance(part, torch.Tensor) and part.grad_fn is None and _movable([part]):
+            if (
+                isinstance(part, torch.Tensor)
+                and part.grad_fn is None
+                and _movable([part])
+            ):
                 yield part
 
 
@@ -113,7 +120,11 @@ def _movable(tensors: list[torch.Tensor]) -> bool:
 
     sizes: dict[int, int] = {}
     for tensor in tensors:
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_inference():
+        if (
+            tensor.device.type != "cpu"
+            or tensor.layout != torch.strided
+            or tensor.is_inference()
+        ):
             return False
         sizes[_address(tensor)] = tensor.untyped_storage().nbytes()
     return sum(sizes.values()) <= MOST_BYTES
@@ -129,7 +140,9 @@ def _move(tensors: list[torch.Tensor]) -> None:
         if address not in moved:
             moved[address] = tensor.untyped_storage().clone()  # type: ignore[no-untyped-call]
         there = torch.empty(0, dtype=tensor.dtype)
-        tensor.data = there.set_(moved[address], tensor.storage_offset(), tensor.size(), tensor.stride())
+        tensor.data = there.set_(
+            moved[address], tensor.storage_offset(), tensor.size(), tensor.stride()
+        )
 
 
 def _address(tensor: torch.Tensor) -> int:

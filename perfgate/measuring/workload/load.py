@@ -46,7 +46,9 @@ def never_from_bytecode(folders: list[Path]) -> None:
 
     def find(path: str) -> FileFinder:
         resolved = Path(path).resolve()
-        if "site-packages" in resolved.parts or not any(top in (resolved, *resolved.parents) for top in tops):
+        if "site-packages" in resolved.parts or not any(
+            top in (resolved, *resolved.parents) for top in tops
+        ):
             raise ImportError(f"{path} is no folder of the project")
         return FileFinder(path, *kinds)
 
@@ -57,7 +59,9 @@ def never_from_bytecode(folders: list[Path]) -> None:
             del sys.path_importer_cache[path]
 
 
-def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[str]) -> Workload:
+def load_workload(
+    file: Path, attribute: str, *, root: Path, python_path: list[str]
+) -> Workload:
     """Import ``file`` with the project's folders in front of the import path and return its workload.
 
     The workload file's folder comes last of all: its other modules can be imported too, and hide no module.
@@ -69,13 +73,19 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
         raise WorkloadError(Message("workload.folder", {"file": str(shown)}))
     if not file.is_file():
         raise WorkloadError(_missing_file(shown, root))
-    folders = [str((root / folder).resolve()) for folder in python_path if (root / folder).is_dir()]
+    folders = [
+        str((root / folder).resolve())
+        for folder in python_path
+        if (root / folder).is_dir()
+    ]
     if file.suffix not in SOURCE_SUFFIXES:
         raise WorkloadError(Message("workload.not-python", {"file": str(shown)}))
     never_from_bytecode([root, file.parent])
     sys.path[:0] = folders
     sys.path.append(str(file.resolve().parent))
-    spec = importlib.util.spec_from_file_location(MODULE_NAME, file, loader=_SourceLoader(MODULE_NAME, str(file)))
+    spec = importlib.util.spec_from_file_location(
+        MODULE_NAME, file, loader=_SourceLoader(MODULE_NAME, str(file))
+    )
     assert spec is not None
     assert spec.loader is not None, "a loader was given"
     module = importlib.util.module_from_spec(spec)
@@ -91,21 +101,37 @@ def _missing_file(file: Path, root: Path) -> Message:
     files = {path.stem: path.relative_to(root) for path in paths}
     close = difflib.get_close_matches(file.stem, files, n=1)
     if close:
-        return Message("workload.similar-file", {"file": str(file), "similar": str(files[close[0]])})
+        return Message(
+            "workload.similar-file",
+            {"file": str(file), "similar": str(files[close[0]])},
+        )
     return Message("workload.missing-file", {"file": str(file)})
 
 
 def _pick(names: Mapping[str, Any], attribute: str, file: Path) -> Workload:
     if attribute not in names:
-        workloads = [name for name, value in names.items() if isinstance(value, Workload)]
+        workloads = [
+            name for name, value in names.items() if isinstance(value, Workload)
+        ]
         close = difflib.get_close_matches(attribute, workloads, n=1)
-        values = {"file": str(file), "name": repr(attribute), "names": ", ".join(workloads) or "–"}
+        values = {
+            "file": str(file),
+            "name": repr(attribute),
+            "names": ", ".join(workloads) or "–",
+        }
         if close:
-            raise WorkloadError(Message("workload.similar-name", {**values, "similar": repr(close[0])}))
+            raise WorkloadError(
+                Message("workload.similar-name", {**values, "similar": repr(close[0])})
+            )
         raise WorkloadError(Message("workload.missing-name", values))
     workload = names[attribute]
     if not isinstance(workload, Workload):
-        values = {"name": repr(attribute), "attribute": attribute, "file": str(file), "kind": type(workload).__name__}
+        values = {
+            "name": repr(attribute),
+            "attribute": attribute,
+            "file": str(file),
+            "kind": type(workload).__name__,
+        }
         raise WorkloadError(Message("workload.not-a-workload", values))
     _check_fields(workload, attribute, file)
     return workload
@@ -115,11 +141,21 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
     where = Message("workload.file", {"name": repr(attribute), "file": str(file)})
     for name in ("build", "inputs"):
         if not callable(getattr(workload, name)):
-            raise _refused("workload.function", where, field=name, kind=type(getattr(workload, name)).__name__)
+            raise _refused(
+                "workload.function",
+                where,
+                field=name,
+                kind=type(getattr(workload, name)).__name__,
+            )
     for name in ("call", "train_step", "preprocess_on_device", "check", "reference"):
         value = getattr(workload, name)
         if value is not None and not callable(value):
-            raise _refused("workload.optional-function", where, field=name, kind=type(value).__name__)
+            raise _refused(
+                "workload.optional-function",
+                where,
+                field=name,
+                kind=type(value).__name__,
+            )
     preprocess = workload.preprocess
     if preprocess is not None and not _can_run(preprocess):
         raise _refused("workload.preprocess", where, value=repr(preprocess))
@@ -154,16 +190,24 @@ def _check_promises(workload: Workload, where: Message) -> None:
         raise _refused("workload.traffic", where, value=repr(traffic), remedy=remedy)
     if (traffic.rate is None) == (not len(traffic.arrivals)):
         raise _refused("workload.traffic-rate", where, remedy=remedy)
-    if not _above_zero(traffic.burstiness) or (traffic.rate is not None and not _above_zero(traffic.rate)):
-        raise _refused("workload.traffic-zero", where, value=repr(traffic), remedy=remedy)
-    if traffic.max_wait is not None and not (_is_number(traffic.max_wait) and traffic.max_wait >= 0):
+    if not _above_zero(traffic.burstiness) or (
+        traffic.rate is not None and not _above_zero(traffic.rate)
+    ):
+        raise _refused(
+            "workload.traffic-zero", where, value=repr(traffic), remedy=remedy
+        )
+    if traffic.max_wait is not None and not (
+        _is_number(traffic.max_wait) and traffic.max_wait >= 0
+    ):
         raise _refused("workload.max-wait", where, value=repr(traffic.max_wait))
     if len(traffic.arrivals) and not _rise(list(traffic.arrivals)):
         raise _refused("workload.arrivals", where, remedy=remedy)
 
 
 def _rise(times: list[Any]) -> bool:
-    return all(map(_is_number, times)) and times == sorted(times) and times[0] < times[-1]
+    return (
+        all(map(_is_number, times)) and times == sorted(times) and times[0] < times[-1]
+    )
 
 
 def _above_zero(number: object) -> bool:
@@ -171,7 +215,11 @@ def _above_zero(number: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
 
 
 def _check_shapes(shapes: object, where: Message) -> None:
@@ -183,14 +231,25 @@ def _check_shapes(shapes: object, where: Message) -> None:
             raise _refused("workload.shape", where, name=repr(name), remedy=remedy)
 
 
-FUNCTIONS = ("build", "inputs", "call", "train_step", "preprocess", "preprocess_on_device", "check", "reference")
+FUNCTIONS = (
+    "build",
+    "inputs",
+    "call",
+    "train_step",
+    "preprocess",
+    "preprocess_on_device",
+    "check",
+    "reference",
+)
 
 
 def describe_shapes(workload: Workload) -> dict[str, str]:
     """Each shape's arguments as text, e.g. ``length=512``."""
     shapes: dict[str, str] = {}
     for name, arguments in workload.shapes.items():
-        shapes[name] = ", ".join(f"{argument}={value!r}" for argument, value in sorted(arguments.items()))
+        shapes[name] = ", ".join(
+            f"{argument}={value!r}" for argument, value in sorted(arguments.items())
+        )
     return shapes
 
 
@@ -224,7 +283,9 @@ def _parts(function: Any) -> Iterator[str]:
         yield function.co_code.hex()
         yield repr((function.co_names, function.co_varnames, function.co_freevars))
         # The first constant may be the docstring, which has no effect.
-        has_docstring = bool(function.co_consts) and isinstance(function.co_consts[0], str)
+        has_docstring = bool(function.co_consts) and isinstance(
+            function.co_consts[0], str
+        )
         for constant in function.co_consts[has_docstring:]:
             if isinstance(constant, CodeType):
                 yield from _parts(constant)
@@ -233,7 +294,9 @@ def _parts(function: Any) -> Iterator[str]:
     elif isinstance(code, CodeType):
         yield from _parts(code)
         yield from map(_stable, getattr(function, "__defaults__", None) or ())
-        yield from map(_stable, (getattr(function, "__kwdefaults__", None) or {}).items())
+        yield from map(
+            _stable, (getattr(function, "__kwdefaults__", None) or {}).items()
+        )
     else:
         kind = type(function)
         yield f"{getattr(function, '__module__', kind.__module__)}.{getattr(function, '__qualname__', kind.__qualname__)}"

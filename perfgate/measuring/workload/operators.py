@@ -85,7 +85,12 @@ def random_inputs(
     if not isinstance(kind, torch.dtype):
         raise WorkloadError(Message("workload.case-dtype", {"dtype": repr(dtype)}))
     if strides and len(strides) != len(shapes):
-        raise WorkloadError(Message("workload.case-strides", {"shapes": len(shapes), "strides": len(strides)}))
+        raise WorkloadError(
+            Message(
+                "workload.case-strides",
+                {"shapes": len(shapes), "strides": len(strides)},
+            )
+        )
     generator = torch.Generator().manual_seed(seed)
     arguments = []
     for shape, stride in zip(shapes, strides or [None] * len(shapes)):
@@ -117,7 +122,9 @@ def as_model(function: Callable[..., Any]) -> torch.nn.Module:
     return Operator()
 
 
-def _check(reference: Callable[..., Any], tolerance: float | None, output: Any, inputs: Any) -> None:
+def _check(
+    reference: Callable[..., Any], tolerance: float | None, output: Any, inputs: Any
+) -> None:
     import torch
 
     from perfgate.measuring.devices.batches import tensors
@@ -126,7 +133,9 @@ def _check(reference: Callable[..., Any], tolerance: float | None, output: Any, 
     expected_form = [(tensor.dtype, tuple(tensor.shape)) for tensor in expected]
     form = [(tensor.dtype, tuple(tensor.shape)) for tensor in actual]
     if form != expected_form or not expected:
-        raise AssertionError(f"the reference returns {expected_form}, the candidate {form}")
+        raise AssertionError(
+            f"the reference returns {expected_form}, the candidate {form}"
+        )
     for first, second in zip(expected, actual):
         name = str(first.dtype).removeprefix("torch.")
         allowed = tolerance
@@ -137,9 +146,13 @@ def _check(reference: Callable[..., Any], tolerance: float | None, output: Any, 
         largest = 0.0
         if exact.numel():
             largest = float(exact.abs().nan_to_num(posinf=0.0).max())
-        close = torch.isclose(computed, exact, rtol=0.0, atol=allowed * largest, equal_nan=True)
+        close = torch.isclose(
+            computed, exact, rtol=0.0, atol=allowed * largest, equal_nan=True
+        )
         if not bool(close.all()):
-            furthest = float((computed - exact).abs().nan_to_num(nan=float("inf")).max())
+            furthest = float(
+                (computed - exact).abs().nan_to_num(nan=float("inf")).max()
+            )
             share = furthest / largest if largest else float("inf")
             raise AssertionError(
                 f"{int((~close).sum())} of {close.numel()} {name} values differ from the reference's, by up to {share:.3g} "

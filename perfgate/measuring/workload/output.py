@@ -21,7 +21,21 @@ from perfgate.document.message import Message, WorkloadError
 from perfgate.measuring.devices.batches import tensors
 
 # Types with instances that hold their value.
-_VALUES = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, memoryview, range, slice})
+_VALUES = frozenset(
+    {
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        memoryview,
+        range,
+        slice,
+    }
+)
 _LIBRARIES_OF_VALUES = frozenset({"numpy", "pandas", "pyarrow", "PIL", "scipy"})
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial)
 # Devices on which torch records operators and runs them when a value is needed (torch/_lazy, torch_xla).
@@ -36,7 +50,10 @@ _PROMISES = (
     ("is_completed", "wait"),  # torch.distributed.Work
     ("ready", "get"),  # multiprocessing.pool.AsyncResult
     ("__dask_graph__", "compute"),  # dask collections
-    ("trigger_wait", "wait"),  # torch.distributed._functional_collectives.AsyncCollectiveTensor
+    (
+        "trigger_wait",
+        "wait",
+    ),  # torch.distributed._functional_collectives.AsyncCollectiveTensor
     ("is_alive", "join"),  # threads and processes
 )
 
@@ -77,7 +94,11 @@ def read(output: Any, *, depth: int = 0) -> Any:
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         return _read_record(output, inner)
     if isinstance(output, _FUNCTIONS):
-        raise UnreadOutputError(Message("output.function", {"name": getattr(output, "__name__", kind.__name__)}))
+        raise UnreadOutputError(
+            Message(
+                "output.function", {"name": getattr(output, "__name__", kind.__name__)}
+            )
+        )
     return _read_other(output, inner)
 
 
@@ -93,7 +114,9 @@ def holds_result(output: Any, inputs: Any) -> bool:
     return _holds(output, addresses, torch, depth=0)
 
 
-def _holds(output: Any, input_addresses: set[int | None], torch: Any, *, depth: int) -> bool:
+def _holds(
+    output: Any, input_addresses: set[int | None], torch: Any, *, depth: int
+) -> bool:
     if isinstance(output, torch.Tensor):
         return _address(output) not in input_addresses
     if type(output) in _VALUES:
@@ -112,10 +135,16 @@ def _holds(output: Any, input_addresses: set[int | None], torch: Any, *, depth: 
     elif _kind(output).__module__.partition(".")[0] in _LIBRARIES_OF_VALUES:
         return True
     elif hasattr(output, "__dict__"):
-        members = [member for name, member in vars(output).items() if not name.startswith("_")]
+        members = [
+            member for name, member in vars(output).items() if not name.startswith("_")
+        ]
     else:
-        return is_installed(_kind(output))  # an array or an object of a compiled library
-    return any(_holds(member, input_addresses, torch, depth=depth + 1) for member in members)
+        return is_installed(
+            _kind(output)
+        )  # an array or an object of a compiled library
+    return any(
+        _holds(member, input_addresses, torch, depth=depth + 1) for member in members
+    )
 
 
 def _kind(output: Any) -> Any:
@@ -149,7 +178,12 @@ def _read_tensor(tensor: Any, torch: Any) -> None:
 @functools.lru_cache(maxsize=256)
 def _holds_its_values(kind: type) -> bool:
     """Whether a class of tensors computes at once: classes of torch and its vision and quantization libraries do."""
-    return kind.__module__.partition(".")[0] in ("torch", "torchvision", "torchao", "torch_npu")
+    return kind.__module__.partition(".")[0] in (
+        "torch",
+        "torchvision",
+        "torchao",
+        "torch_npu",
+    )
 
 
 def _copy_values(tensor: Any, torch: Any) -> None:
@@ -157,7 +191,9 @@ def _copy_values(tensor: Any, torch: Any) -> None:
     reading_into.append(None)
     try:
         with torch.no_grad():
-            values = reading_into[-1] = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            values = reading_into[-1] = torch.empty(
+                tensor.shape, dtype=tensor.dtype, device=tensor.device
+            )
             values.copy_(tensor)
     finally:
         reading_into.pop()
@@ -259,7 +295,9 @@ def _awaited(output: Any) -> Any:
 def _waiting_method(kind: type) -> str | None:
     """The method of a promise that waits for its result; None for objects of another kind."""
     for mark, method in _PROMISES:
-        if callable(getattr(kind, mark, None)) and callable(getattr(kind, method, None)):
+        if callable(getattr(kind, mark, None)) and callable(
+            getattr(kind, method, None)
+        ):
             return method
     return None
 
@@ -298,7 +336,9 @@ def _properties(kind: type) -> tuple[str, ...]:
         if is_installed(base):
             continue
         for name, member in vars(base).items():
-            if isinstance(member, (property, functools.cached_property)) and not name.startswith("_"):
+            if isinstance(
+                member, (property, functools.cached_property)
+            ) and not name.startswith("_"):
                 names.append(name)
     return tuple(names)
 

@@ -103,7 +103,9 @@ class Workload:
     preprocess_on_device: Callable[[Any], Any] | None = None
     check: Callable[[Any, Any], Any] | None = None
     reference: Callable[..., Any] | None = None
-    shapes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"default": {}})
+    shapes: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=lambda: {"default": {}}
+    )
     batch: int = 1
     batch_sizes: Sequence[int] = ()
     sla: SLA = field(default_factory=SLA)

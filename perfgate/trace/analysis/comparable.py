@@ -16,7 +16,13 @@ import numpy.typing as npt
 
 from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import NO_NUMBER, Intervals, Mask, Positions
-from perfgate.trace.model.events import CALL, DEVICE_KINDS, EventTable, EventTableBuilder, joined_events
+from perfgate.trace.model.events import (
+    CALL,
+    DEVICE_KINDS,
+    EventTable,
+    EventTableBuilder,
+    joined_events,
+)
 from perfgate.trace.model.faults import time_faults
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
@@ -55,7 +61,9 @@ class _Units(NamedTuple):
     spans: Intervals
 
 
-def comparable_part(timeline: Timeline, *, lacks_events: bool, is_cut: bool = False) -> ComparablePart:
+def comparable_part(
+    timeline: Timeline, *, lacks_events: bool, is_cut: bool = False
+) -> ComparablePart:
     """The complete units of a timeline; ``lacks_events`` is whether part of its file is lost, ``is_cut`` all behind a byte."""
     events = timeline.events
     faults = time_faults(events).positions
@@ -65,14 +73,18 @@ def comparable_part(timeline: Timeline, *, lacks_events: bool, is_cut: bool = Fa
         return ComparablePart(timeline, (), (), not is_damaged)
     intact = np.ones(len(events), dtype=bool)
     intact[faults] = False
-    complete = _complete(events, units.spans, intact, is_damaged=is_damaged, is_cut=is_cut)
+    complete = _complete(
+        events, units.spans, intact, is_damaged=is_damaged, is_cut=is_cut
+    )
     if not complete.any():
         return ComparablePart(timeline, (), units.names, False)
     if complete.all() and not faults.size and units.rows.size:
         return ComparablePart(timeline, units.names, (), True)
     names = np.array(units.names)
     chosen = _with_units(timeline, units, complete, intact)
-    return ComparablePart(chosen, tuple(names[complete].tolist()), tuple(names[~complete].tolist()), True)
+    return ComparablePart(
+        chosen, tuple(names[complete].tolist()), tuple(names[~complete].tolist()), True
+    )
 
 
 def with_units(part: ComparablePart, names: Collection[str]) -> Timeline:
@@ -96,7 +108,9 @@ def cut_ends(timeline: Timeline) -> list[CutUnit]:
     counts = _counts(timeline.events, units.spans, everything)
     usual = _usual(counts)
     cut = np.flatnonzero(~_without_ends(counts, usual))
-    return [CutUnit(units.names[place], int(counts[place]), usual) for place in cut.tolist()]
+    return [
+        CutUnit(units.names[place], int(counts[place]), usual) for place in cut.tolist()
+    ]
 
 
 def _marked(events: EventTable) -> _Units | None:
@@ -141,7 +155,14 @@ def _counts(events: EventTable, spans: Intervals, intact: Mask) -> Positions:
     return np.bincount(owners[owners != OUTSIDE], minlength=spans.start.size)
 
 
-def _complete(events: EventTable, spans: Intervals, intact: Mask, *, is_damaged: bool, is_cut: bool) -> Mask:
+def _complete(
+    events: EventTable,
+    spans: Intervals,
+    intact: Mask,
+    *,
+    is_damaged: bool,
+    is_cut: bool,
+) -> Mask:
     """Which units are complete.
 
     Most units of a damaged file are complete, but of a file that is cut off most may lack the same: profilers write all
@@ -157,10 +178,28 @@ def _complete(events: EventTable, spans: Intervals, intact: Mask, *, is_damaged:
     complete = np.ones(spans.start.size, dtype=bool)
     complete[owners[owners != OUTSIDE]] = False
     model = _amount_of_most_events if is_cut else _most_common
-    _exclude_unlike(complete, events.select(events.is_kind(*DEVICE_KINDS) & intact), spans, launches, model)
+    _exclude_unlike(
+        complete,
+        events.select(events.is_kind(*DEVICE_KINDS) & intact),
+        spans,
+        launches,
+        model,
+    )
     no_launches = events.select(_NO_ROWS)
-    _exclude_unlike(complete, events.select(events.is_kind("host_op") & intact), spans, no_launches, model)
-    _exclude_unlike(complete, events.select(events.is_kind("runtime") & intact), spans, no_launches, model)
+    _exclude_unlike(
+        complete,
+        events.select(events.is_kind("host_op") & intact),
+        spans,
+        no_launches,
+        model,
+    )
+    _exclude_unlike(
+        complete,
+        events.select(events.is_kind("runtime") & intact),
+        spans,
+        no_launches,
+        model,
+    )
     # A single unit has no other to agree with, and a few of many may have lost the same.
     agree = int(complete.sum())
     if agree > 1 and 2 * agree >= complete.size:
@@ -233,7 +272,9 @@ def _without_ends(counts: Positions, usual: int) -> Mask:
     return complete
 
 
-def _with_units(timeline: Timeline, units: _Units, complete: Mask, intact: Mask) -> Timeline:
+def _with_units(
+    timeline: Timeline, units: _Units, complete: Mask, intact: Mask
+) -> Timeline:
     """A timeline with intact events that marks the complete units alone."""
     events = timeline.events
     is_mark = events.is_named(lambda name: name == CALL or STEP_NAME.fullmatch(name))
@@ -246,8 +287,18 @@ def _with_units(timeline: Timeline, units: _Units, complete: Mask, intact: Mask)
     for place in np.flatnonzero(complete).tolist():
         begin, end = int(units.spans.start[place]), int(units.spans.end[place])
         name = units.names[place]
-        builder.add(begin, end - begin, track=("steps", ""), name=f"ProfilerStep#{name}", kind="annotation")
+        builder.add(
+            begin,
+            end - begin,
+            track=("steps", ""),
+            name=f"ProfilerStep#{name}",
+            kind="annotation",
+        )
         numbers.append(int(name))
     kernels = timeline.kernel_columns
     own = kernels.select(np.isin(kernels.numbers["step"], numbers))
-    return replace(timeline, events=joined_events(events.select(stays), builder.table()), kernels=own)
+    return replace(
+        timeline,
+        events=joined_events(events.select(stays), builder.table()),
+        kernels=own,
+    )

@@ -18,7 +18,13 @@ import numpy as np
 from perfgate.document.trace import DelayRow
 from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.analysis.ranks import Arrivals
-from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn, Mask, Positions, known_number
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    IntColumn,
+    Mask,
+    Positions,
+    known_number,
+)
 
 # Perfgate's own thresholds. A rank is reported only if its blame is at least a hundredth of the job and four times the
 # blame of the middle rank: even among equal ranks one is last in every collective. A rank nearly as late as the last is
@@ -43,7 +49,9 @@ def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[DelayRow]:
     unlike = totals >= TIMES_THE_MIDDLE * np.quantile(totals, 0.5, method="lower")
     candidates = np.flatnonzero(costly & unlike)
     rows = []
-    for rank in candidates[_stands_out(arrived, blame.time, candidates, len(tables))].tolist():
+    for rank in candidates[
+        _stands_out(arrived, blame.time, candidates, len(tables))
+    ].tolist():
         rows.append(_delay(rank, tables, columns, arrived, blame, job))
     return sorted(rows, key=lambda row: -row.total)
 
@@ -58,11 +66,15 @@ def _length_of_job(columns: Sequence[ShareColumns]) -> float:
     return float(np.median(spans))
 
 
-def _stands_out(arrived: Arrivals, blamed: IntColumn, candidates: Positions, ranks: int) -> Mask:
+def _stands_out(
+    arrived: Arrivals, blamed: IntColumn, candidates: Positions, ranks: int
+) -> Mask:
     """The ranks with a delay far beyond the worst of the middle rank, and those that are late more often than by chance."""
     worst = np.zeros(ranks, dtype=np.int64)
     np.maximum.at(worst, arrived.rank, blamed)
-    stands_out: Mask = worst[candidates] >= TIMES_THE_MIDDLE * np.quantile(worst, 0.5, method="lower")
+    stands_out: Mask = worst[candidates] >= TIMES_THE_MIDDLE * np.quantile(
+        worst, 0.5, method="lower"
+    )
     is_late = blamed > 0
     sizes = np.bincount(arrived.collective)
     late = np.bincount(arrived.collective, weights=is_late)
@@ -78,7 +90,9 @@ def _tail(least: int, trials: int, chance: float) -> float:
     """The probability of ``least`` or more successes in ``trials`` independent trials with probability ``chance``."""
     tail = 0.0
     for count in range(least, trials + 1):
-        tail += math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
+        tail += (
+            math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
+        )
     return tail
 
 
@@ -97,7 +111,9 @@ def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> _Blame:
     present = own != NO_NUMBER
     order = np.argsort(arrived.collective, kind="stable")
     begins = np.flatnonzero(np.diff(arrived.collective[order], prepend=-1))
-    blame = _Blame(np.zeros(own.size, dtype=np.int64), np.zeros(own.size, dtype=np.int64))
+    blame = _Blame(
+        np.zeros(own.size, dtype=np.int64), np.zeros(own.size, dtype=np.int64)
+    )
     for together in np.split(order, begins[1:]):
         rows = together[present[together]]
         if rows.size < 2:
@@ -157,7 +173,9 @@ def _delay(
         why=why,
     )
     if of:
-        row = msgspec.structs.replace(row, per_step=total / of / _NS, once=steps < _MOST_STEPS * of)
+        row = msgspec.structs.replace(
+            row, per_step=total / of / _NS, once=steps < _MOST_STEPS * of
+        )
     return row
 
 

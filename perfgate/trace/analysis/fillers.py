@@ -22,7 +22,9 @@ _FILLS, _FILLS_UNCERTAIN, _MOST_GAPS = 0.5, 0.1, 300
 _IN_FILE = lazy_pattern(r"\S+\.py\(\d+\): ")
 
 
-def gap_groups(events: EventTable, device: DeviceGaps, *, uncertain: bool = False) -> list[GapGroupRow]:
+def gap_groups(
+    events: EventTable, device: DeviceGaps, *, uncertain: bool = False
+) -> list[GapGroupRow]:
     """The longest gaps grouped by filler, the costliest group first; ``uncertain`` is whether the clocks differ."""
     longest = device.gaps.longest(_MOST_GAPS)
     host = _Host(events, longest, _FILLS_UNCERTAIN if uncertain else _FILLS)
@@ -93,7 +95,9 @@ class _Host:
         chosen = np.flatnonzero(events.is_kind("python", "host_op", "runtime"))
         shortest = fills * int(gaps.duration.min()) if len(gaps) else 0.0
         chosen = chosen[events.duration[chosen] >= shortest]
-        length = np.frexp(events.duration[chosen].astype(np.float64))[1].astype(np.uint8)
+        length = np.frexp(events.duration[chosen].astype(np.float64))[1].astype(
+            np.uint8
+        )
         order = np.argsort(events.start[chosen], kind="stable")
         order = order[np.argsort(length[order], kind="stable")]
         self._row = chosen[order]
@@ -105,7 +109,12 @@ class _Host:
     def fillers(self, place: int, track: int | None) -> tuple[str | None, str | None]:
         """The innermost Python function and the innermost other event that fill a gap, of the track or of any."""
         events, gap = self._events, self._gaps[place]
-        near = np.concatenate([np.arange(0), *(np.arange(first[place], last[place]) for first, last in self._ranges)])
+        near = np.concatenate(
+            [
+                np.arange(0),
+                *(np.arange(first[place], last[place]) for first, last in self._ranges),
+            ]
+        )
         begins = events.start[near]
         ends = begins + events.duration[near]
         gap_end = gap.start_ns + gap.duration_ns
@@ -118,7 +127,9 @@ class _Host:
             fills = fills[on_track]
         functions = fills[self._is_python[fills]]
         calls = fills[~self._is_python[fills]]
-        function = self._last(functions[self._in_file[functions]]) or self._last(functions)
+        function = self._last(functions[self._in_file[functions]]) or self._last(
+            functions
+        )
         return function, self._last(calls)
 
     def _near(self, length: Codes) -> list[tuple[Codes, Codes]]:
@@ -136,4 +147,6 @@ class _Host:
         return ranges
 
     def _last(self, places: IntColumn) -> str | None:
-        return self._events.names[self._events.name[places[-1]]] if places.size else None
+        return (
+            self._events.names[self._events.name[places[-1]]] if places.size else None
+        )

@@ -27,7 +27,9 @@ MOST_REQUESTS = 500
 OTHER_REQUESTS = "other requests"
 
 
-def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> FlameTree:
+def flame_tree(
+    stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES
+) -> FlameTree:
     """The stacks as one tree, a root for each thread and stream, with its costs as the costs of head.
 
     A stream contains the calls that launched its work, without their own time. Frames beyond ``most_nodes`` are folded
@@ -65,10 +67,14 @@ class _Frames:
         first, row = group_rows(events.group, events.kind)
         numbers = Numbering[EventFrame]()
         labels = []
-        for group, kind in zip(events.group[first].tolist(), events.kind[first].tolist()):
+        for group, kind in zip(
+            events.group[first].tolist(), events.kind[first].tolist()
+        ):
             labels.append(numbers[frame(events.names[group], KINDS[kind])])
         self.of = list(numbers)
-        self.labels: Codes = np.array(labels, dtype=np.min_scalar_type(len(self.of)))[row]
+        self.labels: Codes = np.array(labels, dtype=np.min_scalar_type(len(self.of)))[
+            row
+        ]
 
 
 class _Requests:
@@ -114,7 +120,9 @@ def _shapes(stacks: Stacks, nodes: MergedStacks) -> tuple[IntColumn, IntColumn]:
     times = totals_by_name(pair, stacks.own[shaped], first.size)
     node = nodes.of_event[shaped[first]]
     order = np.lexsort((-times, node))
-    owner, largest, count = np.unique(node[order], return_index=True, return_counts=True)
+    owner, largest, count = np.unique(
+        node[order], return_index=True, return_counts=True
+    )
     event = shaped[first[order[largest]]]
     most[owner] = shape[event]
     more[owner] = count - 1
@@ -124,7 +132,9 @@ def _shapes(stacks: Stacks, nodes: MergedStacks) -> tuple[IntColumn, IntColumn]:
 def _track_names(stacks: Stacks, nodes: MergedStacks) -> list[str]:
     """Streams keep their names; threads are numbered by time, because their ids are arbitrary."""
     tracks = nodes.label[: nodes.roots]
-    totals = totals_by_name(np.searchsorted(tracks, stacks.track), stacks.own, tracks.size)
+    totals = totals_by_name(
+        np.searchsorted(tracks, stacks.track), stacks.own, tracks.size
+    )
     names = [""] * tracks.size
     number = 0
     for at in np.argsort(-totals, kind="stable").tolist():
@@ -177,7 +187,9 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
         shape=of_kept(tree.shape),
         more_shapes=of_kept(tree.more_shapes),
         head=_folded_costs(costs, number, kept_above),
-        omitted=FlameOmissions(folded=size - most, names=sorted(folded_names), cut=tree.omitted.cut),
+        omitted=FlameOmissions(
+            folded=size - most, names=sorted(folded_names), cut=tree.omitted.cut
+        ),
     )
 
 
@@ -206,11 +218,15 @@ def _nearest_kept(parents: Sequence[int], number: Mapping[int, int]) -> list[int
     return nearest
 
 
-def _folded_costs(costs: FlameCosts, number: Mapping[int, int], kept_above: Sequence[int]) -> FlameCosts:
+def _folded_costs(
+    costs: FlameCosts, number: Mapping[int, int], kept_above: Sequence[int]
+) -> FlameCosts:
     """The costs of the kept nodes; a folded node adds its time to the kept one above it, but none to its count."""
     own: Counter[tuple[int, int]] = Counter()
     count: Counter[tuple[int, int]] = Counter()
-    for node, request, time, calls in zip(costs.node, costs.request, costs.own, costs.count):
+    for node, request, time, calls in zip(
+        costs.node, costs.request, costs.own, costs.count
+    ):
         cell = kept_above[node], request
         own[cell] += time
         count[cell] += calls if node in number else 0

@@ -34,7 +34,10 @@ CAUSES: tuple[GapCause, ...] = get_args(GapCause)
 
 # Calls that return when the device is done: cudaStreamSynchronize, hipDeviceSynchronize, AscendCL@aclrtSynchronizeStream…,
 # and blocking copies (samples cuda-hta, msinsight-910B-alexnet-2501).
-_WAIT = lazy_pattern(r"synchroni[sz]e|hipMemcpyWithStream$|^(?:cuda|hip)Memcpy$|aclrtMemcpy$", re.IGNORECASE)
+_WAIT = lazy_pattern(
+    r"synchroni[sz]e|hipMemcpyWithStream$|^(?:cuda|hip)Memcpy$|aclrtMemcpy$",
+    re.IGNORECASE,
+)
 
 
 class Gap(NamedTuple):
@@ -63,10 +66,14 @@ class Gaps(Sequence[Gap]):
     def __getitem__(self, place: int | slice) -> Gap | Gaps:
         if isinstance(place, slice):
             return Gaps(self.start[place], self.duration[place], self.cause[place])
-        return Gap(int(self.start[place]), int(self.duration[place]), CAUSES[self.cause[place]])
+        return Gap(
+            int(self.start[place]), int(self.duration[place]), CAUSES[self.cause[place]]
+        )
 
     def __iter__(self) -> Iterator[Gap]:
-        for start, duration, cause in zip(self.start.tolist(), self.duration.tolist(), self.cause.tolist()):
+        for start, duration, cause in zip(
+            self.start.tolist(), self.duration.tolist(), self.cause.tolist()
+        ):
             yield Gap(start, duration, CAUSES[cause])
 
     def __eq__(self, other: object) -> bool:
@@ -153,7 +160,11 @@ def _causes(idle: Intervals, events: EventTable, work: IntColumn) -> Codes:
     late = launch >= idle.start
     return np.select(
         [launch == NOT_RECORDED, late & _waiting(events, idle), late],
-        [CAUSES.index("unknown"), CAUSES.index("synchronization"), CAUSES.index("host")],
+        [
+            CAUSES.index("unknown"),
+            CAUSES.index("synchronization"),
+            CAUSES.index("host"),
+        ],
         CAUSES.index("queue"),
     )
 
@@ -180,4 +191,8 @@ def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Gaps:
     if alone.start.size:
         window = int(alone.start[0]), int(alone.end[-1])
         alone = intersection(alone, gaps(hiding, window))
-    return Gaps(alone.start, alone.end - alone.start, np.full(alone.start.size, CAUSES.index(cause)))
+    return Gaps(
+        alone.start,
+        alone.end - alone.start,
+        np.full(alone.start.size, CAUSES.index(cause)),
+    )

@@ -25,7 +25,9 @@ class KernelClock(NamedTuple):
 
 def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
     """The types that run on the cores, most time first; empty if the table has no start times of kernels."""
-    other_units = [code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS]
+    other_units = [
+        code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS
+    ]
     on_cores = ~np.isin(table.codes["core"], other_units)
     rows = table.select(on_cores & (table.start != NO_NUMBER) & (table.duration > 0))
     if not len(rows):
@@ -37,6 +39,8 @@ def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
     lowest = np.full(codes.size, np.inf)
     np.minimum.at(lowest, place, hertz)
     clocks = []
-    for code, time, mean, least in zip(codes.tolist(), times.tolist(), means.tolist(), lowest.tolist()):
+    for code, time, mean, least in zip(
+        codes.tolist(), times.tolist(), means.tolist(), lowest.tolist()
+    ):
         clocks.append(KernelClock(rows.texts[code], round(time), mean, least))
     return sorted(clocks, key=lambda row: (-row.time_ns, row.op))

@@ -9,7 +9,13 @@ import numpy as np
 
 from perfgate.document.run import KernelTimes, KernelWork
 from perfgate.trace.analysis.summary import DeviceSummary
-from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Positions, group_rows
+from perfgate.trace.model.arithmetic import (
+    Codes,
+    FloatColumn,
+    IntColumn,
+    Positions,
+    group_rows,
+)
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.spans import OUTSIDE
@@ -27,7 +33,9 @@ def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
     runs = np.flatnonzero((owners != OUTSIDE) & events.is_kind("compute"))
     if not runs.size:
         return None
-    steps = np.bincount(owners[runs], weights=events.duration[runs] / 1e9, minlength=summary.spans)
+    steps = np.bincount(
+        owners[runs], weights=events.duration[runs] / 1e9, minlength=summary.spans
+    )
     rows = sorted(_rows(runs, summary), key=lambda row: (row.op, row.inputs))
     return KernelTimes(
         workload=workload,
@@ -40,7 +48,9 @@ def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
     )
 
 
-def _operators(runs: Positions, summary: DeviceSummary) -> tuple[list[tuple[str, str]], Codes]:
+def _operators(
+    runs: Positions, summary: DeviceSummary
+) -> tuple[list[tuple[str, str]], Codes]:
     """The operators with their inputs, and the position of the operator of each run."""
     if not summary.timeline.kernels:
         events = summary.work[0].events
@@ -51,7 +61,9 @@ def _operators(runs: Positions, summary: DeviceSummary) -> tuple[list[tuple[str,
     kernels = summary.timeline.kernel_columns
     operators = []
     for kernel, _, _ in kernels.alike():
-        operators.append((kernel.type or type_by_name(kernel.name), kernel.inputs.notation))
+        operators.append(
+            (kernel.type or type_by_name(kernel.name), kernel.inputs.notation)
+        )
     numbers = Numbering[tuple[str, str]]()
     number_of = numbers.codes(operators)
     return list(numbers), number_of[kernels.alike_number[runs]]
@@ -82,7 +94,10 @@ def _rows(runs: Positions, summary: DeviceSummary) -> Iterator[KernelWork]:
 
 
 def _of_units(
-    counters: Iterable[FloatColumn], runs: Positions, cell: IntColumn, shape: tuple[int, int]
+    counters: Iterable[FloatColumn],
+    runs: Positions,
+    cell: IntColumn,
+    shape: tuple[int, int],
 ) -> list[float | None]:
     """The median seconds over the steps for each operator, None for one without counts.
 
@@ -97,7 +112,9 @@ def _of_units(
     present = ~np.isnan(times)
     operators, steps = shape
     counted = np.bincount(cell[present] // steps, minlength=operators)
-    sums = np.bincount(cell, weights=np.where(present, times, 0.0), minlength=operators * steps)
+    sums = np.bincount(
+        cell, weights=np.where(present, times, 0.0), minlength=operators * steps
+    )
     medians = np.median(np.round(sums.reshape(shape), 12), axis=1)
     seconds = []
     for median, count in zip(medians.tolist(), counted.tolist()):

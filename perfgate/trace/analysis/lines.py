@@ -62,14 +62,21 @@ class Launchers(NamedTuple):
         return np.where(self.operator == NO_LAUNCHER, self.events.group, self.operator)
 
     def select(self, chosen: Mask) -> Launchers:
-        return Launchers(self.events.select(chosen), self.time[chosen], self.line[chosen], self.operator[chosen])
+        return Launchers(
+            self.events.select(chosen),
+            self.time[chosen],
+            self.line[chosen],
+            self.operator[chosen],
+        )
 
     def heaviest(self, column: Codes, row: Codes, rows: int) -> list[str | None]:
         """For each row the name in a column with most of its time."""
         return heaviest_names(self.events.names, column, self.time, row, rows)
 
 
-def heaviest_names(names: Sequence[str], column: Codes, time: IntColumn, row: Codes, rows: int) -> list[str | None]:
+def heaviest_names(
+    names: Sequence[str], column: Codes, time: IntColumn, row: Codes, rows: int
+) -> list[str | None]:
     """For each row the name in a column with most of its time, None for NO_LAUNCHER."""
     first, pair = group_rows(row, column)
     totals = totals_by_name(pair, time, first.size)
@@ -83,7 +90,9 @@ def heaviest_names(names: Sequence[str], column: Codes, time: IntColumn, row: Co
 
 def launching_operators(stacks: Stacks, work: CodeColumn) -> Codes:
     """The name of the innermost operator that contains or launched each of some events, NO_LAUNCHER for none."""
-    is_operator = stacks.events.is_kind("host_op") & ~stacks.events.is_named(_NO_OPERATORS.__contains__)
+    is_operator = stacks.events.is_kind("host_op") & ~stacks.events.is_named(
+        _NO_OPERATORS.__contains__
+    )
     return _named(stacks, nearest_above(stacks, work, is_operator))
 
 
@@ -94,8 +103,12 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
     """
     work = np.flatnonzero(stacks.events.is_kind(*kinds)).astype(np.int32)
     python = stacks.events.is_kind("python")
-    in_project = python & stacks.events.is_named(lambda name: frame(name, "python").is_project)
-    in_file = python & stacks.events.is_named(lambda name: frame(name, "python").place is not None)
+    in_project = python & stacks.events.is_named(
+        lambda name: frame(name, "python").is_project
+    )
+    in_file = python & stacks.events.is_named(
+        lambda name: frame(name, "python").place is not None
+    )
     line = _named(stacks, nearest_above(stacks, work, in_project))
     missing = line == NO_LAUNCHER
     line[missing] = _named(stacks, nearest_above(stacks, work[missing], in_file))
@@ -110,4 +123,6 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
 
 
 def _named(stacks: Stacks, positions: CodeColumn) -> Codes:
-    return np.where(positions == NOTHING_AROUND, NO_LAUNCHER, stacks.events.name[positions])
+    return np.where(
+        positions == NOTHING_AROUND, NO_LAUNCHER, stacks.events.name[positions]
+    )

@@ -44,7 +44,11 @@ def _members(tables: Sequence[RankTable]) -> _Members:
         if table.rank is not None:
             for link in table.links:
                 ranks[link.group, link.source].add(table.rank)
-    return {place: min(candidates) for place, candidates in ranks.items() if len(candidates) == 1}
+    return {
+        place: min(candidates)
+        for place, candidates in ranks.items()
+        if len(candidates) == 1
+    }
 
 
 def _by_global_ranks(link: RankLink, table: RankTable, members: _Members) -> RankLink:
@@ -63,12 +67,17 @@ def _by_lists(table: RankTable, link: RankLink) -> int | None:
     """The only rank at the target's position in the groups that have this rank at the source's; None if there are several."""
     fits = set()
     for ranks in table.groups:
-        if max(link.source, link.target) < len(ranks) and ranks[link.source] == table.rank:
+        if (
+            max(link.source, link.target) < len(ranks)
+            and ranks[link.source] == table.rank
+        ):
             fits.add(ranks[link.target])
     return fits.pop() if len(fits) == 1 else None
 
 
-def slow_links(links: Iterable[RankLink], *, share: float = SLOW_LINK) -> list[SlowLinkRow]:
+def slow_links(
+    links: Iterable[RankLink], *, share: float = SLOW_LINK
+) -> list[SlowLinkRow]:
     """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first."""
     comparable: dict[tuple[str, str], list[RankLink]] = defaultdict(list)
     for link in links:
@@ -94,10 +103,16 @@ def slow_links(links: Iterable[RankLink], *, share: float = SLOW_LINK) -> list[S
     return sorted(slow, key=lambda row: row.bandwidth / row.middle)
 
 
-def _middle_bandwidth(link: RankLink, comparable_links: Sequence[RankLink]) -> float | None:
+def _middle_bandwidth(
+    link: RankLink, comparable_links: Sequence[RankLink]
+) -> float | None:
     """The median bandwidth of links that carried similar sizes; None if they are too few."""
     least, most = link.size_bytes / ALIKE, link.size_bytes * ALIKE
-    bandwidths = [candidate.bandwidth or 0.0 for candidate in comparable_links if least <= candidate.size_bytes <= most]
+    bandwidths = [
+        candidate.bandwidth or 0.0
+        for candidate in comparable_links
+        if least <= candidate.size_bytes <= most
+    ]
     if len(bandwidths) < FEWEST_LINKS:
         return None
     return statistics.median(bandwidths)

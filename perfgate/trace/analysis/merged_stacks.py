@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.flame import FLAME_KINDS, NONE
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, IntColumn, Mask, group_rows, rows_by
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    CodeColumn,
+    Codes,
+    IntColumn,
+    Mask,
+    group_rows,
+    rows_by,
+)
 from perfgate.trace.model.events import KINDS, EventTable
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.stacks import Stacks, levels
@@ -18,7 +26,9 @@ MOST_LEVELS = 256
 STREAM = FLAME_KINDS.index("stream")
 _THREAD = FLAME_KINDS.index("thread")
 _NUMBERS = Numbering[str](FLAME_KINDS)
-_FLAME_CODES = np.array([_NUMBERS.get(kind, _NUMBERS["other"]) for kind in KINDS], dtype=np.uint8)
+_FLAME_CODES = np.array(
+    [_NUMBERS.get(kind, _NUMBERS["other"]) for kind in KINDS], dtype=np.uint8
+)
 
 
 class MergedStacks(NamedTuple):
@@ -49,7 +59,9 @@ def merged_stacks(stacks: Stacks, labels: Codes) -> MergedStacks:
     for stream in np.flatnonzero(kinds == STREAM).tolist():
         launched = device & (root == stream)
         chosen = _with_calls_above(launched, stacks.called_by)
-        node_in_stream, own_in_stream = tree.merged(chosen, stacks.called_by, np.full_like(root, stream))
+        node_in_stream, own_in_stream = tree.merged(
+            chosen, stacks.called_by, np.full_like(root, stream)
+        )
         node[launched] = node_in_stream[launched]
         own[launched] = own_in_stream[launched]
     return _in_order(tree.nodes(), tracks.size, node, own)
@@ -80,13 +92,25 @@ class _Nodes(NamedTuple):
 class _Tree:
     """A tree that grows with every merge: calls with one label and kind below one node become one node."""
 
-    def __init__(self, events: EventTable, labels: Codes, tracks: CodeColumn, kinds: npt.NDArray[np.uint8]) -> None:
-        self._label, self._kind, self._start = labels, _FLAME_CODES[events.kind], events.start
+    def __init__(
+        self,
+        events: EventTable,
+        labels: Codes,
+        tracks: CodeColumn,
+        kinds: npt.NDArray[np.uint8],
+    ) -> None:
+        self._label, self._kind, self._start = (
+            labels,
+            _FLAME_CODES[events.kind],
+            events.start,
+        )
         zeros = np.zeros(tracks.size, dtype=np.int64)
         self._parts = [_Nodes(np.full(tracks.size, NONE), tracks, kinds, zeros, zeros)]
         self._size = tracks.size
 
-    def merged(self, chosen: Mask, above: CodeColumn, root: CodeColumn) -> tuple[CodeColumn, Mask]:
+    def merged(
+        self, chosen: Mask, above: CodeColumn, root: CodeColumn
+    ) -> tuple[CodeColumn, Mask]:
         """The node of each chosen call, whose calls above are chosen too, and whether it is not below the deepest level."""
         calls = np.flatnonzero(chosen)
         node = np.full(chosen.size, NONE, dtype=np.int32)
@@ -104,7 +128,11 @@ class _Tree:
             np.minimum.at(began, group, self._start[rows])
             depth = np.full(first.size, level + 1)
             heads = rows[first]
-            self._parts.append(_Nodes(parent[first], self._label[heads], self._kind[heads], depth, began))
+            self._parts.append(
+                _Nodes(
+                    parent[first], self._label[heads], self._kind[heads], depth, began
+                )
+            )
             node[rows] = self._size + group
             self._size += first.size
         return node, own
@@ -122,17 +150,23 @@ def _roots(stacks: Stacks) -> tuple[CodeColumn, npt.NDArray[np.uint8], CodeColum
     return tracks, np.where(streams, STREAM, _THREAD).astype(np.uint8), root
 
 
-def _in_order(nodes: _Nodes, roots: int, of_event: CodeColumn, own: Mask) -> MergedStacks:
+def _in_order(
+    nodes: _Nodes, roots: int, of_event: CodeColumn, own: Mask
+) -> MergedStacks:
     """The nodes level by level, within a level by their start, their parents, kinds and labels."""
     number = np.arange(nodes.parent.size, dtype=np.int32)
     size = roots
     order: list[Codes] = [np.arange(roots)]
     for rows in rows_by(nodes.depth)[1:]:
         parent = number[nodes.parent[rows]]
-        level = rows[np.lexsort((nodes.label[rows], nodes.kind[rows], parent, nodes.began[rows]))]
+        level = rows[
+            np.lexsort((nodes.label[rows], nodes.kind[rows], parent, nodes.began[rows]))
+        ]
         number[level] = np.arange(size, size + level.size)
         size += level.size
         order.append(level)
     places = np.concatenate(order)
     parents = np.where(nodes.depth[places] == 0, NONE, number[nodes.parent[places]])
-    return MergedStacks(parents, nodes.kind[places], nodes.label[places], roots, number[of_event], own)
+    return MergedStacks(
+        parents, nodes.kind[places], nodes.label[places], roots, number[of_event], own
+    )

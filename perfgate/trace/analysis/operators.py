@@ -23,7 +23,13 @@ OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
 _CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
     ("softmax", lazy_pattern(r"softmax", re.IGNORECASE)),
     ("copy", lazy_pattern(r"copy|clone|transdata|memcpy|memset", re.IGNORECASE)),
-    ("reshape", lazy_pattern(r"transpose|permute|reshape|_unsafe_view|aten::(view|t|as_strided)$", re.IGNORECASE)),
+    (
+        "reshape",
+        lazy_pattern(
+            r"transpose|permute|reshape|_unsafe_view|aten::(view|t|as_strided)$",
+            re.IGNORECASE,
+        ),
+    ),
     (
         "conv_matmul",
         lazy_pattern(
@@ -60,12 +66,16 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
         first = chosen[0]
         kind = row_kind(int(events.kind[first]))
         if chosen.size % calls:
-            typical = float(own[chosen].sum()) / calls  # calls with different numbers of events have no median
+            typical = (
+                float(own[chosen].sum()) / calls
+            )  # calls with different numbers of events have no median
         else:
             in_order = chosen[np.argsort(events.start[chosen], kind="stable")]
             by_call = own[in_order].reshape(calls, -1)
             typical = float(np.median(by_call.sum(axis=1)))
-        rows.append(OperatorTotal(events.names[events.group[first]], kind, typical, chosen.size))
+        rows.append(
+            OperatorTotal(events.names[events.group[first]], kind, typical, chosen.size)
+        )
     return sorted(rows, key=lambda row: (-row.typical_ns, row.name))
 
 
@@ -75,7 +85,13 @@ def op_class(name: str) -> OpClass:
 
 def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
     """The nanoseconds of self time of each class, zero included."""
-    totals: dict[OpClass, float] = {"conv_matmul": 0.0, "copy": 0.0, "reshape": 0.0, "softmax": 0.0, "other": 0.0}
+    totals: dict[OpClass, float] = {
+        "conv_matmul": 0.0,
+        "copy": 0.0,
+        "reshape": 0.0,
+        "softmax": 0.0,
+        "other": 0.0,
+    }
     for row in rows:
         totals[op_class(row.name)] += row.typical_ns
     return totals

@@ -17,10 +17,16 @@ Phase = Literal["prefill", "decode", "mixed"]
 
 # Requests in prefill and in decode (vllm/v1/worker/gpu_worker.py, annotate_profile): execute_context_2(1024)_generation_5(5),
 # and before that execute_new_2_cached_5; its cached requests may still be in prefill.
-_VLLM = lazy_pattern(r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)|execute_new_(\d+)_cached_(\d+)")
+_VLLM = lazy_pattern(
+    r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)|execute_new_(\d+)_cached_(\d+)"
+)
 # step[EXTEND bs=15 toks=15360] (sglang/srt/utils/profile_utils.py, build_step_span_name); in speculative decoding also VERIFY.
 _SGLANG = lazy_pattern(r"step\[(\w+) bs=(\d+).*\]")
-_SGLANG_PHASES: dict[str, Phase] = {"EXTEND": "prefill", "DECODE": "decode", "MIXED": "mixed"}
+_SGLANG_PHASES: dict[str, Phase] = {
+    "EXTEND": "prefill",
+    "DECODE": "decode",
+    "MIXED": "mixed",
+}
 # prefill[bs=2 tok=16384], eager_decode[bs=64 tok=64 d=64] (ROCm/ATOM).
 _ATOM = lazy_pattern(r"(?:\w+_)?(prefill|decode|mixed)\[bs=(\d+).*\]")
 # One call of the model (vllm/v1/worker/gpu_model_runner.py), used if there is no other mark of a batch.
@@ -51,10 +57,14 @@ def batches(events: EventTable, pattern: str | None = None) -> list[Batch]:
     """
     label = _label_of_engine if not pattern else partial(_label_by, re.compile(pattern))
     on_host = _batches(events.of_kind("annotation"), label, of_one_thread=True)
-    return on_host or _batches(events.of_kind("device_annotation"), label, of_one_thread=False)
+    return on_host or _batches(
+        events.of_kind("device_annotation"), label, of_one_thread=False
+    )
 
 
-def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, of_one_thread: bool) -> list[Batch]:
+def _batches(
+    marks: EventTable, label: Callable[[str], _Label | None], *, of_one_thread: bool
+) -> list[Batch]:
     """The outermost labelled annotations in time order.
 
     Engines mark a batch twice on a thread of the host; on a device several streams have a copy of one mark.
@@ -71,7 +81,11 @@ def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, of_one
         start = int(marks.start[row])
         end = start + int(marks.duration[row])
         place = int(marks.track[row]) if of_one_thread else 0
-        inside = any(end <= last for format_of_mark, last in ends_by_format.items() if format_of_mark != own.format)
+        inside = any(
+            end <= last
+            for format_of_mark, last in ends_by_format.items()
+            if format_of_mark != own.format
+        )
         if inside or start < last_ends.get(place, -MAX_NS):
             continue
         rows.append(Batch(ProfilerStep(len(rows), start, end), own.phase, own.requests))

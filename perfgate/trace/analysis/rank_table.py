@@ -18,7 +18,14 @@ import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.document.trace import CollectiveParts
-from perfgate.trace.model.arithmetic import NO_NUMBER, Covered, IntColumn, Intervals, number_of, union
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    Covered,
+    IntColumn,
+    Intervals,
+    number_of,
+    union,
+)
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
@@ -62,7 +69,14 @@ class ShareColumns(NamedTuple):
     step: IntColumn
 
 
-StepPart = Literal["own_ns", "computing_ns", "free_ns", "exposed_communication_ns", "fused_ns", "bubble_ns"]
+StepPart = Literal[
+    "own_ns",
+    "computing_ns",
+    "free_ns",
+    "exposed_communication_ns",
+    "fused_ns",
+    "bubble_ns",
+]
 
 
 class RankTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +99,9 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     world: int | None = None  # the number of ranks of the job
     stage: int | None = None  # the rank's place in the pipeline
     experts: int | None = None  # nanoseconds of the kernels that compute experts
-    doubts: list[Message] = []  # signs that the recording lost events, and its other notes
+    doubts: list[
+        Message
+    ] = []  # signs that the recording lost events, and its other notes
 
     def typical(self, part: StepPart) -> float | None:
         """The nanoseconds of a part in the median step; None if no step has it. Own time never waits for other ranks."""
@@ -106,7 +122,11 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reduce_timeline(
-    timeline: Timeline, path: str, *, world: int | None = None, doubts: Iterable[Message] = ()
+    timeline: Timeline,
+    path: str,
+    *,
+    world: int | None = None,
+    doubts: Iterable[Message] = (),
 ) -> RankTable:
     """The condensed table of a timeline; ``world`` is the number of ranks of the job."""
     busy = _stretches(timeline)
@@ -154,7 +174,9 @@ def _stage(timeline: Timeline) -> int | None:
     return pipeline.index(timeline.rank)
 
 
-def _share(timeline: Timeline, part: Literal["transit_ns", "wait_ns", "idle_ns"]) -> float | None:
+def _share(
+    timeline: Timeline, part: Literal["transit_ns", "wait_ns", "idle_ns"]
+) -> float | None:
     """The share of a part in the time of all collectives; None unless every collective has it."""
     elapsed = total = 0
     for collective in timeline.collectives or ():
@@ -172,7 +194,11 @@ def _share(timeline: Timeline, part: Literal["transit_ns", "wait_ns", "idle_ns"]
 
 def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
     """The traffic of all steps by link, operation and group; the parts of a total are not counted again."""
-    added_up = {(link.operation, link.group) for link in links if link.operation.endswith(_TOTAL)}
+    added_up = {
+        (link.operation, link.group)
+        for link in links
+        if link.operation.endswith(_TOTAL)
+    }
     totals: dict[tuple[str, CollectiveKind, str, int, int, str], RankLink] = {}
     for link in links:
         is_total = link.operation.endswith(_TOTAL)
@@ -185,7 +211,13 @@ def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
         size, transit = link.size_bytes, link.transit_ns
         if total is not None:
             size, transit = total.size_bytes + size, total.transit_ns + transit
-        totals[key] = link._replace(operation=operation, group=group, step=None, size_bytes=size, transit_ns=transit)
+        totals[key] = link._replace(
+            operation=operation,
+            group=group,
+            step=None,
+            size_bytes=size,
+            transit_ns=transit,
+        )
     for total in totals.values():
         bandwidth = None
         if total.transit_ns:
@@ -214,12 +246,17 @@ def _communication(timeline: Timeline) -> Iterator[_Share]:
         yield from _of_kernels(timeline)
     elif timeline.collective_kernels:
         yield from _of_collective_kernels(timeline, timeline.collective_kernels)
-        yield from _of_events(timeline, {(kernel.start_ns, kernel.name) for kernel in timeline.collective_kernels})
+        yield from _of_events(
+            timeline,
+            {(kernel.start_ns, kernel.name) for kernel in timeline.collective_kernels},
+        )
     else:
         yield from _of_events(timeline, set())
 
 
-def _of_table(timeline: Timeline, collectives: Sequence[Collective]) -> Iterator[_Share]:
+def _of_table(
+    timeline: Timeline, collectives: Sequence[Collective]
+) -> Iterator[_Share]:
     for collective in collectives:
         if collective.start_ns is None or not collective.elapsed_ns:
             continue
@@ -237,14 +274,22 @@ def _of_table(timeline: Timeline, collectives: Sequence[Collective]) -> Iterator
         )
 
 
-def _of_collective_kernels(timeline: Timeline, kernels: Sequence[CollectiveKernel]) -> Iterator[_Share]:
+def _of_collective_kernels(
+    timeline: Timeline, kernels: Sequence[CollectiveKernel]
+) -> Iterator[_Share]:
     for kernel in kernels:
         ranks = kernel.ranks or timeline.groups.get(kernel.group, ())
         identity = None
         if kernel.operation.lower() not in _PAIRWISE:
             identity = f"{kernel.group} {ranks} {kernel.operation}"
         size = len(ranks) or kernel.size or None
-        yield _Share(identity, type_by_name(kernel.name), size, kernel.start_ns, kernel.elapsed_ns)
+        yield _Share(
+            identity,
+            type_by_name(kernel.name),
+            size,
+            kernel.start_ns,
+            kernel.elapsed_ns,
+        )
 
 
 def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
@@ -253,19 +298,31 @@ def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
     # Nearly all kernels compute: only the others become objects.
     for kernel in kernels.select(~kernels.is_kind("compute")):
         in_table = is_collective_core(kernel.core)
-        if kernel.start_ns is not None and not in_table and kernel_kind(kernel.name) != "compute":
+        if (
+            kernel.start_ns is not None
+            and not in_table
+            and kernel_kind(kernel.name) != "compute"
+        ):
             name = kernel.type or type_by_name(kernel.name)
-            yield _Share(name, name, None, kernel.start_ns, kernel.duration_ns, kernel.step)
+            yield _Share(
+                name, name, None, kernel.start_ns, kernel.duration_ns, kernel.step
+            )
 
 
-def _of_events(timeline: Timeline, described: Collection[tuple[int, str]]) -> Iterator[_Share]:
+def _of_events(
+    timeline: Timeline, described: Collection[tuple[int, str]]
+) -> Iterator[_Share]:
     """Kernels that name no group: ranks that ran one equally often are assumed to have run it together."""
     events = timeline.events.of_kind("comm", "fused")
     counts = Counter(events.name.tolist())
-    for name, start, elapsed in zip(events.name.tolist(), events.start.tolist(), events.duration.tolist()):
+    for name, start, elapsed in zip(
+        events.name.tolist(), events.start.tolist(), events.duration.tolist()
+    ):
         word = events.names[name]
         if (start, word) not in described:
-            yield _Share(f"{word} of {counts[name]}", type_by_name(word), None, start, elapsed)
+            yield _Share(
+                f"{word} of {counts[name]}", type_by_name(word), None, start, elapsed
+            )
 
 
 def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]]:
@@ -284,18 +341,26 @@ def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]
         key = _key(f"{share.identity} {repeats[share.identity]}")
         repeats[share.identity] += 1
         ranks, step = number_of(share.ranks), number_of(share.step)
-        rows.append((key, names[share.label], ranks, share.start, share.elapsed, own, 0, step))
-    columns = ShareColumns(*np.array(rows, dtype=np.int64).reshape(-1, len(ShareColumns._fields)).T)
+        rows.append(
+            (key, names[share.label], ranks, share.start, share.elapsed, own, 0, step)
+        )
+    columns = ShareColumns(
+        *np.array(rows, dtype=np.int64).reshape(-1, len(ShareColumns._fields)).T
+    )
     since = np.maximum(columns.own, 0)
     computed = Covered(busy).within(Intervals(columns.start - since, columns.start))
-    step_by_time = np.where(columns.step == NO_NUMBER, _step_at(timeline, columns.start), columns.step)
+    step_by_time = np.where(
+        columns.step == NO_NUMBER, _step_at(timeline, columns.start), columns.step
+    )
     columns = columns._replace(computed=computed, step=step_by_time)
     return list(names), [_bytes(column) for column in columns]
 
 
 def _begin(timeline: Timeline, busy: Intervals) -> int | None:
     """The begin of a rank's time before its first communication: of its first step, else of the first work of its device."""
-    begun = [step.start_ns for step in timeline.steps or () if step.start_ns is not None]
+    begun = [
+        step.start_ns for step in timeline.steps or () if step.start_ns is not None
+    ]
     return min(begun or busy.start[:1].tolist(), default=None)
 
 
@@ -308,7 +373,11 @@ def _step_at(timeline: Timeline, times: IntColumn) -> IntColumn:
     """The number of the step that contains each time, NO_NUMBER outside all steps."""
     steps = []
     for step in timeline.steps or ():
-        if step.number is not None and step.start_ns is not None and step.end_ns is not None:
+        if (
+            step.number is not None
+            and step.start_ns is not None
+            and step.end_ns is not None
+        ):
             steps.append((step.start_ns, step.end_ns, step.number))
     if not steps:
         return np.full(times.size, NO_NUMBER, dtype=np.int64)

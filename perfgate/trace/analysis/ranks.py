@@ -12,7 +12,12 @@ import numpy as np
 from perfgate.document.trace import SlowRankRow, SlowStageRow
 from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn
-from perfgate.trace.model.events import KIND_CODES, EventTable, EventTableBuilder, joined_events
+from perfgate.trace.model.events import (
+    KIND_CODES,
+    EventTable,
+    EventTableBuilder,
+    joined_events,
+)
 
 # Perfgate's own thresholds: a rank is slow if its own time is a twentieth above the median of its stage, which needs two ranks.
 SLOW_RANK = 1.05
@@ -36,7 +41,9 @@ class Arrivals(NamedTuple):
     names: list[str]
     skew: IntColumn
     last: IntColumn
-    clock: list[int | None]  # the lead of each rank's clock over the first rank's; None if no collective joins the two
+    clock: list[
+        int | None
+    ]  # the lead of each rank's clock over the first rank's; None if no collective joins the two
     unjoined: int = 0  # collectives with more ranks than their group: the recordings do not distinguish their groups
 
 
@@ -60,7 +67,9 @@ def ranks_by_lag(tables: Iterable[RankTable]) -> list[ComparedRank]:
     return sorted(ranks, key=lambda rank: -rank[1])
 
 
-def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[ComparedRank]:
+def _behind_the_middle(
+    timed: Sequence[tuple[RankTable, float]],
+) -> Iterator[ComparedRank]:
     if len(timed) < FEWEST_RANKS:
         return
     # Of two ranks, the faster is the reference.
@@ -70,7 +79,10 @@ def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[Com
     # A step with a known own time has both parts.
     computing = [table.typical("computing_ns") or 0.0 for table, _ in timed]
     free = [table.typical("free_ns") or 0.0 for table, _ in timed]
-    middle_computing, middle_free = statistics.median_low(computing), statistics.median_low(free)
+    middle_computing, middle_free = (
+        statistics.median_low(computing),
+        statistics.median_low(free),
+    )
     for place, (table, own) in enumerate(timed):
         part = "computing"
         if free[place] - middle_free > computing[place] - middle_computing:
@@ -90,12 +102,18 @@ def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
             times[table.stage].append(computing_ns)
     if len(times) < FEWEST_RANKS:
         return []
-    computing = {stage: statistics.median(of_stage) for stage, of_stage in times.items()}
+    computing = {
+        stage: statistics.median(of_stage) for stage, of_stage in times.items()
+    }
     middle = statistics.median_low(computing.values())
     slow = []
     for stage, time in computing.items():
         if time > SLOW_RANK * middle:
-            slow.append(SlowStageRow(stage=stage, behind=time / middle - 1.0, computing=time / 1e9))
+            slow.append(
+                SlowStageRow(
+                    stage=stage, behind=time / middle - 1.0, computing=time / 1e9
+                )
+            )
     return sorted(slow, key=lambda row: -row.behind)
 
 
@@ -104,7 +122,11 @@ def slow_ranks(tables: Iterable[RankTable]) -> list[SlowRankRow]:
     rows = []
     for table, lag, part in ranks_by_lag(tables):
         if lag > SLOW_RANK:
-            rows.append(SlowRankRow(rank=table.rank, device=table.device, behind=lag - 1.0, part=part))
+            rows.append(
+                SlowRankRow(
+                    rank=table.rank, device=table.device, behind=lag - 1.0, part=part
+                )
+            )
     return rows
 
 
@@ -133,7 +155,17 @@ def arrivals(tables: Sequence[RankTable]) -> Arrivals:
     if not begins.size:
         nothing = np.zeros(0, dtype=np.int64)
         no_clocks: list[int | None] = [None] * len(tables)
-        return Arrivals(nothing, nothing, nothing, nothing, [], nothing, nothing, no_clocks, shares.unjoined)
+        return Arrivals(
+            nothing,
+            nothing,
+            nothing,
+            nothing,
+            [],
+            nothing,
+            nothing,
+            no_clocks,
+            shares.unjoined,
+        )
     late = np.maximum.reduceat(elapsed, begins)[of] - elapsed
     # The last rank of a collective is in its last row by lateness.
     ends = np.append(begins[1:], of.size) - 1
@@ -163,7 +195,9 @@ def _joined(tables: Sequence[RankTable]) -> _JoinedShares:
     rank = np.repeat(np.arange(len(tables)), sizes)
     share = np.arange(rank.size) - np.searchsorted(rank, rank)
     every = ShareColumns(*map(np.concatenate, zip(_NO_SHARES, *columns)))
-    _, collective, counts = np.unique(every.key, return_inverse=True, return_counts=True)
+    _, collective, counts = np.unique(
+        every.key, return_inverse=True, return_counts=True
+    )
     recorded = counts[collective]
     crowded = (recorded > every.ranks) & (every.ranks != NO_NUMBER)
     rows = np.flatnonzero((recorded > 1) & ~crowded)
@@ -179,14 +213,20 @@ def _joined(tables: Sequence[RankTable]) -> _JoinedShares:
     )
 
 
-def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int) -> list[int | None]:
+def _clocks(
+    rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int
+) -> list[int | None]:
     """The lead of each clock over the first rank's: the median over collectives that both joined, else via other ranks."""
     by_rank = np.argsort(rank, kind="stable")
     rows = np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, ranks)))
-    borders = np.append(np.searchsorted(collective, np.arange(collectives)), collective.size)
+    borders = np.append(
+        np.searchsorted(collective, np.arange(collectives)), collective.size
+    )
     present = np.zeros(collectives, dtype=bool)
     true_end = np.zeros(collectives, dtype=np.int64)
-    shared = np.zeros(ranks, dtype=np.int64)  # the number of known collectives of each rank
+    shared = np.zeros(
+        ranks, dtype=np.int64
+    )  # the number of known collectives of each rank
     clock: list[int | None] = [None] * ranks
     while None in clock:
         unplaced = [place for place, lead in enumerate(clock) if lead is None]
@@ -208,7 +248,9 @@ def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, 
     return clock
 
 
-def ranks_timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> EventTable:
+def ranks_timeline(
+    tables: Sequence[RankTable], clock: Sequence[int | None]
+) -> EventTable:
     """The computing and communicating intervals of ranks, two tracks a rank, on the clock of the first; a rank without an
     entry in ``clock`` keeps its own."""
     events = EventTableBuilder().table()

@@ -44,7 +44,9 @@ class Requests:
 
     def all(self) -> list[RequestRow]:
         """Every request, the longest first."""
-        return sorted(map(self._request, self._rows), key=lambda request: -request.elapsed)
+        return sorted(
+            map(self._request, self._rows), key=lambda request: -request.elapsed
+        )
 
     def events(self, name: str | None) -> EventTable:
         """The events of one request, or of all, in the order of requests; each event names its request."""
@@ -62,7 +64,14 @@ class Requests:
         rows = []
         for group in total_groups(own, events.group, events.kind):
             operator = events.names[events.group[group.first]]
-            rows.append(TopOperator(operator, row_kind(int(events.kind[group.first])), group.number, group.total))
+            rows.append(
+                TopOperator(
+                    operator,
+                    row_kind(int(events.kind[group.first])),
+                    group.number,
+                    group.total,
+                )
+            )
         return sorted(rows, key=lambda row: -row.total_ns)
 
     def _request(self, name: str) -> RequestRow:

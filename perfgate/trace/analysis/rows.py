@@ -12,7 +12,12 @@ from perfgate.document.alignment import Work
 from perfgate.document.trace import DiffKey, DiffTotals, TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.gaps import device_gaps
-from perfgate.trace.analysis.lines import Launchers, heaviest_names, launchers, launching_operators
+from perfgate.trace.analysis.lines import (
+    Launchers,
+    heaviest_names,
+    launchers,
+    launching_operators,
+)
 from perfgate.trace.analysis.operators import row_kind
 from perfgate.trace.analysis.stacks import frame, project_places, stacks_of
 from perfgate.trace.model.arithmetic import (
@@ -26,7 +31,13 @@ from perfgate.trace.model.arithmetic import (
     totals_by_name,
     union_length,
 )
-from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.events import (
+    DEVICE_KINDS,
+    KINDS,
+    NO_TEXT,
+    EventKind,
+    EventTable,
+)
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import NamedTotal, Timeline
 from perfgate.trace.model.stacks import Stacks
@@ -35,7 +46,11 @@ if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
 
 # The events that represent the host's work: operators, else Python functions, else any events (plain Chrome traces).
-_HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (("host_op",), ("python",), ("runtime", "other"))
+_HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (
+    ("host_op",),
+    ("python",),
+    ("runtime", "other"),
+)
 
 
 TopSide = Literal["device", "host"]
@@ -77,7 +92,9 @@ class UnitWork(NamedTuple):
     rows: tuple[Work, ...]
 
 
-def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = None) -> Top:
+def top(
+    timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = None
+) -> Top:
     """The rows of a timeline's device with most time; of its host if ``host`` is set or no device was recorded.
 
     With ``longer_ns`` rows have only single runs that took longer, the host's by self time; shares still refer to all time.
@@ -107,7 +124,10 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
             of_device_lines.require_lines()
         else:
             of_host_lines.require_lines()
-        rows = [*_unit_rows_by_line(stacks, of_host_lines), *_unit_rows_by_line(stacks, of_device_lines)]
+        rows = [
+            *_unit_rows_by_line(stacks, of_host_lines),
+            *_unit_rows_by_line(stacks, of_device_lines),
+        ]
     else:
         unit_rows = _UnitRows(stacks)
         rows = [*unit_rows.of(of_host), *unit_rows.of(DEVICE_KINDS)]
@@ -144,14 +164,24 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
     if by == "line":
         if not len(work):
             return None
-        return Top("device", union_length(work.intervals), _top_rows_by_line(timeline, DEVICE_KINDS, longer_ns))
+        return Top(
+            "device",
+            union_length(work.intervals),
+            _top_rows_by_line(timeline, DEVICE_KINDS, longer_ns),
+        )
     table = timeline.kernel_columns
     # On Ascend only the table of kernels has the shapes; it has no copies.
     has_shapes = by == "shape" and (table.codes["inputs"] != NO_TEXT).any()
     if len(table) and (has_shapes or not len(work)):
-        return Top("device", _busy_ns(table), _top_rows_of_kernels(table, by, longer_ns))
+        return Top(
+            "device", _busy_ns(table), _top_rows_of_kernels(table, by, longer_ns)
+        )
     if len(work):
-        return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by, longer_ns))
+        return Top(
+            "device",
+            union_length(work.intervals),
+            _top_rows(work, work.duration, by, longer_ns),
+        )
     if by == "type" and timeline.totals.types:
         return _top_of_totals("device", "compute", timeline.totals.types, longer_ns)
     return None
@@ -168,22 +198,30 @@ def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
     kinds = host_kinds(timeline.events) or _HOST_KINDS[0]
     calls = timeline.events.of_kind(*kinds)
     if by == "line" and not len(calls):
-        raise UsageError("the recording has tables alone, and they name no lines; use --by type")
+        raise UsageError(
+            "the recording has tables alone, and they name no lines; use --by type"
+        )
     if not len(calls) and by != "shape" and timeline.totals.operators:
         return _top_of_totals("host", "host", timeline.totals.operators, longer_ns)
     own = self_times(calls.start, calls.duration, calls.track)
     if by == "line":
-        return Top("host", int(own.sum()), _top_rows_by_line(timeline, kinds, longer_ns))
+        return Top(
+            "host", int(own.sum()), _top_rows_by_line(timeline, kinds, longer_ns)
+        )
     return Top("host", int(own.sum()), _top_rows(calls, own, by, longer_ns))
 
 
-def _top_of_totals(side: TopSide, kind: TopKind, totals: Iterable[NamedTotal], longer_ns: int | None) -> Top:
+def _top_of_totals(
+    side: TopSide, kind: TopKind, totals: Iterable[NamedTotal], longer_ns: int | None
+) -> Top:
     """Rows of the profiler's own totals. Raises UsageError if single runs are requested."""
     if longer_ns is not None:
         raise UsageError(
             "the recording has totals of operators and no single runs, so --longer cannot choose among them"
         )
-    rows = [TopOperator(total.name, kind, total.count, total.total_ns) for total in totals]
+    rows = [
+        TopOperator(total.name, kind, total.count, total.total_ns) for total in totals
+    ]
     return Top(side, sum(row.total_ns for row in rows), _most_time_first(rows))
 
 
@@ -205,16 +243,22 @@ def _by_line(work: Launchers) -> Iterator[TopOperator]:
     totals = totals_by_name(row, work.time, first.size)
     counts = counts_by_name(row, first.size)
     heaviest = work.heaviest(work.operator_or_own, row, first.size)
-    for place, count, total, operator in zip(first.tolist(), counts.tolist(), totals.tolist(), heaviest):
+    for place, count, total, operator in zip(
+        first.tolist(), counts.tolist(), totals.tolist(), heaviest
+    ):
         kind = row_kind(int(events.kind[place]))
-        yield TopOperator(events.names[name[place]], kind, count, total, operator=operator)
+        yield TopOperator(
+            events.names[name[place]], kind, count, total, operator=operator
+        )
 
 
 def host_kinds(events: EventTable) -> tuple[EventKind, ...]:
     return next((kinds for kinds in _HOST_KINDS if events.is_kind(*kinds).any()), ())
 
 
-def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | None) -> tuple[TopOperator, ...]:
+def _top_rows(
+    events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | None
+) -> tuple[TopOperator, ...]:
     if longer_ns is not None:
         longer = time > longer_ns
         events, time = events.select(longer), time[longer]
@@ -241,7 +285,9 @@ def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | 
     return _most_time_first(rows)
 
 
-def _top_rows_of_kernels(table: KernelTable, by: TopKey, longer_ns: int | None) -> tuple[TopOperator, ...]:
+def _top_rows_of_kernels(
+    table: KernelTable, by: TopKey, longer_ns: int | None
+) -> tuple[TopOperator, ...]:
     if by == "shape" and (table.codes["inputs"] == NO_TEXT).all():
         raise _no_shapes()
     if longer_ns is not None:
@@ -258,12 +304,22 @@ def _top_rows_of_kernels(table: KernelTable, by: TopKey, longer_ns: int | None) 
         shapes = None
         if by == "shape":
             shapes = str(list(map(list, kernel.inputs.shapes)))
-        rows.append(TopOperator(table.texts[name[group.first]], kernel.kind, group.number, group.total, shapes))
+        rows.append(
+            TopOperator(
+                table.texts[name[group.first]],
+                kernel.kind,
+                group.number,
+                group.total,
+                shapes,
+            )
+        )
     return _most_time_first(rows)
 
 
 def _most_time_first(rows: Iterable[TopOperator]) -> tuple[TopOperator, ...]:
-    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name, row.shapes or "")))
+    return tuple(
+        sorted(rows, key=lambda row: (-row.total_ns, row.name, row.shapes or ""))
+    )
 
 
 def _no_shapes() -> UsageError:
@@ -293,11 +349,15 @@ class _UnitRows:
         operators: list[str | None] = [None] * first.size
         if kinds == DEVICE_KINDS:
             launching = launching_operators(stacks, chosen)
-            operators = heaviest_names(events.names, launching, events.duration[chosen], row, first.size)
+            operators = heaviest_names(
+                events.names, launching, events.duration[chosen], row, first.size
+            )
         places = chosen[first].tolist()
         return list(map(self._row, places, times.tolist(), counts.tolist(), operators))
 
-    def _row(self, position: int, time: float, count: float, operator: str | None) -> Work:
+    def _row(
+        self, position: int, time: float, count: float, operator: str | None
+    ) -> Work:
         events = self._stacks.events
         kind = int(events.kind[position])
         return Work(
@@ -333,7 +393,9 @@ def _unit_rows_of_kernels(table: KernelTable) -> list[Work]:
     units = max(len(table.steps), 1)
     operator = table.group
     rows = []
-    for group in total_groups(table.duration, operator, table.kind, table.codes["inputs"]):
+    for group in total_groups(
+        table.duration, operator, table.kind, table.codes["inputs"]
+    ):
         kernel = table[group.first]
         row = Work(
             operator=table.texts[operator[group.first]],

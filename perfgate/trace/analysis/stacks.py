@@ -18,7 +18,13 @@ from perfgate.trace.model.arithmetic import (
     Positions,
     self_times,
 )
-from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.events import (
+    CALL,
+    DEVICE_KINDS,
+    NO_TEXT,
+    EventKind,
+    EventTable,
+)
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
@@ -32,13 +38,25 @@ if TYPE_CHECKING:
 
 # torch.profiler writes a Python function as ``file.py(12): name``, 12 being its first line (torch 2.13), a module
 # ``nn.Module: Linear_0``, and a function in C ``<built-in method relu of type object at 0x7f9a0a8cea40>``.
-_FUNCTION = lazy_pattern(r"(?P<file>[^<].*?)\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL)
+_FUNCTION = lazy_pattern(
+    r"(?P<file>[^<].*?)\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL
+)
 _ADDRESS = lazy_pattern(r" at 0x[0-9a-fA-F]+")
 # Steps and requests are numbered; their events make one stack without the number.
 _NUMBERED = lazy_pattern(r"(ProfilerStep|request)#.*", re.DOTALL)
 _PACKAGES = lazy_pattern(r"(?:.*/)?(?:site-packages|dist-packages|lib/python[\d.]+)/")
 _FRAMEWORKS = frozenset(
-    {"torch", "torch_npu", "torchair", "torchvision", "torchaudio", "transformers", "accelerate", "numpy", "perfgate"}
+    {
+        "torch",
+        "torch_npu",
+        "torchair",
+        "torchvision",
+        "torchaudio",
+        "transformers",
+        "accelerate",
+        "numpy",
+        "perfgate",
+    }
 )
 _ENQUEUE = lazy_pattern(r"Enqueue(@.*)?", re.DOTALL)
 # CANN's calls nest in torch_npu's of the same thread, although Ascend's profilers show CANN as a separate process.
@@ -81,15 +99,23 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
         calls = ("other",)
     real = events.is_kind(*calls, *DEVICE_KINDS)
     if units is not None:
-        real &= span_of(events, units.spans, launches=events.of_kind("runtime")) != OUTSIDE
+        real &= (
+            span_of(events, units.spans, launches=events.of_kind("runtime")) != OUTSIDE
+        )
     rows = None if real.all() else np.flatnonzero(real).astype(np.int32)
     chosen = selected(events, rows)
     device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
-    around, cut = enclosing_calls(chosen, track, np.flatnonzero(~device).astype(np.int32))
-    launched = np.where(chosen.launch == NOT_RECORDED, NOTHING_AROUND, chosen.launch)[device]
+    around, cut = enclosing_calls(
+        chosen, track, np.flatnonzero(~device).astype(np.int32)
+    )
+    launched = np.where(chosen.launch == NOT_RECORDED, NOTHING_AROUND, chosen.launch)[
+        device
+    ]
     own = _own_times(chosen, around)
-    own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
+    own[device] = self_times(
+        chosen.start[device], chosen.duration[device], chosen.track[device]
+    )
     around[device] = launched
     return Stacks(
         events=chosen,
@@ -113,7 +139,10 @@ def attributed_share(stacks: Stacks) -> float | None:
     device = stacks.on_device
     work, callers = device, stacks.events.is_kind("host_op", "python")
     if not device.any():
-        work, callers = stacks.events.is_kind("host_op"), stacks.events.is_kind("python")
+        work, callers = (
+            stacks.events.is_kind("host_op"),
+            stacks.events.is_kind("python"),
+        )
     busy = int(stacks.own[work].sum())
     if not busy or stacks.unlaunched == device.sum() > 0 or not callers.any():
         return None
@@ -131,7 +160,9 @@ def operators_above(stacks: Stacks) -> CodeColumn:
 def nearest_above(stacks: Stacks, positions: CodeColumn, targets: Mask) -> CodeColumn:
     """For the events at ``positions`` the nearest wanted event that contains or launched each, or NOTHING_AROUND."""
     everything = np.arange(targets.size, dtype=np.int32)
-    nearest = _inherited(stacks.called_by, np.where(targets, everything, np.int32(_UNKNOWN)))
+    nearest = _inherited(
+        stacks.called_by, np.where(targets, everything, np.int32(_UNKNOWN))
+    )
     above = stacks.called_by[positions]
     return np.where(above == NOTHING_AROUND, np.int32(NOTHING_AROUND), nearest[above])
 
@@ -141,7 +172,9 @@ def requests_served(stacks: Stacks) -> Codes:
     request = stacks.events.request
     if (request == NO_TEXT).all():
         return request
-    return _inherited(stacks.called_by, np.where(request == NO_TEXT, np.int32(_UNKNOWN), request))
+    return _inherited(
+        stacks.called_by, np.where(request == NO_TEXT, np.int32(_UNKNOWN), request)
+    )
 
 
 def frame(name: str, kind: EventKind) -> EventFrame:
@@ -159,7 +192,9 @@ def frame(name: str, kind: EventKind) -> EventFrame:
     return EventFrame(f"{file}: {function['name']}", f"{file}:{function['line']}")
 
 
-def project_places(events: EventTable, around: CodeColumn) -> tuple[CodeColumn, list[str]]:
+def project_places(
+    events: EventTable, around: CodeColumn
+) -> tuple[CodeColumn, list[str]]:
     """For each event the nearest function of the project around it, as a position in the list of their places.
 
     NOTHING_AROUND if there is none; ``around`` are positions as of ``Stacks``.
@@ -223,7 +258,9 @@ def _over_the_queue(events: EventTable, around: CodeColumn) -> CodeColumn:
     """
     calls = events.is_kind(*_CALL_KINDS)
     enqueued = _by_start(events, calls & events.is_named(_ENQUEUE.fullmatch))
-    dequeued = _by_start(events, calls & events.is_named(lambda name: name.startswith("Dequeue")))
+    dequeued = _by_start(
+        events, calls & events.is_named(lambda name: name.startswith("Dequeue"))
+    )
     if not dequeued.size or enqueued.size != dequeued.size:
         return around
     called = around.copy()

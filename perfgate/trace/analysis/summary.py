@@ -13,7 +13,13 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from perfgate.trace.analysis.operators import OperatorTotal, operator_totals
-from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, Intervals, distinct_rows, total_groups
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    Codes,
+    Intervals,
+    distinct_rows,
+    total_groups,
+)
 from perfgate.trace.model.events import (
     CALL,
     DEVICE_KINDS,
@@ -36,7 +42,14 @@ from perfgate.trace.model.spans import (
     count_work,
     span_of,
 )
-from perfgate.trace.model.steps import STEP_NAME, MarkedSteps, profiler_steps, shows_copies, step_marks, windows_of
+from perfgate.trace.model.steps import (
+    STEP_NAME,
+    MarkedSteps,
+    profiler_steps,
+    shows_copies,
+    step_marks,
+    windows_of,
+)
 
 Unit = Literal["profiler step", "call", "whole recording"]
 
@@ -134,7 +147,10 @@ _Spans = Sequence[ProfilerStep]
 
 
 def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
-    return [_summarize(timeline, shape) for timeline, shape in zip(timelines, shape_names(timelines))]
+    return [
+        _summarize(timeline, shape)
+        for timeline, shape in zip(timelines, shape_names(timelines))
+    ]
 
 
 def kernels_of(timeline: Timeline) -> KernelTable:
@@ -236,11 +252,17 @@ def _are_timed(spans: _Spans) -> bool:
     return spans[0].start_ns is not None
 
 
-def _step_windows(timeline: Timeline, marks: Sequence[ProfilerStep]) -> dict[int, ProfilerStep]:
+def _step_windows(
+    timeline: Timeline, marks: Sequence[ProfilerStep]
+) -> dict[int, ProfilerStep]:
     """The interval of each numbered profiler step on the host, else on the device."""
     windows = {}
     for step in timeline.steps or ():
-        if step.number is not None and step.start_ns is not None and step.end_ns is not None:
+        if (
+            step.number is not None
+            and step.start_ns is not None
+            and step.end_ns is not None
+        ):
             windows[step.number] = ProfilerStep(step.number, step.start_ns, step.end_ns)
     for mark in marks:
         if mark.number is not None:
@@ -275,7 +297,9 @@ def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEven
     """Assign events to spans by launch time; if the times of spans are unknown, a single span owns all events."""
     if _are_timed(spans):
         launches = timeline.events.of_kind("runtime")
-        return OwnedEvents(events, span_of(events, windows_of(spans), launches=launches))
+        return OwnedEvents(
+            events, span_of(events, windows_of(spans), launches=launches)
+        )
     return OwnedEvents(events, np.full(len(events), _only_span(spans), dtype=np.int64))
 
 
@@ -293,7 +317,9 @@ def _by_step(timeline: Timeline, spans: _Spans) -> OwnedEvents:
     first, track = distinct_rows([cores, streams, row])
     processes = (*table.texts, "")  # NO_TEXT is the last place
     tracks = []
-    for number, (core, stream) in enumerate(zip(cores[first].tolist(), streams[first].tolist())):
+    for number, (core, stream) in enumerate(
+        zip(cores[first].tolist(), streams[first].tolist())
+    ):
         tracks.append((processes[core], f"{stream} {number}"))
     events = replace(table.events, track=track, tracks=tuple(tracks))
     return OwnedEvents(events, _owners(timeline, spans))
@@ -317,7 +343,9 @@ def _positions(spans: _Spans) -> dict[int | None, int]:
     return positions
 
 
-def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
+def _absent(
+    timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool
+) -> frozenset[str]:
     """The counters that the recording cannot give."""
     if on_host:
         return frozenset(KERNEL_METRICS)
@@ -330,7 +358,9 @@ def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *,
     return frozenset({DEVICE_COPIES})
 
 
-def _steps(timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
+def _steps(
+    timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool
+) -> tuple[ProfilerStep, ...]:
     """The steps of the recording, or equivalent entries for perfgate's own calls; empty if it marks neither."""
     if unit == "whole recording":
         return ()
@@ -357,7 +387,9 @@ def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
     return works
 
 
-def _collective_times(timeline: Timeline, device: Sequence[OwnedEvents]) -> Counter[str]:
+def _collective_times(
+    timeline: Timeline, device: Sequence[OwnedEvents]
+) -> Counter[str]:
     """The nanoseconds of each kind of collective: from their own table, else from kernels."""
     times: Counter[str] = Counter()
     if timeline.collectives is not None:

@@ -11,7 +11,11 @@ from perfgate.trace.model.recording import AllocationTotal
 
 
 def allocation_totals(
-    names: Sequence[str], operator: Codes, size: FloatColumn, start: IntColumn, end: IntColumn
+    names: Sequence[str],
+    operator: Codes,
+    size: FloatColumn,
+    start: IntColumn,
+    end: IntColumn,
 ) -> tuple[AllocationTotal, ...]:
     """The allocations of a device by operator, in the order in which they first allocated.
 

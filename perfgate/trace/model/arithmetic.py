@@ -17,7 +17,9 @@ from perfgate.trace import loops
 IntColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
 CodeColumn = npt.NDArray[np.int32]
-Codes = npt.NDArray[np.integer[Any]]  # whole numbers of any width: positions in a list, or -1 for none
+Codes = npt.NDArray[
+    np.integer[Any]
+]  # whole numbers of any width: positions in a list, or -1 for none
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
 NOTHING_AROUND = -1
@@ -94,14 +96,19 @@ def gaps(intervals: Intervals, window: tuple[int, int]) -> Intervals:
     """The parts of a window that none of the intervals covers."""
     first, last = window
     covered = union(intervals)
-    start = np.concatenate(([first], np.clip(covered.end, first, last))).astype(np.int64)
+    start = np.concatenate(([first], np.clip(covered.end, first, last))).astype(
+        np.int64
+    )
     end = np.concatenate((np.clip(covered.start, first, last), [last])).astype(np.int64)
     open_parts = end > start
     return Intervals(start[open_parts], end[open_parts])
 
 
 def joined(first: Intervals, second: Intervals) -> Intervals:
-    return Intervals(np.concatenate((first.start, second.start)), np.concatenate((first.end, second.end)))
+    return Intervals(
+        np.concatenate((first.start, second.start)),
+        np.concatenate((first.end, second.end)),
+    )
 
 
 class Covered:
@@ -124,7 +131,9 @@ class Covered:
             return np.zeros(times.size, dtype=np.int64)
         begun = np.searchsorted(self.intervals.start, times, side="right")
         place = np.maximum(begun - 1, 0)
-        last = np.minimum(times, self.intervals.end[place]) - self.intervals.start[place]
+        last = (
+            np.minimum(times, self.intervals.end[place]) - self.intervals.start[place]
+        )
         return np.where(begun > 0, self._before[place] + last, 0)
 
 
@@ -133,7 +142,9 @@ def intersection(first: Intervals, second: Intervals) -> Intervals:
     starts = np.sort(np.concatenate((first.start, second.start)))
     ends = np.sort(np.concatenate((first.end, second.end)))
     # Each list covers a point once at most, so both cover it from the second start on until the first end after it.
-    opened = np.searchsorted(starts, starts, side="right") - np.searchsorted(ends, starts, side="right")
+    opened = np.searchsorted(starts, starts, side="right") - np.searchsorted(
+        ends, starts, side="right"
+    )
     begin = np.unique(starts[opened == 2])
     return Intervals(begin, ends[np.searchsorted(ends, begin, side="right")])
 
@@ -347,7 +358,9 @@ def enclosing(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
 
 def _nested(start: IntColumn, duration: IntColumn, track: Codes) -> CodeColumn | None:
     """Spans with a length in the order in which they nest; None if none does, as with kernels of a stream."""
-    order = nesting_order(np.flatnonzero(duration > 0).astype(np.int32), start, duration, track)
+    order = nesting_order(
+        np.flatnonzero(duration > 0).astype(np.int32), start, duration, track
+    )
     end = start[order]
     end += duration[order]
     early = start[order[1:]] < end[:-1]
@@ -355,7 +368,9 @@ def _nested(start: IntColumn, duration: IntColumn, track: Codes) -> CodeColumn |
     return order if early.any() else None
 
 
-def _around(start: IntColumn, duration: IntColumn, track: Codes, order: CodeColumn) -> IntColumn:
+def _around(
+    start: IntColumn, duration: IntColumn, track: Codes, order: CodeColumn
+) -> IntColumn:
     around = np.full(start.size, NOTHING_AROUND, dtype=np.int64)
     borders = np.flatnonzero(np.diff(track[order])) + 1
     for group in np.split(order, borders):
@@ -394,7 +409,9 @@ def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
     return node
 
 
-def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, track: Codes) -> CodeColumn:
+def nesting_order(
+    spans: CodeColumn, start: IntColumn, duration: IntColumn, track: Codes
+) -> CodeColumn:
     """Some spans by track, start and, the longer first, duration; equal spans keep their order.
 
     They are positions in the columns, in their order. Three sorts would do the same. A file mostly has the spans of a track in
@@ -414,7 +431,9 @@ def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, trac
         in_a_group[1:] = together
         in_a_group[:-1] |= together
         few = order[in_a_group]
-        order[in_a_group] = few[np.lexsort((few, -duration[few], start[few], track[few]))]
+        order[in_a_group] = few[
+            np.lexsort((few, -duration[few], start[few], track[few]))
+        ]
     return order
 
 

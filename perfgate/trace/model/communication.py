@@ -55,8 +55,29 @@ _LIBRARIES = (
 )
 # One of these is in every name that a pattern above matches. Most names have none, and the patterns take 30 us for each.
 _PARTS = (
-    *("ccl", "reduce", "gather", "toall", "to_all", "to-all", "collective", "send", "recv", "hcom_", "aiv_"),
-    *("dispatch", "combine", "notify", "barrier", "clean_low", "nvshmem", "multimem", "userbuffers"),
+    *(
+        "ccl",
+        "reduce",
+        "gather",
+        "toall",
+        "to_all",
+        "to-all",
+        "collective",
+        "send",
+        "recv",
+        "hcom_",
+        "aiv_",
+    ),
+    *(
+        "dispatch",
+        "combine",
+        "notify",
+        "barrier",
+        "clean_low",
+        "nvshmem",
+        "multimem",
+        "userbuffers",
+    ),
     *("ag_gemm", "gemm_rs", "gemm_ar"),
 )
 _ADDED: ContextVar[tuple[str, ...]] = ContextVar("added_communication", default=())
@@ -73,7 +94,9 @@ def add_communication(patterns: Iterable[str]) -> None:
             re.compile(pattern)
         except re.error as error:
             raise UsageError(
-                "{pattern!r} is not a regular expression: {error}", pattern=pattern, error=error
+                "{pattern!r} is not a regular expression: {error}",
+                pattern=pattern,
+                error=error,
             ) from error
     _ADDED.set(tuple(dict.fromkeys((*_ADDED.get(), *patterns))))
 

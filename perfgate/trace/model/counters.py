@@ -28,7 +28,9 @@ class CounterSource(Protocol):
 class CounterColumns:
     """The counters of all kernels of a source, or of its ``rows``."""
 
-    def __init__(self, source: CounterSource | None = None, rows: npt.NDArray[Any] | None = None) -> None:
+    def __init__(
+        self, source: CounterSource | None = None, rows: npt.NDArray[Any] | None = None
+    ) -> None:
         self._source = source
         self._rows = rows
 
@@ -98,7 +100,11 @@ class Counters(Mapping[str, float]):
 
     def __iter__(self) -> Iterator[str]:
         positions, values = self._columns.every
-        return (name for name, position in positions.items() if not math.isnan(values[self._row, position]))
+        return (
+            name
+            for name, position in positions.items()
+            if not math.isnan(values[self._row, position])
+        )
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

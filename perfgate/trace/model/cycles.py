@@ -51,7 +51,12 @@ def _borders(events: EventTable) -> tuple[IntColumn, IntColumn]:
     begin, end = [*ends[:-1][are_apart].tolist()], [*starts[1:][are_apart].tolist()]
     marks = step_marks(events)
     for before, after in itertools.pairwise(marks):
-        if before.number is None or after.number is None or before.end_ns is None or after.start_ns is None:
+        if (
+            before.number is None
+            or after.number is None
+            or before.end_ns is None
+            or after.start_ns is None
+        ):
             continue
         if after.number != before.number + 1 and after.start_ns > before.end_ns:
             begin.append(before.end_ns)

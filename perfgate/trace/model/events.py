@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Intervals, Mask, Positions, one_of
+from perfgate.trace.model.arithmetic import (
+    CodeColumn,
+    Codes,
+    IntColumn,
+    Intervals,
+    Mask,
+    Positions,
+    one_of,
+)
 from perfgate.trace.model.launches import NO_CORRELATION as NO_CORRELATION  # noqa: PLC0414 - of an event's column
 from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
 from perfgate.trace.model.numbering import Numbering
@@ -78,7 +86,9 @@ class EventTable:
     # Joins a launch on the host with the work it started on the device; NO_CORRELATION for none.
     correlation: Codes = field(default_factory=_absent)
     request: Codes = field(default_factory=_absent)  # the request it served
-    shape: Codes = field(default_factory=_absent)  # the shapes of its inputs in the profiler's notation
+    shape: Codes = field(
+        default_factory=_absent
+    )  # the shapes of its inputs in the profiler's notation
     # Work of a device that takes less was recorded wrongly. An operation of a TPU may take a few nanoseconds.
     shortest_ns: int = 0
 
@@ -107,7 +117,9 @@ class EventTable:
         """The position of the runtime call that launched each event of a device; NOT_RECORDED for none and for host events."""
         work = np.flatnonzero(self.is_kind(*DEVICE_KINDS))
         calls = np.flatnonzero(self.is_kind("runtime"))
-        called = launch_positions(self.correlation[work], self.correlation[calls], self.start[calls])
+        called = launch_positions(
+            self.correlation[work], self.correlation[calls], self.start[calls]
+        )
         joined = np.flatnonzero(called != NOT_RECORDED)
         launch = np.full(len(self), NOT_RECORDED, dtype=np.int32)
         launch[work[joined]] = calls[called[joined]]
@@ -163,7 +175,9 @@ class EventTable:
 
 
 def _texts(names: Iterable[str], numbers: Codes) -> list[str | None]:
-    texts: list[str | None] = np.array([*names, None], dtype=object)[numbers].tolist()  # NO_TEXT is the last place
+    texts: list[str | None] = np.array([*names, None], dtype=object)[
+        numbers
+    ].tolist()  # NO_TEXT is the last place
     return texts
 
 
@@ -193,17 +207,25 @@ def joined_events(first: EventTable, second: EventTable) -> EventTable:
             added = track_of[added]
         values[column] = np.concatenate([getattr(first, column), added])
     shortest_ns = max(first.shortest_ns, second.shortest_ns)
-    return EventTable(**values, names=tuple(names), tracks=tuple(tracks), shortest_ns=shortest_ns)
+    return EventTable(
+        **values, names=tuple(names), tracks=tuple(tracks), shortest_ns=shortest_ns
+    )
 
 
-_TYPE_CODES: dict[type[np.integer[Any]], str] = {np.int64: "q", np.int32: "i", np.uint8: "B"}
+_TYPE_CODES: dict[type[np.integer[Any]], str] = {
+    np.int64: "q",
+    np.int32: "i",
+    np.uint8: "B",
+}
 
 
 class EventTableBuilder:
     """Collects events one by one."""
 
     def __init__(self) -> None:
-        self._columns = {column: array(_TYPE_CODES[dtype]) for column, dtype in COLUMN_TYPES.items()}
+        self._columns = {
+            column: array(_TYPE_CODES[dtype]) for column, dtype in COLUMN_TYPES.items()
+        }
         self._names = Numbering[str]()
         self._tracks = Numbering[tuple[str, str]]()
 
@@ -240,7 +262,9 @@ class EventTableBuilder:
         columns: dict[str, Any] = {}
         for column, values in self._columns.items():
             columns[column] = np.frombuffer(values, COLUMN_TYPES[column])
-        return EventTable(**columns, names=tuple(self._names), tracks=tuple(self._tracks))
+        return EventTable(
+            **columns, names=tuple(self._names), tracks=tuple(self._tracks)
+        )
 
 
 _MAX_NUMBER_TEXT = 64
@@ -274,8 +298,12 @@ def _nanoseconds_of_any(text: bytes, *, unit_ns: int = 1000) -> int:
     try:
         exact = Decimal(plain)
     except InvalidOperation:
-        raise ValueError(Activity("time {text!r} is not a number", text=plain)) from None
+        raise ValueError(
+            Activity("time {text!r} is not a number", text=plain)
+        ) from None
     # The bound comes first: an exponent of a billion must not become digits.
     if not exact.is_finite() or not -MAX_NS // unit_ns <= exact <= MAX_NS // unit_ns:
-        raise ValueError(Activity("time {text!r} is outside the range of 146 years", text=plain))
+        raise ValueError(
+            Activity("time {text!r} is outside the range of 146 years", text=plain)
+        )
     return int((exact * unit_ns).to_integral_value())

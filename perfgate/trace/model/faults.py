@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, Codes, FloatColumn, IntColumn, Mask, enclosing
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    Codes,
+    FloatColumn,
+    IntColumn,
+    Mask,
+    enclosing,
+)
 from perfgate.trace.model.events import (
     COLLECTIVE_TRACK,
     DEVICE_KINDS,
@@ -133,7 +140,9 @@ def _before_operator(events: EventTable, work: IntColumn, launch: Codes) -> int 
     present = operator != NOTHING_AROUND
     if not present.any():
         return None
-    lead = int(np.median(events.start[calls[operator[present]]] - events.start[work[present]]))
+    lead = int(
+        np.median(events.start[calls[operator[present]]] - events.start[work[present]])
+    )
     if lead <= 0:
         return None
     return lead
@@ -156,7 +165,9 @@ def aligned(events: EventTable) -> EventTable:
     if offset is None:
         return events
     on_device = events.is_kind(*DEVICE_KINDS, "device_annotation")
-    return replace(events, start=np.where(on_device, events.start + offset.behind_ns, events.start))
+    return replace(
+        events, start=np.where(on_device, events.start + offset.behind_ns, events.start)
+    )
 
 
 def _untimed(events: EventTable, work: IntColumn) -> Mask:
@@ -166,7 +177,9 @@ def _untimed(events: EventTable, work: IntColumn) -> Mask:
     if not lacking.any() or (duration % _MICROSECOND_NS).any():
         return lacking
     # Whole microseconds, as profilers of 2021 wrote them: a kernel of less than one has none (sample cuda-kineto).
-    faulty: Mask = lacking & ((events.start[work] == 0) | ~are_short(duration, events.group[work]))
+    faulty: Mask = lacking & (
+        (events.start[work] == 0) | ~are_short(duration, events.group[work])
+    )
     return faulty
 
 
@@ -181,11 +194,15 @@ def are_short(duration: IntColumn, group: Codes) -> Mask:
 
 def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     """The places among ``work`` of the pieces that last over most of the next one of their stream."""
-    is_mixed = np.array([thread in _MIXED_TRACKS for _, thread in events.tracks], dtype=bool)
+    is_mixed = np.array(
+        [thread in _MIXED_TRACKS for _, thread in events.tracks], dtype=bool
+    )
     of_stream = np.flatnonzero(~is_mixed[events.track[work]])
     if of_stream.size < 2:
         return _NONE
-    order = of_stream[np.lexsort((events.start[work[of_stream]], events.track[work[of_stream]]))]
+    order = of_stream[
+        np.lexsort((events.start[work[of_stream]], events.track[work[of_stream]]))
+    ]
     rows = work[order]
     start, end, track = events.start[rows], events.end[rows], events.track[rows]
     close = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
@@ -194,7 +211,9 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     under = np.minimum(end[1:], end[:-1]) - start[1:]
     name = events.name[rows]
     is_repeated = (end[1:] == end[:-1]) & (name[1:] == name[:-1])
-    is_under = (under > _MOST_UNDER * (end[1:] - start[1:])) & ((start[1:] > start[:-1]) | is_repeated)
+    is_under = (under > _MOST_UNDER * (end[1:] - start[1:])) & (
+        (start[1:] > start[:-1]) | is_repeated
+    )
     places = np.flatnonzero(close & is_under)
     launch = events.launch[rows[places]]
     present = launch != NOT_RECORDED
@@ -208,7 +227,9 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     alone = present & ~of_graph
     if doubtful.any():
         pieces = rows[places[doubtful]]
-        alone[doubtful] = events.duration[pieces] > _UNLIKE * _usual_durations(events, work, events.group[pieces])
+        alone[doubtful] = events.duration[pieces] > _UNLIKE * _usual_durations(
+            events, work, events.group[pieces]
+        )
     chosen: IntColumn = order[places[alone]]
     return chosen
 
@@ -240,7 +261,9 @@ def _apart(events: EventTable, rows: IntColumn) -> IntColumn:
         return _NONE
     longest = int(np.argmax(end - start))
     if events.kind[rows[longest]] in _WORK:
-        length_of_rest = int(np.delete(end, longest).max()) - int(np.delete(start, longest).min())
+        length_of_rest = int(np.delete(end, longest).max()) - int(
+            np.delete(start, longest).min()
+        )
         if int(end[longest] - start[longest]) > max(_JUMP_NS, _JUMP * length_of_rest):
             return np.array([longest])
     order = np.argsort(start, kind="stable")

@@ -27,7 +27,14 @@ _ARITHMETIC: dict[str, Arithmetic] = {
 _MATRIX = 2
 _PLAIN_IMAGES = ("NCHW", "NHWC", "NCDHW", "NDHWC")
 # The axis of the output channels in a filter.
-_FILTER_OUTPUTS = {"NCHW": 0, "NHWC": 0, "NCDHW": 0, "NDHWC": 0, "HWCN": -1, "DHWCN": -1}
+_FILTER_OUTPUTS = {
+    "NCHW": 0,
+    "NHWC": 0,
+    "NCDHW": 0,
+    "NDHWC": 0,
+    "HWCN": -1,
+    "DHWCN": -1,
+}
 
 
 def arithmetic(kernel: Kernel) -> Arithmetic | None:
@@ -57,7 +64,11 @@ def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
     if len(shapes) < _MATRIX or not outputs or len(formats) != _MATRIX + 1:
         return None
     first_shape, right, result = shapes[0], shapes[1], outputs[0]
-    if min(len(first_shape), len(result)) < _MATRIX or _is_blocked(formats[0]) or _is_blocked(formats[2]):
+    if (
+        min(len(first_shape), len(result)) < _MATRIX
+        or _is_blocked(formats[0])
+        or _is_blocked(formats[2])
+    ):
         return None
     rows, columns = result[-2:]
     # The left matrix may be transposed.
@@ -86,7 +97,11 @@ def _of_convolution(kernel: Kernel, backward: str | None) -> int | None:
     if not filters or not results:
         return None
     (filter_shape, filter_format), (result, result_format) = filters[0], results[0]
-    if result_format not in _PLAIN_IMAGES or filter_format not in _FILTER_OUTPUTS or len(filter_shape) != len(result):
+    if (
+        result_format not in _PLAIN_IMAGES
+        or filter_format not in _FILTER_OUTPUTS
+        or len(filter_shape) != len(result)
+    ):
         return None
     channels = filter_shape[_FILTER_OUTPUTS[filter_format]]
     if not channels:

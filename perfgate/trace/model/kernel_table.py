@@ -31,12 +31,34 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns, KeptCounters
-from perfgate.trace.model.events import KIND_CODES, NO_TEXT, SHORTEST_WORK_NS, EventKind, EventTable
+from perfgate.trace.model.events import (
+    KIND_CODES,
+    NO_TEXT,
+    SHORTEST_WORK_NS,
+    EventKind,
+    EventTable,
+)
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.numbering import Numbering
-from perfgate.trace.model.recording import Kernel, Launch, Shapes, Tensors, is_collective_core
+from perfgate.trace.model.recording import (
+    Kernel,
+    Launch,
+    Shapes,
+    Tensors,
+    is_collective_core,
+)
 
-NUMBERS = ("start_ns", "duration_ns", "wait_ns", "step", "stream", "task", "model_id", "blocks", "mix_blocks")
+NUMBERS = (
+    "start_ns",
+    "duration_ns",
+    "wait_ns",
+    "step",
+    "stream",
+    "task",
+    "model_id",
+    "blocks",
+    "mix_blocks",
+)
 TEXTS = ("name", "type", "core", "state")
 SHAPES = ("inputs", "outputs")
 WORDS = ("input_types", "input_formats", "output_types", "output_formats")
@@ -154,7 +176,9 @@ class KernelTable(Sequence[Kernel]):
         """The kind of each as an event, as in ``Kernel.kind``; each name and core is examined once."""
         texts = (*self.texts, "")  # the last stands for none
         by_core = np.array([is_collective_core(text) for text in texts], dtype=bool)
-        by_name = np.array([KIND_CODES[kernel_kind(text)] for text in texts], dtype=np.uint8)
+        by_name = np.array(
+            [KIND_CODES[kernel_kind(text)] for text in texts], dtype=np.uint8
+        )
         kind = by_name[self.codes["name"]]
         kind[by_core[self.codes["core"]]] = KIND_CODES["comm"]
         return kind
@@ -170,7 +194,9 @@ class KernelTable(Sequence[Kernel]):
     @property
     def steps(self) -> list[int]:
         """The numbers of the profiler's steps, rising."""
-        return sorted(number for number in distinct(self.numbers["step"]) if number != NO_NUMBER)
+        return sorted(
+            number for number in distinct(self.numbers["step"]) if number != NO_NUMBER
+        )
 
     def of_types(self, *patterns: re.Pattern[str]) -> KernelTable:
         """The kernels with a type, else a name, that one of the patterns matches in full."""
@@ -190,7 +216,9 @@ class KernelTable(Sequence[Kernel]):
             first, row = distinct_rows([self.group, *columns])
         numbers = counts_by_name(row, first.size)
         totals = totals_by_name(row, self.duration, first.size)
-        return tuple(map(Alike, self._kernels(first), numbers.tolist(), totals.tolist()))
+        return tuple(
+            map(Alike, self._kernels(first), numbers.tolist(), totals.tolist())
+        )
 
     @property
     def alike_number(self) -> Codes:
@@ -206,7 +234,9 @@ class KernelTable(Sequence[Kernel]):
 
     @cached_property
     def _alike(self) -> Groups:
-        return distinct_rows([*self.codes.values(), self.numbers["model_id"], self.numbers["blocks"]])
+        return distinct_rows(
+            [*self.codes.values(), self.numbers["model_id"], self.numbers["blocks"]]
+        )
 
     def _kernels(self, rows: Positions) -> Iterator[Kernel]:
         """The kernels of some rows."""
@@ -233,7 +263,9 @@ class KernelTable(Sequence[Kernel]):
         return [values[code] for code in self.codes[name][rows].tolist()]
 
 
-def _records(kind: type[_Record], columns: Sequence[Iterable[Any]]) -> Iterator[_Record]:
+def _records(
+    kind: type[_Record], columns: Sequence[Iterable[Any]]
+) -> Iterator[_Record]:
     """The named tuples of some columns. Making them as plain tuples are made takes a third of the time."""
     return map(partial(tuple.__new__, kind), zip(*columns))
 
@@ -262,7 +294,9 @@ def kernel_table(
         every_code[name] = codes.get(name, none).astype(np.int32, copy=False)
     unnamed = every_code["name"] == NO_TEXT
     if unnamed.any():
-        every_code["name"] = np.where(unnamed, np.int32(values.texts[""]), every_code["name"])
+        every_code["name"] = np.where(
+            unnamed, np.int32(values.texts[""]), every_code["name"]
+        )
     return KernelTable(
         {name: numbers.get(name, unknown) for name in NUMBERS},
         every_code,
@@ -318,7 +352,9 @@ class _Joined:
 
 
 def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
-    fields: dict[str, Sequence[Any]] = dict.fromkeys((*Kernel._fields, *Launch._fields), ())
+    fields: dict[str, Sequence[Any]] = dict.fromkeys(
+        (*Kernel._fields, *Launch._fields), ()
+    )
     if kernels:
         fields.update(zip(Kernel._fields, zip(*kernels)))
         fields.update(zip(Launch._fields, zip(*fields["launch"])))
@@ -329,7 +365,9 @@ def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
         tensors: Sequence[Tensors] = fields[f"{side}s"]
         codes[f"{side}s"] = values.shapes.codes(of.shapes or None for of in tensors)
         codes[f"{side}_types"] = values.words.codes(of.dtypes or None for of in tensors)
-        codes[f"{side}_formats"] = values.words.codes(of.formats or None for of in tensors)
+        codes[f"{side}_formats"] = values.words.codes(
+            of.formats or None for of in tensors
+        )
     numbers = {}
     for name in NUMBERS:
         numbers[name] = np.array(list(map(number_of, fields[name])), dtype=np.int64)
@@ -338,5 +376,9 @@ def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
         names.update(dict.fromkeys(counters))
     counter_columns = {}
     for name in names:
-        counter_columns[name] = np.array([counters.get(name, np.nan) for counters in fields["counters"]])
-    return kernel_table(numbers, codes, values, CounterColumns(KeptCounters(counter_columns)))
+        counter_columns[name] = np.array(
+            [counters.get(name, np.nan) for counters in fields["counters"]]
+        )
+    return kernel_table(
+        numbers, codes, values, CounterColumns(KeptCounters(counter_columns))
+    )

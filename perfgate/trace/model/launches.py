@@ -11,7 +11,9 @@ NO_CORRELATION = -1
 # Of a call that launched work of another device.
 LAUNCHED_ELSEWHERE = -2
 NOT_RECORDED = -1
-_PLACES_A_NUMBER = 8  # in a table of positions by number; if numbers lie further apart they are sorted
+_PLACES_A_NUMBER = (
+    8  # in a table of positions by number; if numbers lie further apart they are sorted
+)
 
 
 def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColumn:
@@ -45,10 +47,14 @@ def first_positions(values: Codes, numbers: Codes) -> IntColumn:
     if width <= _PLACES_A_NUMBER * numbers.size:
         # From the last to the first, so that the first stays.
         place_of = np.full(width, NOT_RECORDED, dtype=np.int32)
-        place_of[numbers[::-1] - least] = np.arange(numbers.size - 1, -1, -1, dtype=np.int32)
+        place_of[numbers[::-1] - least] = np.arange(
+            numbers.size - 1, -1, -1, dtype=np.int32
+        )
         offset = np.subtract(values, least, dtype=np.int64)
         positions = place_of.take(offset, mode="clip").astype(np.int64)
-        positions[offset.view(np.uint64) >= width] = NOT_RECORDED  # those below the least one wrap around
+        positions[offset.view(np.uint64) >= width] = (
+            NOT_RECORDED  # those below the least one wrap around
+        )
         return positions
     positions = np.full(values.size, NOT_RECORDED, dtype=np.int64)
     distinct, first = np.unique(numbers, return_index=True)

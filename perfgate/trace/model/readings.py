@@ -52,14 +52,23 @@ class Readings:
     unit: str = ""
 
     @staticmethod
-    def of(time: Iterable[int] | IntColumn, value: Iterable[float] | FloatColumn, unit: str = "") -> Readings:
+    def of(
+        time: Iterable[int] | IntColumn,
+        value: Iterable[float] | FloatColumn,
+        unit: str = "",
+    ) -> Readings:
         """The readings in the order of time; one export lists them in another."""
-        times, values = np.asarray(time, dtype=np.int64), np.asarray(value, dtype=np.float64)
+        times, values = (
+            np.asarray(time, dtype=np.int64),
+            np.asarray(value, dtype=np.float64),
+        )
         order = np.argsort(times, kind="stable")
         return Readings(times[order], values[order], unit)
 
     @staticmethod
-    def summed(time: IntColumn, value: FloatColumn, source: IntColumn, unit: str = "") -> Readings:
+    def summed(
+        time: IntColumn, value: FloatColumn, source: IntColumn, unit: str = ""
+    ) -> Readings:
         """The sums of several sources that are read at the same times; a time at which one is missing is left out."""
         times, place = np.unique(time, return_inverse=True)
         sums, counts = np.bincount(place, weights=value), np.bincount(place)
@@ -76,8 +85,12 @@ class Readings:
 
     def lowest_during(self, intervals: Intervals) -> FloatColumn:
         """The lowest in force in each interval: a reading holds until the next, and the first before it too."""
-        first = np.maximum(np.searchsorted(self.time, intervals.start, side="right") - 1, 0)
-        last = np.maximum(np.searchsorted(self.time, intervals.end, side="left") - 1, first)
+        first = np.maximum(
+            np.searchsorted(self.time, intervals.start, side="right") - 1, 0
+        )
+        last = np.maximum(
+            np.searchsorted(self.time, intervals.end, side="left") - 1, first
+        )
         # reduceat takes pairs of ends; every second of its results is between two of them.
         ends = np.stack([first, last + 1], axis=1).reshape(-1)
         if not ends.size:
@@ -97,7 +110,11 @@ class Readings:
         if not (entirely & inside).any():
             return None
         values = self.value[1:][inside]
-        return float(np.average(values, weights=overlap[inside])), float(values.max()), int(inside.sum())
+        return (
+            float(np.average(values, weights=overlap[inside])),
+            float(values.max()),
+            int(inside.sum()),
+        )
 
     def risen_within(self, start: int, end: int) -> float | None:
         """By how much a running total rose in a window, from the reading in force at its begin; None without two readings.

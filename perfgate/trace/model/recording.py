@@ -101,10 +101,16 @@ class ProfilerStep(NamedTuple):
     communication_ns: int | None = None  # hidden by computing or not
     exposed_communication_ns: int | None = None
     exposed_copies_ns: int | None = None  # if not recorded, they are in the next two
-    preparing_ns: int | None = None  # before the first kernel; in a table perhaps below zero
+    preparing_ns: int | None = (
+        None  # before the first kernel; in a table perhaps below zero
+    )
     free_ns: int | None = None  # idle after the first kernel
-    fused_ns: int = 0  # of kernels that compute and communicate at once, while no other computed
-    bubble_ns: int | None = None  # the exposed communication that waited for another stage of the pipeline
+    fused_ns: int = (
+        0  # of kernels that compute and communicate at once, while no other computed
+    )
+    bubble_ns: int | None = (
+        None  # the exposed communication that waited for another stage of the pipeline
+    )
 
     @property
     def length_ns(self) -> int | None:
@@ -113,10 +119,16 @@ class ProfilerStep(NamedTuple):
             if self.start_ns is None or self.end_ns is None:
                 return None
             return self.end_ns - self.start_ns
-        if self.exposed_communication_ns is None or self.preparing_ns is None or self.free_ns is None:
+        if (
+            self.exposed_communication_ns is None
+            or self.preparing_ns is None
+            or self.free_ns is None
+        ):
             return None
         kernels = self.computing_ns + self.fused_ns + self.exposed_communication_ns
-        return kernels + (self.exposed_copies_ns or 0) + self.preparing_ns + self.free_ns
+        return (
+            kernels + (self.exposed_copies_ns or 0) + self.preparing_ns + self.free_ns
+        )
 
     @property
     def own_ns(self) -> int | None:
@@ -230,14 +242,18 @@ class Totals:
 
     types: tuple[NamedTotal, ...] | None = None  # kernels by type
     calls: tuple[NamedTotal, ...] | None = None  # of the host's libraries
-    operators: tuple[NamedTotal, ...] | None = None  # the host's self time in operators of the framework
+    operators: tuple[NamedTotal, ...] | None = (
+        None  # the host's self time in operators of the framework
+    )
 
 
 @dataclass(frozen=True)
 class Memory:
     """The memory of a device."""
 
-    peaks: Mapping[str, float] = field(default_factory=dict)  # bytes by component, e.g. PTA.allocated
+    peaks: Mapping[str, float] = field(
+        default_factory=dict
+    )  # bytes by component, e.g. PTA.allocated
     allocations: tuple[AllocationTotal, ...] | None = None
 
 
@@ -259,14 +275,20 @@ class Timeline:
     memory: Memory = field(default_factory=Memory)
     rank_links: tuple[RankLink, ...] | None = None
     totals: Totals = field(default_factory=Totals)
-    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranks by the framework's name: tp, pp, dp
-    readings: Mapping[str, Readings] = field(default_factory=dict)  # the device's counters over time
+    groups: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # ranks by the framework's name: tp, pp, dp
+    readings: Mapping[str, Readings] = field(
+        default_factory=dict
+    )  # the device's counters over time
     losses: tuple[Message, ...] = ()  # signs in the file that events are missing
 
     @cached_property
     def kernel_columns(self) -> KernelTable:
         """The table of kernels column by column; empty if it was not collected."""
-        from perfgate.trace.model.kernel_table import KernelTable  # which needs the records here
+        from perfgate.trace.model.kernel_table import (
+            KernelTable,
+        )  # which needs the records here
 
         return KernelTable.of(self.kernels or ())
 
@@ -352,10 +374,22 @@ class Recording:
         for recording in recordings:
             timelines += recording.timelines
             notes += recording.notes
-        timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
-        return replace(recordings[0], path=path, timelines=tuple(timelines), notes=tuple(notes))
+        timelines.sort(
+            key=lambda timeline: (
+                timeline.rank is None,
+                timeline.rank or 0,
+                timeline.device or 0,
+            )
+        )
+        return replace(
+            recordings[0], path=path, timelines=tuple(timelines), notes=tuple(notes)
+        )
 
     @property
     def incomplete(self) -> list[Message]:
         """For each table of kernels with rows that were cut off or lack cells, the reason."""
-        return [reason for part, reason in self.absent.items() if part.startswith(SOME_KERNELS)]
+        return [
+            reason
+            for part, reason in self.absent.items()
+            if part.startswith(SOME_KERNELS)
+        ]

@@ -9,7 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals, counts_by_name, group_rows
+from perfgate.trace.model.arithmetic import (
+    Codes,
+    IntColumn,
+    Intervals,
+    counts_by_name,
+    group_rows,
+)
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventKind, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
 from perfgate.trace.model.patterns import lazy_pattern
@@ -55,8 +61,13 @@ def count_work(works: Sequence[Work], events: EventTable, owners: Codes) -> None
     counts, first = counts_by_name(row, first.size)[order], first[order]
     # One item for all spans: there are as many of them as kernels in a step, and of steps thousands.
     first_of_item, item = group_rows(events.kind[first], events.group[first])
-    items = [WorkItem(KINDS[events.kind[at]], events.names[events.group[at]]) for at in first[first_of_item].tolist()]
-    for owner, number, count in zip(owners[first].tolist(), item.tolist(), counts.tolist()):
+    items = [
+        WorkItem(KINDS[events.kind[at]], events.names[events.group[at]])
+        for at in first[first_of_item].tolist()
+    ]
+    for owner, number, count in zip(
+        owners[first].tolist(), item.tolist(), counts.tolist()
+    ):
         if owner != OUTSIDE:
             works[owner][items[number]] += count
 

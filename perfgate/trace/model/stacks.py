@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, IntColumn, Mask
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    CodeColumn,
+    Codes,
+    IntColumn,
+    Mask,
+)
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 
 if TYPE_CHECKING:

@@ -14,8 +14,22 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import NO_NUMBER, Codes, Covered, IntColumn, Intervals, Mask, joined
-from perfgate.trace.model.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    Codes,
+    Covered,
+    IntColumn,
+    Intervals,
+    Mask,
+    joined,
+)
+from perfgate.trace.model.events import (
+    CALL,
+    DEVICE_KINDS,
+    KERNEL_KINDS,
+    EventKind,
+    EventTable,
+)
 from perfgate.trace.model.faults import untimed_work
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Kernel, ProfilerStep
@@ -43,7 +57,10 @@ def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
     marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
     marks = separate_marks(marks.of_kind(*(kinds or ("annotation",)))).marks
     rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
-    return [ProfilerStep(step_number(marks.names[name]), start, end) for name, start, end in rows]
+    return [
+        ProfilerStep(step_number(marks.names[name]), start, end)
+        for name, start, end in rows
+    ]
 
 
 class SeparateMarks(NamedTuple):
@@ -80,11 +97,16 @@ def separate_marks(marks: EventTable) -> SeparateMarks:
 def _beyond_next(marks: EventTable) -> tuple[Mask, IntColumn]:
     """Which marks last beyond the begin of the mark with the next number on their thread, and the duration up to it."""
     number_of_name = [step_number(name) for name in marks.names]
-    numbers = np.array([NO_NUMBER if number is None else number for number in number_of_name], dtype=np.int64)
+    numbers = np.array(
+        [NO_NUMBER if number is None else number for number in number_of_name],
+        dtype=np.int64,
+    )
     order = np.lexsort((marks.start, marks.track))
     before, after = order[:-1], order[1:]
     number = numbers[marks.name]
-    follows = (marks.track[after] == marks.track[before]) & (number[before] != NO_NUMBER)
+    follows = (marks.track[after] == marks.track[before]) & (
+        number[before] != NO_NUMBER
+    )
     follows &= number[after] == number[before] + 1
     before, after = before[follows], after[follows]
     longest = marks.start[after] - marks.start[before]
@@ -114,7 +136,9 @@ def _distinct(marks: EventTable) -> IntColumn:
         return order
     chosen = []
     last_end = -_LATEST
-    for row, begin, end in zip(order.tolist(), marks.start[order].tolist(), marks.end[order].tolist()):
+    for row, begin, end in zip(
+        order.tolist(), marks.start[order].tolist(), marks.end[order].tolist()
+    ):
         if 2 * (min(last_end, end) - begin) > end - begin:
             continue
         chosen.append(row)
@@ -122,7 +146,9 @@ def _distinct(marks: EventTable) -> IntColumn:
     return np.array(chosen, dtype=np.int64)
 
 
-def profiler_steps(events: EventTable, marks: Sequence[ProfilerStep] | None = None) -> tuple[ProfilerStep, ...] | None:
+def profiler_steps(
+    events: EventTable, marks: Sequence[ProfilerStep] | None = None
+) -> tuple[ProfilerStep, ...] | None:
     """The steps that the host marked, in time order; None if it marked none.
 
     Work belongs to the step that launched it. If the device shows no work at all, a step has a length and no parts.
@@ -148,7 +174,9 @@ def profiler_steps(events: EventTable, marks: Sequence[ProfilerStep] | None = No
 class LaterSteps(Sequence[ProfilerStep]):
     """A known number of steps, worked out on access: most questions about a recording need none."""
 
-    def __init__(self, count: int, work_out: Callable[[], tuple[ProfilerStep, ...]]) -> None:
+    def __init__(
+        self, count: int, work_out: Callable[[], tuple[ProfilerStep, ...]]
+    ) -> None:
         self._count = count
         self._steps = cache(work_out)
 
@@ -170,7 +198,9 @@ class MarkedSteps(LaterSteps):
 
     def __init__(self, events: EventTable, marks: Sequence[ProfilerStep]) -> None:
         self.marks = tuple(marks)
-        super().__init__(len(self.marks), lambda: profiler_steps(events, self.marks) or ())
+        super().__init__(
+            len(self.marks), lambda: profiler_steps(events, self.marks) or ()
+        )
 
     @classmethod
     def of(cls, events: EventTable) -> MarkedSteps | None:
@@ -183,12 +213,18 @@ class MarkedSteps(LaterSteps):
 
 def windows_of(marks: Iterable[ProfilerStep]) -> Intervals:
     """The time of the host in each of some steps with known begin and end."""
-    table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
+    table = np.array(
+        [(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64
+    ).reshape(-1, 2)
     return Intervals(table[:, 0], table[:, 1])
 
 
 def device_steps(
-    marks: Sequence[ProfilerStep], work: EventTable, owners: Codes, *, copies: bool = True
+    marks: Sequence[ProfilerStep],
+    work: EventTable,
+    owners: Codes,
+    *,
+    copies: bool = True,
 ) -> tuple[ProfilerStep, ...]:
     """The device's parts of each step; ``owners`` are the positions of the events' steps among the marks.
 
@@ -220,12 +256,17 @@ def device_steps(
             # Without a known start the time before the first kernel is not known either.
             preparing = None if step.start_ns is None else own.preparing_ns
             steps[place] = own._replace(
-                number=step.number, start_ns=step.start_ns, end_ns=step.end_ns, preparing_ns=preparing
+                number=step.number,
+                start_ns=step.start_ns,
+                end_ns=step.end_ns,
+                preparing_ns=preparing,
             )
     return tuple(steps)
 
 
-def _extents(work: EventTable, owners: Codes, steps: int) -> tuple[IntColumn, IntColumn]:
+def _extents(
+    work: EventTable, owners: Codes, steps: int
+) -> tuple[IntColumn, IntColumn]:
     """The first start and the last end of the work of each step; of a step without work, ends of time."""
     first, last = np.full(steps, _LATEST), np.full(steps, -_LATEST)
     start, end = work.start, work.end
@@ -241,14 +282,20 @@ def _start(mark: ProfilerStep, before: ProfilerStep | None) -> int | None:
     """The time between two consecutive steps belongs to the later one."""
     if before is None or before.end_ns is None:
         return mark.start_ns
-    if mark.number is not None and before.number is not None and mark.number == before.number + 1:
+    if (
+        mark.number is not None
+        and before.number is not None
+        and mark.number == before.number + 1
+    ):
         return before.end_ns
     if mark.start_ns is None:
         return None
     return max(mark.start_ns, before.end_ns)
 
 
-def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[ProfilerStep]:
+def _parts(
+    work: EventTable, windows: Intervals, *, copies: bool
+) -> Iterator[ProfilerStep]:
     """The device's time in each window by activity; all but ``communication`` add up to the window."""
     kernels = _covered(work, *KERNEL_KINDS)
     first = _first_inside(kernels.intervals, windows)
@@ -277,7 +324,9 @@ def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[Pr
         preparing,
         windows.end - windows.start - of_kernels - copied - preparing,
     )
-    for computing, fused, in_collectives, exposed, copying, lead, free in zip(*(column.tolist() for column in columns)):
+    for computing, fused, in_collectives, exposed, copying, lead, free in zip(
+        *(column.tolist() for column in columns)
+    ):
         yield ProfilerStep(
             None,
             computing_ns=computing,
@@ -304,12 +353,18 @@ def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
         return windows.start
     place = np.searchsorted(kernels.end, windows.start, side="right")
     exists = place < kernels.start.size
-    begin = np.maximum(kernels.start[place.clip(max=kernels.start.size - 1)], windows.start)
+    begin = np.maximum(
+        kernels.start[place.clip(max=kernels.start.size - 1)], windows.start
+    )
     return np.where(exists & (begin < windows.end), begin, windows.start)
 
 
 def steps_of_tables(
-    kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[ProfilerStep] | None, *, copies: bool
+    kernels: Sequence[Kernel] | None,
+    work: EventTable,
+    table: Sequence[ProfilerStep] | None,
+    *,
+    copies: bool,
 ) -> Sequence[ProfilerStep] | None:
     """The steps according to tables, if no timeline marks them; None if the tables have none.
 
@@ -318,22 +373,35 @@ def steps_of_tables(
     """
     rows = {row.number: row for row in table or ()}
     table_of_kernels = KernelTable.of(kernels or ())
-    present = (table_of_kernels.numbers["step"] != NO_NUMBER) & (table_of_kernels.start != NO_NUMBER)
+    present = (table_of_kernels.numbers["step"] != NO_NUMBER) & (
+        table_of_kernels.start != NO_NUMBER
+    )
     owned = table_of_kernels.select(present)
     if not len(owned):
         # The table of steps ascribes the time of copies to the parts without kernels.
-        return tuple(row._replace(preparing_ns=_preparing(row)) for row in rows.values()) or None
+        return (
+            tuple(row._replace(preparing_ns=_preparing(row)) for row in rows.values())
+            or None
+        )
     numbers = owned.steps
 
     def work_out() -> tuple[ProfilerStep, ...]:
-        step = np.searchsorted(np.array(numbers), owned.numbers["step"]).astype(np.int32)
+        step = np.searchsorted(np.array(numbers), owned.numbers["step"]).astype(
+            np.int32
+        )
         first = np.full(len(numbers), _LATEST)
         np.minimum.at(first, step, owned.start)
         marks = []
         for step_number, begin in zip(numbers, first.tolist()):
             preparing = _preparing(rows.get(step_number))
-            marks.append(ProfilerStep(step_number, None if preparing is None else begin - preparing))
-        return device_steps(marks, work, _owners(work, owned.start, step), copies=copies)
+            marks.append(
+                ProfilerStep(
+                    step_number, None if preparing is None else begin - preparing
+                )
+            )
+        return device_steps(
+            marks, work, _owners(work, owned.start, step), copies=copies
+        )
 
     return LaterSteps(len(numbers), work_out)
 

@@ -11,10 +11,22 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.message import Message
-from perfgate.document.timeline import SPAN_KINDS, DrawnCounter, DrawnTimeline, TimelineTrack, TrackSide
+from perfgate.document.timeline import (
+    SPAN_KINDS,
+    DrawnCounter,
+    DrawnTimeline,
+    TimelineTrack,
+    TrackSide,
+)
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.loops import look_up
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Positions, nesting_order
+from perfgate.trace.model.arithmetic import (
+    CodeColumn,
+    Codes,
+    IntColumn,
+    Positions,
+    nesting_order,
+)
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.numbering import Numbering
@@ -71,7 +83,9 @@ def drawn_timeline(
         "name": lambda: packed(layout.behind(cause_texts[idle.cause], events.name)),
         "kind": lambda: gzipped(kinds.tobytes()),
         "shape": lambda: packed(layout.behind(no_text, events.shape + 1)),
-        "launch": lambda: packed(layout.behind(no_text, _launches(events, layout.order, len(idle)))),
+        "launch": lambda: packed(
+            layout.behind(no_text, _launches(events, layout.order, len(idle)))
+        ),
     }
     contents = _all_done(columns.values(), len(start))
     return DrawnTimeline(
@@ -97,7 +111,9 @@ class _Layout:
         place = np.empty(self._tracks.size, dtype=np.int32)
         place[self._tracks] = np.arange(self._tracks.size)
         everything = np.arange(len(events), dtype=np.int32)
-        self.order = nesting_order(everything, events.start, events.duration, look_up(place, events.track))
+        self.order = nesting_order(
+            everything, events.start, events.duration, look_up(place, events.track)
+        )
 
     def behind(self, of_gaps: Codes, values: Codes) -> IntColumn:
         """A column of the gaps, and behind it a column of the events in their order."""
@@ -105,7 +121,9 @@ class _Layout:
 
     def tracks(self, gaps: int, *, of_ranks: bool) -> list[TimelineTrack]:
         """The tracks in the order of their spans, those without any left out."""
-        counts = np.bincount(self._events.track, minlength=len(self._events.tracks)).tolist()
+        counts = np.bincount(
+            self._events.track, minlength=len(self._events.tracks)
+        ).tolist()
         tracks = [TimelineTrack("", "gaps", gaps)] if gaps else []
         for number in filter(counts.__getitem__, self._tracks.tolist()):
             side: TrackSide = "rank"
@@ -132,20 +150,30 @@ def _all_done(tasks: Iterable[Callable[[], bytes]], spans: int) -> list[bytes]:
         return list(pool.map(lambda task: task(), tasks))
 
 
-def _counters(readings: Mapping[str, Readings], origin: int, end: int) -> Iterator[DrawnCounter]:
+def _counters(
+    readings: Mapping[str, Readings], origin: int, end: int
+) -> Iterator[DrawnCounter]:
     """The readings from the begin of the first event to the end of the last, and the reading in force at the begin.
 
     Of equal consecutive readings the first is drawn.
     """
     for name, recorded in readings.items():
         in_force = int(np.searchsorted(recorded.time, origin, side="right")) - 1
-        inside = slice(max(in_force, 0), int(np.searchsorted(recorded.time, end, side="right")))
+        inside = slice(
+            max(in_force, 0), int(np.searchsorted(recorded.time, end, side="right"))
+        )
         time, value = np.maximum(recorded.time[inside], origin), recorded.value[inside]
         changes = np.flatnonzero(np.diff(value, prepend=np.nan) != 0)
         time, value = time[changes], value[changes]
         if time.size:
             steps = packed(np.diff(time, prepend=origin))
-            yield DrawnCounter(name, recorded.unit, time.size, steps, gzipped(value.astype("<f8").tobytes()))
+            yield DrawnCounter(
+                name,
+                recorded.unit,
+                time.size,
+                steps,
+                gzipped(value.astype("<f8").tobytes()),
+            )
 
 
 def packed(values: IntColumn) -> bytes:
@@ -157,7 +185,10 @@ def packed(values: IntColumn) -> bytes:
     owners: list[Positions] = []
     while rows.size:
         more_follow = rest > 127
-        parts.append((rest & np.uint64(127)).astype(np.uint8) | (more_follow.astype(np.uint8) << 7))
+        parts.append(
+            (rest & np.uint64(127)).astype(np.uint8)
+            | (more_follow.astype(np.uint8) << 7)
+        )
         owners.append(rows)
         rows, rest = rows[more_follow], rest[more_follow] >> bits
     if not parts:

@@ -8,9 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from perfgate.document.message import Message, MessageValue
-from perfgate.trace.model.arithmetic import NO_NUMBER, IntColumn, Mask, counts_by_name, totals_by_name
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    IntColumn,
+    Mask,
+    counts_by_name,
+    totals_by_name,
+)
 from perfgate.trace.model.cycles import pauses
-from perfgate.trace.model.events import DEVICE_KINDS, NO_CORRELATION, NO_TEXT, EventTable
+from perfgate.trace.model.events import (
+    DEVICE_KINDS,
+    NO_CORRELATION,
+    NO_TEXT,
+    EventTable,
+)
 from perfgate.trace.model.faults import are_short, clock_offset, time_faults
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK
 from perfgate.trace.model.kernel_table import KernelTable
@@ -52,7 +63,13 @@ def contradictions(timeline: Timeline) -> list[Message]:
 def possible_losses(timeline: Timeline) -> list[Message]:
     """Signs that events are missing or repeated, or that a time was changed, in a file that can be read."""
     events = timeline.events
-    return [*timeline.losses, *_of_marks(events), *_of_launches(events), *_of_operators(events), *_of_repeats(events)]
+    return [
+        *timeline.losses,
+        *_of_marks(events),
+        *_of_launches(events),
+        *_of_operators(events),
+        *_of_repeats(events),
+    ]
 
 
 def _of_marks(events: EventTable) -> Iterator[Message]:
@@ -79,7 +96,10 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     yield from _of_single_launches(events, launched)
     joined = events.start[events.launch[launched]]
     begin = joined.min()
-    launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls] & (events.correlation[calls] != LAUNCHED_ELSEWHERE)]
+    launches = calls[
+        events.is_named(KERNEL_LAUNCH.search)[calls]
+        & (events.correlation[calls] != LAUNCHED_ELSEWHERE)
+    ]
     if (events.name[events.launch[launched]] == events.name[launched]).all():
         # torch's own profiler writes a launch on an NPU as an instant with the name of its kernel (sample
         # torch-native-privateuse1).
@@ -88,31 +108,55 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     waits = calls[events.is_named(_DEVICE_WAIT.search)[calls]]
     end = max(int(joined.max()), int(events.start[waits].max(initial=begin)))
     between = (events.start[launches] > begin) & (events.start[launches] < end)
-    without_work = launches[between & ~np.isin(events.correlation[launches], events.correlation[launched])]
+    without_work = launches[
+        between & ~np.isin(events.correlation[launches], events.correlation[launched])
+    ]
     # At Level2, CANN also records the call of the runtime within the launch, and that call is joined.
-    bare = int(np.count_nonzero(~_contain_any(events, without_work, events.launch[launched])))
+    bare = int(
+        np.count_nonzero(~_contain_any(events, without_work, events.launch[launched]))
+    )
     numbers = events.correlation[calls]
     numbers = numbers[numbers > NO_CORRELATION]
     alone = work[events.launch[work] == NOT_RECORDED]
     number = events.correlation[alone]
-    is_inside = (number > numbers.min()) & (number < numbers.max()) & (events.start[alone] > begin)
-    unlaunched = int((is_inside & np.isin(events.group[alone], events.group[launched])).sum())
+    is_inside = (
+        (number > numbers.min())
+        & (number < numbers.max())
+        & (events.start[alone] > begin)
+    )
+    unlaunched = int(
+        (is_inside & np.isin(events.group[alone], events.group[launched])).sum()
+    )
     if bare or unlaunched:
-        yield Message("notes.launches-unmatched", {"launches": bare, "work": unlaunched})
+        yield Message(
+            "notes.launches-unmatched", {"launches": bare, "work": unlaunched}
+        )
 
 
-def _of_ends(events: EventTable, work: IntColumn, calls: IntColumn, launched: IntColumn) -> Iterator[Message]:
+def _of_ends(
+    events: EventTable, work: IntColumn, calls: IntColumn, launched: IntColumn
+) -> Iterator[Message]:
     """Numbered launches without work before all others, together with numbered work without a launch after all other work.
 
     A profiler that begins while work is queued leaves the opposite.
     """
-    launches = calls[events.is_named(KERNEL_LAUNCH.search)[calls] & (events.correlation[calls] > NO_CORRELATION)]
-    alone = work[(events.launch[work] == NOT_RECORDED) & (events.correlation[work] > NO_CORRELATION)]
+    launches = calls[
+        events.is_named(KERNEL_LAUNCH.search)[calls]
+        & (events.correlation[calls] > NO_CORRELATION)
+    ]
+    alone = work[
+        (events.launch[work] == NOT_RECORDED)
+        & (events.correlation[work] > NO_CORRELATION)
+    ]
     if launched.size:
-        launches = launches[events.start[launches] < events.start[events.launch[launched]].min()]
+        launches = launches[
+            events.start[launches] < events.start[events.launch[launched]].min()
+        ]
         alone = alone[events.start[alone] > events.start[launched].max()]
     if launches.size and alone.size:
-        yield Message("notes.launches-unjoined", {"launches": launches.size, "work": alone.size})
+        yield Message(
+            "notes.launches-unjoined", {"launches": launches.size, "work": alone.size}
+        )
 
 
 def _of_single_launches(events: EventTable, launched: IntColumn) -> Iterator[Message]:
@@ -145,14 +189,18 @@ def _of_operators(events: EventTable) -> Iterator[Message]:
     operators = np.flatnonzero(events.is_kind("host_op"))
     _, crossing = enclosing_calls(events, events.track, operators.astype(np.int32))
     if crossing:
-        yield Message("notes.operators-cross", {"count": crossing, "operators": operators.size})
+        yield Message(
+            "notes.operators-cross", {"count": crossing, "operators": operators.size}
+        )
     duration = events.duration[operators]
     is_lost = (duration == 0) & (events.start[operators] == 0)
     if (duration % _MICROSECOND_NS).any():
         is_lost |= (duration == 0) & ~are_short(duration, events.group[operators])
     untimed = int(np.count_nonzero(is_lost))
     if untimed:
-        yield Message("notes.operators-untimed", {"count": untimed, "operators": operators.size})
+        yield Message(
+            "notes.operators-untimed", {"count": untimed, "operators": operators.size}
+        )
 
 
 def _of_repeats(events: EventTable) -> Iterator[Message]:
@@ -160,7 +208,9 @@ def _of_repeats(events: EventTable) -> Iterator[Message]:
 
     In whole microseconds an operator has the times of the one of its name that it calls (HTA's trace_diff, aten::zeros).
     """
-    is_exact = (events.duration % _MICROSECOND_NS).any() or (events.start % _MICROSECOND_NS).any()
+    is_exact = (events.duration % _MICROSECOND_NS).any() or (
+        events.start % _MICROSECOND_NS
+    ).any()
     if is_exact:
         repeatable = events.is_kind("host_op", *DEVICE_KINDS) & (events.duration > 0)
     else:
@@ -198,7 +248,8 @@ def contradictions_of(timelines: Sequence[tuple[str, Timeline]]) -> list[Message
 
 
 def _about_each(
-    timelines: Sequence[tuple[str, Timeline]], of_timeline: Callable[[Timeline], Iterable[Message]]
+    timelines: Sequence[tuple[str, Timeline]],
+    of_timeline: Callable[[Timeline], Iterable[Message]],
 ) -> list[Message]:
     notes: list[Message] = []
     if len(timelines) == 1:
@@ -212,17 +263,27 @@ def _about_each(
 def _of_clocks(timeline: Timeline) -> Iterator[Message]:
     offset = clock_offset(timeline.events)
     if offset is not None:
-        values = {"count": offset.early, "work": offset.launched, "shift": offset.behind_ns / 1e3}
+        values = {
+            "count": offset.early,
+            "work": offset.launched,
+            "shift": offset.behind_ns / 1e3,
+        }
         if offset.before_operator_ns is None:
             yield Message("notes.clock-offset-launch", values)
         else:
-            yield Message("notes.clock-offset", {**values, "microseconds": offset.before_operator_ns / 1e3})
+            yield Message(
+                "notes.clock-offset",
+                {**values, "microseconds": offset.before_operator_ns / 1e3},
+            )
 
 
 def _of_pauses(timeline: Timeline) -> Iterator[Message]:
     paused = pauses(timeline.events)
     if paused.start.size:
-        yield Message("notes.profiler-paused", {"count": paused.start.size, "seconds": paused.length / 1e9})
+        yield Message(
+            "notes.profiler-paused",
+            {"count": paused.start.size, "seconds": paused.length / 1e9},
+        )
 
 
 def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
@@ -233,11 +294,16 @@ def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
         time = int(events.duration[unknown].sum())
         share = time / total if total else 0.0
         names = _named(events, unknown)
-        yield Message("notes.unknown-tasks", {"count": unknown.size, "share": share, "named": names})
+        yield Message(
+            "notes.unknown-tasks",
+            {"count": unknown.size, "share": share, "named": names},
+        )
 
 
 def _of_unknown_type(events: EventTable) -> Mask:
-    is_unknown = np.array([name.startswith(UNKNOWN_TASK) for name in events.names], dtype=bool)
+    is_unknown = np.array(
+        [name.startswith(UNKNOWN_TASK) for name in events.names], dtype=bool
+    )
     return is_unknown.take(events.group)
 
 
@@ -247,9 +313,15 @@ def impossible_times(timeline: Timeline) -> Iterator[Message]:
     faults = time_faults(events)
     if faults.untimed.size:
         names = _named(events, faults.untimed)
-        yield Message("notes.untimed-work", {"count": faults.untimed.size, "work": faults.work, "named": names})
+        yield Message(
+            "notes.untimed-work",
+            {"count": faults.untimed.size, "work": faults.work, "named": names},
+        )
     if faults.overlapping.size:
-        tracks = [events.tracks[track][1] for track in events.track[faults.overlapping].tolist()]
+        tracks = [
+            events.tracks[track][1]
+            for track in events.track[faults.overlapping].tolist()
+        ]
         values: dict[str, MessageValue] = {
             "count": faults.overlapping.size,
             "work": faults.work,
@@ -278,8 +350,17 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
     table = timeline.kernel_columns
     typed = table.select(~table.is_collective & (table.codes["type"] != NO_TEXT))
     types = typed.codes["type"]
-    counted = Counter(dict(zip(table.texts, counts_by_name(types, len(table.texts)).tolist())))
-    timed = Counter(dict(zip(table.texts, totals_by_name(types, typed.duration, len(table.texts)).tolist())))
+    counted = Counter(
+        dict(zip(table.texts, counts_by_name(types, len(table.texts)).tolist()))
+    )
+    timed = Counter(
+        dict(
+            zip(
+                table.texts,
+                totals_by_name(types, typed.duration, len(table.texts)).tolist(),
+            )
+        )
+    )
     counts: Counter[str] = Counter()
     times: Counter[str] = Counter()
     for total in timeline.totals.types:
@@ -287,14 +368,30 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
         times[total.name] += total.total_ns
     differing = sorted(kind for kind in counts if counts[kind] != counted[kind])
     if differing:
-        examples = [f"{kind} {counts[kind]} and {counted[kind]}" for kind in differing[:_EXAMPLES]]
+        examples = [
+            f"{kind} {counts[kind]} and {counted[kind]}"
+            for kind in differing[:_EXAMPLES]
+        ]
         names = ", ".join(examples)
-        yield Message("notes.kernel-counts-differ", {"said": counts.total(), "counted": types.size, "named": names})
+        yield Message(
+            "notes.kernel-counts-differ",
+            {"said": counts.total(), "counted": types.size, "named": names},
+        )
         return
-    otherwise = sorted(kind for kind in times if abs(times[kind] - timed[kind]) > _DECIMALS_NS * counts[kind])
+    otherwise = sorted(
+        kind
+        for kind in times
+        if abs(times[kind] - timed[kind]) > _DECIMALS_NS * counts[kind]
+    )
     if otherwise:
-        said, seen, names = times.total() / 1e6, timed.total() / 1e6, _examples(otherwise)
-        yield Message("notes.kernel-times-differ", {"said": said, "seen": seen, "named": names})
+        said, seen, names = (
+            times.total() / 1e6,
+            timed.total() / 1e6,
+            _examples(otherwise),
+        )
+        yield Message(
+            "notes.kernel-times-differ", {"said": said, "seen": seen, "named": names}
+        )
 
 
 def _of_waits(table: KernelTable) -> Iterator[Message]:
@@ -308,7 +405,11 @@ def _of_waits(table: KernelTable) -> Iterator[Message]:
     rows = timed[np.argsort(table.start[timed], kind="stable")]
     if rows.size < 2:
         return
-    start, duration, wait = table.start[rows], table.duration[rows], table.numbers["wait_ns"][rows]
+    start, duration, wait = (
+        table.start[rows],
+        table.duration[rows],
+        table.numbers["wait_ns"][rows],
+    )
     idle = np.append(0, np.maximum(start[1:] - (start + duration)[:-1], 0))
     later = np.flatnonzero(wait[1:] > 0) + 1
     from_start_to_start = duration[later - 1] + wait[later]
@@ -345,5 +446,9 @@ def _of_steps(timeline: Timeline) -> Iterator[Message]:
         if step is None or step.computing_ns is None or computing_ns is None:
             continue
         if abs(step.computing_ns - computing_ns) > _TOLERANCE * computing_ns:
-            values = {"said": computing_ns / 1e6, "number": row.number or 0, "seen": step.computing_ns / 1e6}
+            values = {
+                "said": computing_ns / 1e6,
+                "number": row.number or 0,
+                "seen": step.computing_ns / 1e6,
+            }
             yield Message("notes.computing-differs", values)

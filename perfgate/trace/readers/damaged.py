@@ -32,7 +32,12 @@ from perfgate.trace.scanner.chrome_events import (
     blocks,
     header_and_rest,
 )
-from perfgate.trace.scanner.compressed import ReadableText, bare_name, is_compressed, is_json
+from perfgate.trace.scanner.compressed import (
+    ReadableText,
+    bare_name,
+    is_compressed,
+    is_json,
+)
 
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _TIMED = frozenset("XBEsf")
@@ -81,7 +86,11 @@ def salvage(path: Path) -> Recording:
             except DocumentError:
                 raise error from None
         loss = repair.loss()
-        return replace(recording, loss=loss, notes=(*_notes(path, loss, recording), *recording.notes))
+        return replace(
+            recording,
+            loss=loss,
+            notes=(*_notes(path, loss, recording), *recording.notes),
+        )
 
 
 class _Repair:
@@ -90,7 +99,9 @@ class _Repair:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._unpacked = ReadableText(path) if is_compressed(path) else None
-        self._size = self._lost = self._pieces = self._first = self._numbers = self._around = 0
+        self._size = self._lost = self._pieces = self._first = self._numbers = (
+            self._around
+        ) = 0
         self._unended = True
         self._earliest: bytes | None = None
         self._latest: bytes | None = None
@@ -135,8 +146,10 @@ class _Repair:
             offset=self._first,
             around=self._around,
             numbers=self._numbers,
-            is_cut=self._unended or (self._unpacked is not None and self._unpacked.fault == "cut"),
-            wrong_checksum=self._unpacked is not None and self._unpacked.fault == "checksum",
+            is_cut=self._unended
+            or (self._unpacked is not None and self._unpacked.fault == "cut"),
+            wrong_checksum=self._unpacked is not None
+            and self._unpacked.fault == "checksum",
             span=_span(self._earliest, self._latest),
         )
 
@@ -192,16 +205,29 @@ def _notes(path: Path, loss: Loss, recording: Recording) -> Iterator[Message]:
     """The losses, a note for each cause, the most important first."""
     file = {"path": str(path)}
     if loss.is_cut:
-        yield Message("notes.cut-off", {**file, "size": loss.size, "seconds": _seconds_recorded(recording)})
+        yield Message(
+            "notes.cut-off",
+            {**file, "size": loss.size, "seconds": _seconds_recorded(recording)},
+        )
     if loss.pieces:
-        place = {"count": loss.pieces, "share": (loss.lost - loss.around) / loss.size, "offset": loss.offset}
+        place = {
+            "count": loss.pieces,
+            "share": (loss.lost - loss.around) / loss.size,
+            "offset": loss.offset,
+        }
         yield Message("notes.salvaged", {**file, **place})
     if loss.span is not None and not loss.is_cut:
         begin, _ = _window(recording) or (0, 0)
         first, last = loss.span
-        yield Message("notes.lost-span", {"first": (first - begin) / 1e9, "last": (last - begin) / 1e9})
+        yield Message(
+            "notes.lost-span",
+            {"first": (first - begin) / 1e9, "last": (last - begin) / 1e9},
+        )
     if loss.around:
-        yield Message("notes.around-the-list", {**file, "size": loss.around, "share": loss.around / loss.size})
+        yield Message(
+            "notes.around-the-list",
+            {**file, "size": loss.around, "share": loss.around / loss.size},
+        )
     if loss.wrong_checksum:
         yield Message("notes.wrong-checksum", file)
     if loss.numbers:
@@ -215,7 +241,9 @@ def _seconds_recorded(recording: Recording) -> float:
 
 
 def _window(recording: Recording) -> tuple[int, int] | None:
-    tables = [timeline.events for timeline in recording.timelines if len(timeline.events)]
+    tables = [
+        timeline.events for timeline in recording.timelines if len(timeline.events)
+    ]
     if not tables:
         return None
     begin = min(int(table.start.min()) for table in tables)
@@ -261,7 +289,9 @@ def _pieces(buffer: bytes, more: Iterator[bytes], offset: int) -> Iterator[Piece
             return
 
 
-def _judged(text: bytes, borders: list[int], offset: int, *, is_end: bool) -> Iterator[Piece]:
+def _judged(
+    text: bytes, borders: list[int], offset: int, *, is_end: bool
+) -> Iterator[Piece]:
     """The events between two borders; if together they are not valid JSON, each by itself, from border to border."""
     begin = len(text) - len(text.lstrip(_BLANK))
     try:
@@ -374,7 +404,9 @@ def _is_event(text: bytes) -> bool:
             return False
         if event.ph in _TIMED:
             nanoseconds(bytes(event.ts))
-            return not event.dur or event.ph != "X" or nanoseconds(bytes(event.dur)) >= 0
+            return (
+                not event.dur or event.ph != "X" or nanoseconds(bytes(event.dur)) >= 0
+            )
     except (*_NOT_JSON, ValueError):
         return False
     return True

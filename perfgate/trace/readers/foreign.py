@@ -36,7 +36,11 @@ def _matches(pattern: bytes) -> Callable[[str, bytes], object]:
 
 # In this order; the names of files count only if their content is binary.
 _FORMATS = (
-    _Format("an empty file", _matches(rb"\s*\Z"), Activity("copy it again, or record the trace again")),
+    _Format(
+        "an empty file",
+        _matches(rb"\s*\Z"),
+        Activity("copy it again, or record the trace again"),
+    ),
     _Format(
         "a zip archive",
         lambda name, head: head.startswith(b"PK\x03\x04") and not name.endswith(".zip"),
@@ -70,19 +74,27 @@ _FORMATS = (
     _Format(
         "a profile of XLA",
         _suffix(".xplane.pb"),
-        Activity("take the trace.json.gz next to it, or convert it: xprof's raw_to_tool_data(FILE, 'trace_viewer')"),
+        Activity(
+            "take the trace.json.gz next to it, or convert it: xprof's raw_to_tool_data(FILE, 'trace_viewer')"
+        ),
     ),
     _Format(
         "a snapshot of CUDA's memory",
         _suffix(".pickle", ".pkl"),
-        Activity("it holds no times; look at it with torch.cuda._memory_viz or docs.pytorch.org/memory_viz"),
+        Activity(
+            "it holds no times; look at it with torch.cuda._memory_viz or docs.pytorch.org/memory_viz"
+        ),
     ),
     _Format(
         "a profile of pprof",
         _suffix(".pprof", ".pb.gz", ".prof"),
         Activity("convert it: pprof -traces FILE; or record a trace"),
     ),
-    _Format("a Chakra execution trace", _suffix(".et"), Activity("name the Kineto trace that was recorded with it")),
+    _Format(
+        "a Chakra execution trace",
+        _suffix(".et"),
+        Activity("name the Kineto trace that was recorded with it"),
+    ),
     _Format(
         "an execution trace of PyTorch (Chakra)",
         _matches(rb'\s*\{\s*"(?:schema"\s*:\s*"[\d.]+-chakra|workload_graph"\s*:)'),
@@ -91,7 +103,9 @@ _FORMATS = (
     _Format(
         "a result of rocprofv3",
         _matches(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:'),
-        Activity("record with --output-format pftrace, and convert that: traceconv json FILE trace.json"),
+        Activity(
+            "record with --output-format pftrace, and convert that: traceconv json FILE trace.json"
+        ),
     ),
     _Format(
         "a snapshot of memory",
@@ -100,7 +114,9 @@ _FORMATS = (
     ),
     _Format(
         "a speedscope profile",
-        _matches(rb'\s*\{\s*"(?:\$schema"\s*:\s*"https://www\.speedscope\.app|exporter"\s*:\s*"speedscope)'),
+        _matches(
+            rb'\s*\{\s*"(?:\$schema"\s*:\s*"https://www\.speedscope\.app|exporter"\s*:\s*"speedscope)'
+        ),
         Activity("name the trace that it was made from"),
     ),
     _Format(
@@ -108,7 +124,11 @@ _FORMATS = (
         _suffix(".pb", ".perfetto", ".pb.zst"),
         Activity("convert it to JSON with the tool that wrote it"),
     ),
-    _Format("a page of HTML", _matches(rb"(?i)\s*<(?:!doctype html|html)"), Activity("download the file itself")),
+    _Format(
+        "a page of HTML",
+        _matches(rb"(?i)\s*<(?:!doctype html|html)"),
+        Activity("download the file itself"),
+    ),
     _Format(
         "trace events, one a line",
         _matches(rb'\s*\{[^\n]*"ph"\s*:[^\n]*\}[ \t\r]*\n\s*\{'),
@@ -129,7 +149,11 @@ def refuse_pointers(folder: Path, *, but: Collection[str] = ()) -> None:
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
             is_small = path.is_file() and path.stat().st_size < _POINTER_BYTES
-            if is_small and path.name not in but and re.match(_POINTER, path.read_bytes()):
+            if (
+                is_small
+                and path.name not in but
+                and re.match(_POINTER, path.read_bytes())
+            ):
                 refuse_foreign(path)
 
 

@@ -14,7 +14,9 @@ _RANK = lazy_pattern(r"(?:^|[^a-z])rank[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
 # 1782000000.1-TP-0-PP-1.trace.json.gz (sglang/srt/utils/profile_utils.py); the ranks of DP and EP lie within the ranks of TP.
 _PLACE = lazy_pattern(r"(?:^|[^a-z])(tp|pp)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 # "[TP00] 4242", "[TP01-PP00] 4242" (sglang/srt/utils/profile_merger.py), "rank 3: 4242".
-_LABEL = lazy_pattern(r'^"?(?:\[([^\]]{1,60})\]|(rank[-_ ]?\d{1,9}))[ :]', re.IGNORECASE)
+_LABEL = lazy_pattern(
+    r'^"?(?:\[([^\]]{1,60})\]|(rank[-_ ]?\d{1,9}))[ :]', re.IGNORECASE
+)
 
 
 def rank_in_name(path: Path) -> int | None:

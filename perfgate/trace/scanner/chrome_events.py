@@ -17,7 +17,12 @@ from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import IntColumn, Mask
-from perfgate.trace.model.events import DEVICE_KINDS, NO_CORRELATION, EventKind, EventTable
+from perfgate.trace.model.events import (
+    DEVICE_KINDS,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+)
 from perfgate.trace.model.launches import LAUNCHED_ELSEWHERE
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
@@ -81,7 +86,16 @@ KIND_OF_CATEGORY: dict[str, EventKind] = {
 RUNTIME_CATEGORIES = ("_runtime", "_driver")
 # These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
 DEVICE_CATEGORIES = frozenset(
-    {"kernel", "npu", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
+    {
+        "kernel",
+        "npu",
+        "gpu_memcpy",
+        "memcpy",
+        "gpu_memset",
+        "memset",
+        "gpu_user_annotation",
+        "cuda_sync",
+    }
     | {"mtia_ccp_events", "hpu_op", "collective_comm"}
 )
 # torch's record_function("request#17"), with which serving code marks its work for one request.
@@ -145,7 +159,11 @@ def event_lists(
             ) from error
         count += len(events)
         if count > MAX_EVENTS:
-            raise DocumentError("{path}: more than {limit} events; record fewer calls", path=path, limit=MAX_EVENTS)
+            raise DocumentError(
+                "{path}: more than {limit} events; record fewer calls",
+                path=path,
+                limit=MAX_EVENTS,
+            )
         yield events
         buffer = buffer[end:]
         if is_last:
@@ -244,8 +262,12 @@ def _of_device(events: EventTable, device_of: IntColumn, device: int) -> EventTa
     is_other = (device_of != HOST) & (device_of != device)
     own = events.select(~is_other)
     launched = own.correlation[own.is_kind(*DEVICE_KINDS)]
-    elsewhere = np.setdiff1d(events.correlation[is_other], np.append(launched, NO_CORRELATION))
-    correlation = np.where(np.isin(own.correlation, elsewhere), LAUNCHED_ELSEWHERE, own.correlation)
+    elsewhere = np.setdiff1d(
+        events.correlation[is_other], np.append(launched, NO_CORRELATION)
+    )
+    correlation = np.where(
+        np.isin(own.correlation, elsewhere), LAUNCHED_ELSEWHERE, own.correlation
+    )
     return replace(own, correlation=correlation)
 
 
@@ -288,7 +310,9 @@ class TraceText:
         self._size += filled
         if self._size > MAX_TRACE_BYTES:
             raise DocumentError(
-                "{path}: more than {limit} bytes of JSON; record fewer calls", path=self._path, limit=MAX_TRACE_BYTES
+                "{path}: more than {limit} bytes of JSON; record fewer calls",
+                path=self._path,
+                limit=MAX_TRACE_BYTES,
             )
         return filled
 
@@ -313,7 +337,9 @@ class TraceText:
             ) from error
         except OSError as error:
             raise DocumentError(
-                "{path}: cannot be read: {error}; check the path and its permissions", path=self._path, error=error
+                "{path}: cannot be read: {error}; check the path and its permissions",
+                path=self._path,
+                error=error,
             ) from error
 
 
@@ -351,7 +377,8 @@ def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:
         list_ends = int(np.argmax(ends_list))
         if buffer[list_ends : list_ends + 1] != b"]":
             raise DocumentError(
-                "{path}: the list of events ends with a brace; the file is damaged, record it again", path=path
+                "{path}: the list of events ends with a brace; the file is damaged, record it again",
+                path=path,
             )
         return list_ends, True
     member_ends = np.flatnonzero(closes & (depth == 0))

@@ -122,7 +122,9 @@ class ReadableText:
                     packed = member.unused_data
                     is_new = member.eof
                 except zlib.error:
-                    text, packed = self._bytewise(before, packed + stream.read(_CHECKS_BYTES))
+                    text, packed = self._bytewise(
+                        before, packed + stream.read(_CHECKS_BYTES)
+                    )
                     is_new = True
                 yield text
                 if self.fault == "cut":
@@ -172,7 +174,9 @@ class ReadableText:
                         yield new
 
 
-def _unpacked(stream: IO[bytes], zstd: Any, *, whole_until: int | None) -> Iterator[bytes]:
+def _unpacked(
+    stream: IO[bytes], zstd: Any, *, whole_until: int | None
+) -> Iterator[bytes]:
     """The text of all frames; from a byte on, each byte is unpacked alone. Raises EOFError if the last frame is cut off."""
 
     def more() -> bytes:

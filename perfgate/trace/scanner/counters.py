@@ -23,7 +23,9 @@ MOST = 1e15
 _MOST_SERIES = 500
 # Ascend's keys: Read(MB/s), Hit Rate(%), MHz, KB. Other writers call a single series value, or by the counter's own name.
 _UNIT_IN_KEY = lazy_pattern(r"(.*?)\s*\(([^()]+)\)")
-_UNITS = frozenset({"Hz", "MHz", "B", "bytes", "KB", "MB", "B/s", "MB/s", "GB/s", "W", "mV", "%"})
+_UNITS = frozenset(
+    {"Hz", "MHz", "B", "bytes", "KB", "MB", "B/s", "MB/s", "GB/s", "W", "mV", "%"}
+)
 _NO_NAMES = frozenset({"value", "counter", ""})
 _ID = lazy_pattern(r"(^|[ _])id$", re.IGNORECASE)
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
@@ -86,7 +88,11 @@ def _values(arguments: bytes) -> Iterator[tuple[str, str, float]]:
         return
     ids = "".join(f" {value}" for key, value in members.items() if _ID.search(key))
     for key, value in members.items():
-        if _ID.search(key) or isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        if (
+            _ID.search(key)
+            or isinstance(value, bool)
+            or not isinstance(value, (int, float, str))
+        ):
             continue
         try:
             number = float(value)

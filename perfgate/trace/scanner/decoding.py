@@ -35,7 +35,9 @@ class _Event(ChromeEvent):
     args: msgspec.Raw = msgspec.Raw()
 
 
-def decode_events(path: Path, keys: Mapping[str, bool], *, advice: Activity | None = None) -> ScannedFile:
+def decode_events(
+    path: Path, keys: Mapping[str, bool], *, advice: Activity | None = None
+) -> ScannedFile:
     """As the compiled scanner; ``keys`` are the arguments to take, each with whether whole numbers are wanted of it."""
     around, collector = bytearray(), _Collector(keys)
     advice = advice or Activity("record it again")
@@ -70,11 +72,17 @@ class _Collector:
             kind = library.ARROWS
         rows = self._rows[kind]
         columns, row = rows.columns, len(rows.columns["phase"])
-        columns["phase"].append(ord(phase) if len(phase) == 1 and phase.isascii() else 0)
+        columns["phase"].append(
+            ord(phase) if len(phase) == 1 and phase.isascii() else 0
+        )
         columns["event"].append(self._events)
         columns["category"].append(self._word(event.cat))
-        columns["name"].append(NO_TEXT if kind == library.ARROWS else self._word(event.name))
-        columns["track"].append(self._places[self._text(bytes(event.pid)), self._text(bytes(event.tid))])
+        columns["name"].append(
+            NO_TEXT if kind == library.ARROWS else self._word(event.name)
+        )
+        columns["track"].append(
+            self._places[self._text(bytes(event.pid)), self._text(bytes(event.tid))]
+        )
         columns["start"].append(self._time("start", bytes(event.ts)))
         columns["duration"].append(self._time("duration", bytes(event.dur)))
         if event.id:
@@ -100,7 +108,9 @@ class _Collector:
         """The arguments that are asked for, as written; an event's may be anything."""
         if any(key in raw for key in self._quoted):
             with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                return list(map(bytes, msgspec.structs.astuple(self._decoder.decode(raw))))
+                return list(
+                    map(bytes, msgspec.structs.astuple(self._decoder.decode(raw)))
+                )
         return [b""] * len(self._named)
 
     def _word(self, word: str | None) -> int:
@@ -126,16 +136,23 @@ class _RowArrays:
     """The columns of one set of events as they grow."""
 
     def __init__(self, keys: Mapping[str, bool]) -> None:
-        self.columns = {name: array(_TYPE_CODES[kind]) for name, kind in library.MEMBERS.items()}
+        self.columns = {
+            name: array(_TYPE_CODES[kind]) for name, kind in library.MEMBERS.items()
+        }
         self.flows = _SparseArray(np.int64)
-        self.arguments = {key: _SparseArray(library.argument_type(is_number)) for key, is_number in keys.items()}
+        self.arguments = {
+            key: _SparseArray(library.argument_type(is_number))
+            for key, is_number in keys.items()
+        }
 
     def events(self, texts: ScannedTexts) -> ScannedEvents:
         columns: dict[str, Any] = {}
         for name, kind in library.MEMBERS.items():
             columns[name] = np.frombuffer(self.columns[name], kind)
         arguments = {key: values.column() for key, values in self.arguments.items()}
-        return ScannedEvents(texts, flows=self.flows.column(), arguments=arguments, **columns)
+        return ScannedEvents(
+            texts, flows=self.flows.column(), arguments=arguments, **columns
+        )
 
 
 class _SparseArray:
@@ -150,7 +167,9 @@ class _SparseArray:
             self._values.append(value)
 
     def column(self) -> SparseColumn:
-        return SparseColumn(np.frombuffer(self._rows, np.int32), np.frombuffer(self._values, self._kind))
+        return SparseColumn(
+            np.frombuffer(self._rows, np.int32), np.frombuffer(self._values, self._kind)
+        )
 
 
 _TYPE_CODES = {np.uint8: "B", np.int32: "i", np.int64: "q"}

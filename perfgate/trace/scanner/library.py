@@ -44,7 +44,10 @@ _ODD_TIME = np.dtype((np.int32, 3))
 
 # An array of ctypes would be a new type for each size, and a type takes longer to make than a column to copy.
 _memory = ctypes.pythonapi.PyMemoryView_FromMemory
-_memory.argtypes, _memory.restype = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int], ctypes.py_object
+_memory.argtypes, _memory.restype = (
+    [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int],
+    ctypes.py_object,
+)
 
 
 class Texts(ctypes.Structure):
@@ -135,7 +138,9 @@ class Scan:
 
     def take(self, address: int, size: int, at: int, stop: int, *, first: bool) -> int:
         """Take the events of a text that begin from ``at`` on and before ``stop``; return the position at which that ended."""
-        return int(self._library.scan_take(self._scan, address, size, at, stop, first, _WIDE))
+        return int(
+            self._library.scan_take(self._scan, address, size, at, stop, first, _WIDE)
+        )
 
     def begin(self, sets: Iterable[int]) -> None:
         """Begin anew, and keep the events of these sets alone; the others are counted. Texts and tracks keep their numbers."""
@@ -166,12 +171,19 @@ class Scan:
     def tracks(self) -> npt.NDArray[np.int32]:
         """The texts of process and thread of each track, by their numbers."""
         tracks: Texts = self._scan.contents.tracks
-        return np.frombuffer(ctypes.string_at(tracks.bytes, tracks.used), np.int32).reshape(-1, 2)
+        return np.frombuffer(
+            ctypes.string_at(tracks.bytes, tracks.used), np.int32
+        ).reshape(-1, 2)
 
     def odd(self) -> list[tuple[int, int, int]]:
         """Event, member and text of each time that is not a plain number."""
         scan = self._scan.contents
-        return [(event, member, text) for event, member, text in view(scan.odd, scan.odd_count, _ODD_TIME).tolist()]
+        return [
+            (event, member, text)
+            for event, member, text in view(
+                scan.odd, scan.odd_count, _ODD_TIME
+            ).tolist()
+        ]
 
     def member(self, rows: int, name: str) -> npt.NDArray[Any]:
         """The column of a member of events, which the scan has no more."""
@@ -182,16 +194,24 @@ class Scan:
         """The rows that are arrows, and the number of each, which the scan has no more."""
         return self._sparse(self._scan.contents.rows[rows].flow, np.int64)
 
-    def argument(self, rows: int, key: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def argument(
+        self, rows: int, key: str
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The rows that have an argument, and the value of each, which the scan has no more."""
         column = self._scan.contents.rows[rows].argument[list(self._keys).index(key)]
         return self._sparse(column, argument_type(self._keys[key]))
 
-    def _sparse(self, column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def _sparse(
+        self, column: _Sparse, kind: Any
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         count = column.count
-        return self._handed_over(column, "row", count, np.int32), self._handed_over(column, "value", count, kind)
+        return self._handed_over(column, "row", count, np.int32), self._handed_over(
+            column, "value", count, kind
+        )
 
-    def _handed_over(self, columns: ctypes.Structure, name: str, count: int, kind: Any) -> npt.NDArray[Any]:
+    def _handed_over(
+        self, columns: ctypes.Structure, name: str, count: int, kind: Any
+    ) -> npt.NDArray[Any]:
         """A column as an array that owns it."""
         address = getattr(columns, name)
         if not address:
@@ -203,7 +223,9 @@ class Scan:
 class _Column:
     """A column of the library's, freed when no array needs it any more."""
 
-    def __init__(self, library: ctypes.CDLL, address: int, count: int, kind: Any) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, address: int, count: int, kind: Any
+    ) -> None:
         self._library, self._address = library, address
         self.__array_interface__ = {
             "version": 3,
@@ -220,7 +242,9 @@ def view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
     """Values that the library holds, for as long as it holds them."""
     if not address or not count:
         return np.empty(0, kind)
-    return np.frombuffer(_memory(address, count * np.dtype(kind).itemsize, _READ_ONLY), kind)
+    return np.frombuffer(
+        _memory(address, count * np.dtype(kind).itemsize, _READ_ONLY), kind
+    )
 
 
 @cache
@@ -231,14 +255,28 @@ def load() -> ctypes.CDLL | None:
         return None
     library.scan_new.restype = ctypes.POINTER(_Scan)
     library.scan_free.argtypes = [ctypes.POINTER(_Scan)]
-    library.scan_forget.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
+    library.scan_forget.argtypes = [
+        ctypes.POINTER(_Scan),
+        ctypes.c_int64,
+        ctypes.c_void_p,
+        ctypes.c_int64,
+    ]
     library.scan_absorb.argtypes = [ctypes.POINTER(_Scan), ctypes.POINTER(_Scan)]
     library.scan_begin.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int32]
     library.column_release.argtypes = [ctypes.c_void_p]
-    library.scan_take.argtypes = [ctypes.POINTER(_Scan), ctypes.c_void_p, *[ctypes.c_int64] * 3, *[ctypes.c_int] * 2]
+    library.scan_take.argtypes = [
+        ctypes.POINTER(_Scan),
+        ctypes.c_void_p,
+        *[ctypes.c_int64] * 3,
+        *[ctypes.c_int] * 2,
+    ]
     library.scan_take.restype = ctypes.c_int64
     library.table_release.argtypes = [ctypes.c_void_p, ctypes.c_int32]
     library.table_free.argtypes = [ctypes.c_void_p]
-    library.enclosing_calls.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p]
+    library.enclosing_calls.argtypes = [
+        *[ctypes.c_void_p] * 5,
+        *[ctypes.c_int64] * 2,
+        ctypes.c_void_p,
+    ]
     library.enclosing_calls.restype = ctypes.c_int64
     return library

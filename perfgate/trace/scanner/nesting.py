@@ -6,7 +6,12 @@ from itertools import islice
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, nesting_order
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    CodeColumn,
+    Codes,
+    nesting_order,
+)
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.scanner.library import load
 
@@ -14,27 +19,41 @@ from perfgate.trace.scanner.library import load
 _MAX_OPEN_CALLS = 64
 
 
-def enclosing_calls(events: EventTable, track: Codes, calls: CodeColumn) -> tuple[CodeColumn, int]:
+def enclosing_calls(
+    events: EventTable, track: Codes, calls: CodeColumn
+) -> tuple[CodeColumn, int]:
     """For each call the innermost one on its thread that contains all of it, and the number of truncated calls.
 
     Calls of one kind nest. Calls of two kinds need not: an annotation begins inside the Python function that opens it and
     outlasts it, so the next call is in the annotation only.
     """
     around = np.full(len(events), NOTHING_AROUND, dtype=np.int32)
-    order = nesting_order(calls[events.duration[calls] > 0], events.start, events.duration, track)
+    order = nesting_order(
+        calls[events.duration[calls] > 0], events.start, events.duration, track
+    )
     library = load()
     if library is None:
         return around, _enclosing_one_by_one(events, track, order, around)
     types = (np.int64, np.int64, np.uint8, np.int32, np.int32)
-    columns = list(map(np.ascontiguousarray, (events.start, events.duration, events.kind, track, order), types))
+    columns = list(
+        map(
+            np.ascontiguousarray,
+            (events.start, events.duration, events.kind, track, order),
+            types,
+        )
+    )
     addresses = [column.ctypes.data for column in columns]
-    cut = library.enclosing_calls(*addresses, order.size, _MAX_OPEN_CALLS, around.ctypes.data)
+    cut = library.enclosing_calls(
+        *addresses, order.size, _MAX_OPEN_CALLS, around.ctypes.data
+    )
     if cut < 0:
         raise MemoryError("no memory for open calls")
     return around, int(cut)
 
 
-def _enclosing_one_by_one(events: EventTable, track: Codes, order: CodeColumn, around: CodeColumn) -> int:
+def _enclosing_one_by_one(
+    events: EventTable, track: Codes, order: CodeColumn, around: CodeColumn
+) -> int:
     """The same without the library."""
     starts, ends = events.start.tolist(), events.end.tolist()
     open_calls: list[int] = []
@@ -46,9 +65,15 @@ def _enclosing_one_by_one(events: EventTable, track: Codes, order: CodeColumn, a
                 break
             open_calls.pop()
         near = islice(reversed(open_calls), _MAX_OPEN_CALLS)
-        holding = next((outer for outer in near if ends[outer] >= ends[call]), NOTHING_AROUND)
+        holding = next(
+            (outer for outer in near if ends[outer] >= ends[call]), NOTHING_AROUND
+        )
         around[call] = holding
-        if open_calls and holding != open_calls[-1] and events.kind[open_calls[-1]] == events.kind[call]:
+        if (
+            open_calls
+            and holding != open_calls[-1]
+            and events.kind[open_calls[-1]] == events.kind[call]
+        ):
             cut += 1
         open_calls.append(call)
     return cut

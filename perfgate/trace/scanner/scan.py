@@ -38,7 +38,9 @@ def scan(
     keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}
     if library.load() is not None:
         try:
-            file = WindowedScan(path, keys, advice or Activity("record it again"), arrows=arrows).file()
+            file = WindowedScan(
+                path, keys, advice or Activity("record it again"), arrows=arrows
+            ).file()
         except UndecidedError:
             pass  # decoding reports the error and its event
         else:
@@ -58,7 +60,9 @@ def _with_whole_document(path: Path, file: ScannedFile) -> ScannedFile:
             path=path,
         )
     try:
-        msgspec.json.decode(file.around, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+        msgspec.json.decode(
+            file.around, type=dict[str, msgspec.Raw] | list[msgspec.Raw]
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DocumentError(
             "{path}: the text around its list of events is not JSON: {error}; record the trace again, or take its first "
@@ -74,5 +78,9 @@ def _with_whole_document(path: Path, file: ScannedFile) -> ScannedFile:
     timed = np.flatnonzero((file.others.phase == 0) & (file.others.start != ABSENT))
     if timed.size:
         row = int(timed[0])
-        file.texts.refuse(int(file.others.event[row]), int(file.others.name[row]), Activity("it has no phase (ph)"))
+        file.texts.refuse(
+            int(file.others.event[row]),
+            int(file.others.name[row]),
+            Activity("it has no phase (ph)"),
+        )
     return file

@@ -55,7 +55,9 @@ class SparseColumn(NamedTuple):
         stays = chosen[self.rows]
         return SparseColumn(place[self.rows[stays]], self.values[stays])
 
-    def with_others(self, others: SparseColumn, place: CodeColumn, count: int) -> SparseColumn:
+    def with_others(
+        self, others: SparseColumn, place: CodeColumn, count: int
+    ) -> SparseColumn:
         """The values of these and other events, which follow ``count`` events; ``place`` is the new position of each event."""
         rows = place[np.concatenate((self.rows, others.rows + count))]
         return SparseColumn(rows, np.concatenate((self.values, others.values)))
@@ -68,7 +70,12 @@ class ScannedTexts:
     """
 
     def __init__(
-        self, path: Path, advice: Activity, texts: list[bytes], places: CodeColumn, odd: dict[tuple[int, str], bytes]
+        self,
+        path: Path,
+        advice: Activity,
+        texts: list[bytes],
+        places: CodeColumn,
+        odd: dict[tuple[int, str], bytes],
     ) -> None:
         self.path, self.advice = path, advice
         self.texts, self.places, self.odd = texts, places, odd
@@ -90,7 +97,12 @@ class ScannedTexts:
         return np.flatnonzero(first >= 0).tolist()
 
     def judged(
-        self, column: CodeColumn, judge: Callable[[int], int], *, otherwise: int, dtype: type[Any] = np.int64
+        self,
+        column: CodeColumn,
+        judge: Callable[[int], int],
+        *,
+        otherwise: int,
+        dtype: type[Any] = np.int64,
     ) -> npt.NDArray[Any]:
         """The result of a function for each event's text in this column, by its number; it is called once per text."""
         verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
@@ -100,9 +112,16 @@ class ScannedTexts:
 
     def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
         """The events with a text in this column that matches; each text is tried once."""
-        return self.judged(column, lambda code: bool(matches(self.words[code])), otherwise=False, dtype=np.bool_)
+        return self.judged(
+            column,
+            lambda code: bool(matches(self.words[code])),
+            otherwise=False,
+            dtype=np.bool_,
+        )
 
-    def number_tracks(self, *events: ScannedEvents) -> tuple[list[CodeColumn], list[tuple[str, str]]]:
+    def number_tracks(
+        self, *events: ScannedEvents
+    ) -> tuple[list[CodeColumn], list[tuple[str, str]]]:
         """The track of each event, and process and thread of each track, in the order of the file."""
         last = np.iinfo(np.int64).max
         first = np.full(len(self.places), last)
@@ -160,9 +179,15 @@ class ScannedEvents:
 
     def select(self, chosen: Mask) -> ScannedEvents:
         rows, place = np.flatnonzero(chosen), np.cumsum(chosen, dtype=np.int32) - 1
-        members: dict[str, Any] = {name: getattr(self, name).take(rows) for name in library.MEMBERS}
-        arguments = {key: column.select(chosen, place) for key, column in self.arguments.items()}
-        return replace(self, flows=self.flows.select(chosen, place), arguments=arguments, **members)
+        members: dict[str, Any] = {
+            name: getattr(self, name).take(rows) for name in library.MEMBERS
+        }
+        arguments = {
+            key: column.select(chosen, place) for key, column in self.arguments.items()
+        }
+        return replace(
+            self, flows=self.flows.select(chosen, place), arguments=arguments, **members
+        )
 
     def with_others(self, others: ScannedEvents) -> ScannedEvents:
         """These and others of the file, in its order."""
@@ -199,7 +224,9 @@ class ScannedEvents:
         column = self.arguments[key]
         if column.values.max(initial=0) > np.iinfo(np.int32).max:
             return column.dense(len(self))
-        return SparseColumn(column.rows, column.values.astype(np.int32)).dense(len(self))
+        return SparseColumn(column.rows, column.values.astype(np.int32)).dense(
+            len(self)
+        )
 
     def is_phase(self, *phases: str) -> Mask:
         return one_of(self.phase, map(ord, phases))
@@ -238,7 +265,12 @@ class ScannedEvents:
                 ignored.append(f"{count} {_PHASES[phase]} ({phase})")
         if not ignored:
             return ()
-        return (Message("notes.events-ignored", {"path": str(self.of.path), "what": ", ".join(ignored)}),)
+        return (
+            Message(
+                "notes.events-ignored",
+                {"path": str(self.of.path), "what": ", ".join(ignored)},
+            ),
+        )
 
     def of_unknown_phase(self, known: str) -> tuple[Message, ...]:
         """A note on events of other phases than these, which their profiler does not write; empty if there are none."""
@@ -250,14 +282,24 @@ class ScannedEvents:
                 unknown.append(f"{counts[code]} {chr(code)}")
         if not unknown:
             return ()
-        return (Message("notes.unknown-phases", {"path": str(self.of.path), "what": ", ".join(unknown)}),)
+        return (
+            Message(
+                "notes.unknown-phases",
+                {"path": str(self.of.path), "what": ", ".join(unknown)},
+            ),
+        )
 
 
 def _duration(text: bytes) -> int:
     """Raises ValueError for a text that is not a duration."""
     duration = nanoseconds(text)
     if duration < 0:
-        raise ValueError(Activity("its duration {duration} is negative", duration=text.decode("ascii", "replace")))
+        raise ValueError(
+            Activity(
+                "its duration {duration} is negative",
+                duration=text.decode("ascii", "replace"),
+            )
+        )
     return duration
 
 
@@ -312,7 +354,11 @@ class Names:
         self._numbers = Numbering[str]()
 
     def column(
-        self, codes: CodeColumn, name_of: Callable[[int], str | None] | None = None, *, absent: str | None
+        self,
+        codes: CodeColumn,
+        name_of: Callable[[int], str | None] | None = None,
+        *,
+        absent: str | None,
     ) -> CodeColumn:
         """The number of each event's name: its word, or the result of ``name_of`` for its text; NO_TEXT if that is None."""
         name_of = name_of or self._texts.words.__getitem__
@@ -320,27 +366,39 @@ class Names:
         if (codes == NO_TEXT).any():
             otherwise = self._numbers.code(absent)
         return self._texts.judged(
-            codes, lambda code: self._numbers.code(name_of(code)), otherwise=otherwise, dtype=np.int32
+            codes,
+            lambda code: self._numbers.code(name_of(code)),
+            otherwise=otherwise,
+            dtype=np.int32,
         )
 
     def sparse(
-        self, column: SparseColumn, count: int, name_of: Callable[[int], str | None] | None = None
+        self,
+        column: SparseColumn,
+        count: int,
+        name_of: Callable[[int], str | None] | None = None,
     ) -> CodeColumn:
         """The same for a value that few of ``count`` events have; NO_TEXT for all others."""
-        return SparseColumn(column.rows, self.column(column.values, name_of, absent=None)).dense(count)
+        return SparseColumn(
+            column.rows, self.column(column.values, name_of, absent=None)
+        ).dense(count)
 
     def all(self) -> tuple[str, ...]:
         return tuple(self._numbers)
 
 
-def requests_named(spans: ScannedEvents, names: Names, key: str, marks: Codes) -> CodeColumn:
+def requests_named(
+    spans: ScannedEvents, names: Names, key: str, marks: Codes
+) -> CodeColumn:
     """The request that each span served: by an argument, else, of the spans at ``marks``, by their names."""
     argument, words = spans.arguments[key], spans.of.words
     request: CodeColumn = constant("request", NO_TEXT, len(spans))
     if argument.rows.size:
         request = names.sparse(argument, len(spans))
     marks = marks[request[marks] == NO_TEXT]
-    named = names.column(spans.name[marks], lambda code: request_of(None, words[code]), absent=None)
+    named = names.column(
+        spans.name[marks], lambda code: request_of(None, words[code]), absent=None
+    )
     if (named != NO_TEXT).any():
         request = request.copy()
         request[marks] = named
@@ -354,7 +412,10 @@ def decoded(texts: list[bytes]) -> list[str]:
     """The words of texts: 7 and "7" are one. Raises msgspec's error for an invalid text."""
     in_quotes = [text for text in texts if text.startswith(b'"')]
     quoted = iter(msgspec.json.decode(b"[%b]" % b",".join(in_quotes)))
-    return [next(quoted) if text.startswith(b'"') else text.decode("utf-8", "replace") for text in texts]
+    return [
+        next(quoted) if text.startswith(b'"') else text.decode("utf-8", "replace")
+        for text in texts
+    ]
 
 
 def _nearly(text: bytes) -> str:

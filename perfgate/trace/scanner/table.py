@@ -15,7 +15,14 @@ from perfgate.trace.scanner.library import Texts, load, view
 
 # A number must be valid, a real number is NaN if it is not.
 CellKind = Literal["skipped", "text", "whole", "time", "real", "number"]
-_CODES: dict[CellKind, int] = {"skipped": 0, "text": 1, "whole": 2, "time": 3, "real": 4, "number": 5}
+_CODES: dict[CellKind, int] = {
+    "skipped": 0,
+    "text": 1,
+    "whole": 2,
+    "time": 3,
+    "real": 4,
+    "number": 5,
+}
 _DTYPES: dict[CellKind, Any] = {
     **dict.fromkeys(("whole", "time"), np.int64),
     **dict.fromkeys(("real", "number"), np.float64),
@@ -33,7 +40,11 @@ _ROWS = 1 << 15
 class _Table(ctypes.Structure):
     """The beginning of ``table`` in table.c: the fields read by the caller."""
 
-    _fields_ = [("rows", ctypes.c_int64), ("column", ctypes.c_void_p * _MOST_COLUMNS), ("texts", Texts)]
+    _fields_ = [
+        ("rows", ctypes.c_int64),
+        ("column", ctypes.c_void_p * _MOST_COLUMNS),
+        ("texts", Texts),
+    ]
 
 
 class ScannedTable(NamedTuple):
@@ -48,7 +59,9 @@ class ScannedTable(NamedTuple):
     texts: list[str]
 
 
-def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: int) -> ScannedTable | None:
+def scan_table(
+    path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: int
+) -> ScannedTable | None:
     """The rows of a file behind its first ``skip`` bytes; ``kinds`` are the columns' cell kinds in the order of the header.
 
     Times are microseconds as written and nanoseconds here. None if the library is missing, or if the table is not
@@ -61,7 +74,9 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
     new, take, free = library.table_new, library.table_take, library.table_free
     new.restype, take.restype = ctypes.POINTER(_Table), ctypes.c_int64
     take.argtypes = [ctypes.POINTER(_Table), ctypes.c_void_p, ctypes.c_int64]
-    table = new((ctypes.c_uint8 * len(kinds))(*(_CODES[kind] for kind in kinds)), len(kinds))
+    table = new(
+        (ctypes.c_uint8 * len(kinds))(*(_CODES[kind] for kind in kinds)), len(kinds)
+    )
     if not table:
         raise MemoryError("no memory for a table")
     columns = _Columns(kinds)
@@ -139,4 +154,8 @@ class _Columns:
         for position in list(self._parts):
             # The windows of a column go as soon as they are one.
             columns[position] = np.concatenate(self._parts.pop(position))
-        return ScannedTable(self.rows, columns, [text.decode("utf-8", "replace") for text in texts.all()])
+        return ScannedTable(
+            self.rows,
+            columns,
+            [text.decode("utf-8", "replace") for text in texts.all()],
+        )

@@ -99,9 +99,14 @@ class WindowedScan:
         self._keys = dict(keys)
         self._advice = advice
         allowed = len(os.sched_getaffinity(0))
-        self._threads = threads or min(_MOST_THREADS, idle_processors(allowed, os.cpu_count() or 1, os.getloadavg()[0]))
+        self._threads = threads or min(
+            _MOST_THREADS,
+            idle_processors(allowed, os.cpu_count() or 1, os.getloadavg()[0]),
+        )
         self._window = window
-        self._sets: tuple[int, ...] = library.SETS if arrows else (library.COMPLETE, library.OTHERS)
+        self._sets: tuple[int, ...] = (
+            library.SETS if arrows else (library.COMPLETE, library.OTHERS)
+        )
         self._scan = self._new_scan()
         # The scans of the other threads, each empty between two windows.
         self._others: list[library.Scan] = []
@@ -121,7 +126,13 @@ class WindowedScan:
         if library.ARROWS in self._sets:
             arrows = self._rows(library.ARROWS, texts)
             return ScannedFile(texts, complete, others, lambda: arrows, around)
-        return ScannedFile(texts, complete, others, cache(partial(self._arrows, self._scan.events)), around)
+        return ScannedFile(
+            texts,
+            complete,
+            others,
+            cache(partial(self._arrows, self._scan.events)),
+            around,
+        )
 
     def _arrows(self, events: int) -> ScannedEvents:
         """Read the file, which has this number of events, again for its arrows alone.
@@ -136,7 +147,9 @@ class WindowedScan:
             self._take_all()
             if self._scan.events == events:
                 return self._rows(library.ARROWS, self._texts())
-        raise DocumentError("{path}: has changed while it was being read; ask again", path=self._path)
+        raise DocumentError(
+            "{path}: has changed while it was being read; ask again", path=self._path
+        )
 
     def _take_all(self) -> bytes:
         """Take every event; return the file without its events."""
@@ -154,14 +167,20 @@ class WindowedScan:
                     for block in text.blocks(_BEGIN_BYTES):
                         rest += block if len(rest) < MAX_HEADER_BYTES else b""
                     return header + rest
-                if state not in (library.WANTING, library.STOPPED) or window.size - end > MAX_EVENT_BYTES:
+                if (
+                    state not in (library.WANTING, library.STOPPED)
+                    or window.size - end > MAX_EVENT_BYTES
+                ):
                     raise UndecidedError
                 if self._scan.events > MAX_EVENTS or not window.move_on(end):
                     raise UndecidedError
 
     def _window_of(self, stored: int) -> int:
         """The bytes of a window for a file of this size; a small file, even compressed, does not need a large window."""
-        return min(max(_WINDOW_BYTES, self._threads * _SHARE_BYTES), max(_BEGIN_BYTES, _MOST_COMPRESSED * stored))
+        return min(
+            max(_WINDOW_BYTES, self._threads * _SHARE_BYTES),
+            max(_BEGIN_BYTES, _MOST_COMPRESSED * stored),
+        )
 
     def _take(self, window: _Window) -> tuple[int, int]:
         """Take the events of a window; return the position at which that ended, and why."""
@@ -197,14 +216,20 @@ class WindowedScan:
         shares = min(self._threads, size // MIN_SHARE_BYTES)
         cuts = []
         for share in range(1, shares):
-            border = BORDER.search(text, size * share // shares, size * (share + 1) // shares)
+            border = BORDER.search(
+                text, size * share // shares, size * (share + 1) // shares
+            )
             if border is not None:
                 cuts.append(text.index(b"{", border.start()))
         return cuts
 
-    def _take_alone(self, address: int, size: int, at: int, stop: int | None = None) -> tuple[int, int]:
+    def _take_alone(
+        self, address: int, size: int, at: int, stop: int | None = None
+    ) -> tuple[int, int]:
         before = self._scan.events
-        end = self._scan.take(address, size, at, size if stop is None else stop, first=self._is_first)
+        end = self._scan.take(
+            address, size, at, size if stop is None else stop, first=self._is_first
+        )
         self._is_first = self._is_first and self._scan.events == before
         return end, self._scan.state
 
@@ -216,14 +241,24 @@ class WindowedScan:
     def _texts(self) -> ScannedTexts:
         texts = self._scan.texts()
         names = {library.START: "start", library.DURATION: "duration"}
-        odd = {(event, names[member]): texts[text] for event, member, text in self._scan.odd()}
+        odd = {
+            (event, names[member]): texts[text]
+            for event, member, text in self._scan.odd()
+        }
         return ScannedTexts(self._path, self._advice, texts, self._scan.tracks(), odd)
 
     def _rows(self, rows: int, of: ScannedTexts) -> ScannedEvents:
         """The rows of one set, in the order of the file."""
         columns = {name: self._scan.member(rows, name) for name in library.MEMBERS}
-        arguments = {key: SparseColumn(*self._scan.argument(rows, key)) for key in self._keys}
-        return ScannedEvents(of, flows=SparseColumn(*self._scan.flow(rows)), arguments=arguments, **columns)
+        arguments = {
+            key: SparseColumn(*self._scan.argument(rows, key)) for key in self._keys
+        }
+        return ScannedEvents(
+            of,
+            flows=SparseColumn(*self._scan.flow(rows)),
+            arguments=arguments,
+            **columns,
+        )
 
 
 class _Thread:

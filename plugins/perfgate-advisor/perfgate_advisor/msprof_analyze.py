@@ -34,35 +34,83 @@ Say = Callable[[str], None]
 
 def advise(recording: Path, workload: str, say: Say) -> Advised:
     """Run the advisor on a folder of Ascend's profiler; any other folder or file gives no findings."""
-    folders = sorted({path.parent for path in recording.rglob(_TABLES) if path.is_dir()}) if recording.is_dir() else []
+    folders = (
+        sorted({path.parent for path in recording.rglob(_TABLES) if path.is_dir()})
+        if recording.is_dir()
+        else []
+    )
     if recording.is_dir() and recording.name == _TABLES:
         folders = [recording.parent]
-    return _advise(recording if len(folders) > 1 else folders[0], workload, say) if folders else Advised([], [])
+    return (
+        _advise(recording if len(folders) > 1 else folders[0], workload, say)
+        if folders
+        else Advised([], [])
+    )
 
 
 def _advise(folder: Path, workload: str, say: Say) -> Advised:
-    command = shutil.which(TOOL, path=str(Path(sys.executable).parent)) or shutil.which(TOOL)
+    command = shutil.which(TOOL, path=str(Path(sys.executable).parent)) or shutil.which(
+        TOOL
+    )
     if command is None:
-        say(sentence("{tool} is not installed, so its advisor was not run (pip install {tool})", tool=TOOL))
+        say(
+            sentence(
+                "{tool} is not installed, so its advisor was not run (pip install {tool})",
+                tool=TOOL,
+            )
+        )
         return Advised([], [])
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if size > MOST_BYTES:
-        return Advised([], [Message("notes.advisor-too-large", {"tool": TOOL, "size": size // 1000000})])
+        return Advised(
+            [],
+            [
+                Message(
+                    "notes.advisor-too-large", {"tool": TOOL, "size": size // 1000000}
+                )
+            ],
+        )
     say(sentence("running {tool} advisor", tool=TOOL))
     with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
         # Without --force the advisor skips files of other owners, and most recordings come from elsewhere.
-        arguments = ["advisor", "all", "-d", str(folder.resolve()), "-o", scratch, "-l", "en", "--force"]
+        arguments = [
+            "advisor",
+            "all",
+            "-d",
+            str(folder.resolve()),
+            "-o",
+            scratch,
+            "-l",
+            "en",
+            "--force",
+        ]
         printed = _run([*_without_network(), command, *arguments], Path(scratch))
         try:
             sheets = _workbook(Path(scratch))
             if sheets is not None:
-                return Advised(advisories(sheets, workload=workload, source=_source()), [])
+                return Advised(
+                    advisories(sheets, workload=workload, source=_source()), []
+                )
         except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-            return Advised([], [Message("notes.advisor-unreadable", {"tool": TOOL, "error": reason_of(error)})])
+            return Advised(
+                [],
+                [
+                    Message(
+                        "notes.advisor-unreadable",
+                        {"tool": TOOL, "error": reason_of(error)},
+                    )
+                ],
+            )
     if _NOTHING_FOUND in printed:
         return Advised([], [])
-    printed_line = next((line for line in reversed(printed.splitlines()) if line.strip()), None)
-    last = Message("notes.printed-nothing") if printed_line is None else quote(printed_line[:200])
+    printed_line = next(
+        (line for line in reversed(printed.splitlines()) if line.strip()), None
+    )
+    last = (
+        Message("notes.printed-nothing")
+        if printed_line is None
+        else quote(printed_line[:200])
+    )
     return Advised([], [Message("notes.advisor-empty", {"tool": TOOL, "last": last})])
 
 
@@ -80,7 +128,9 @@ def _run(command: list[str], scratch: Path) -> str:
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(scratch),
         "LANG": "C.UTF-8",
-        **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _NOWHERE),
+        **dict.fromkeys(
+            ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _NOWHERE
+        ),
     }
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -117,7 +167,12 @@ def _without_network() -> list[str]:
         return []
     prefix = [unshare, "--user", "--net", "--"]
     try:
-        allowed = subprocess.run([*prefix, "true"], capture_output=True, timeout=5.0, check=False).returncode == 0
+        allowed = (
+            subprocess.run(
+                [*prefix, "true"], capture_output=True, timeout=5.0, check=False
+            ).returncode
+            == 0
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
     return prefix if allowed else []
@@ -134,6 +189,9 @@ def _workbook(scratch: Path) -> Sheets | None:
         raise ValueError("openpyxl is not installed (pip install openpyxl)") from error
     book = load_workbook(path, read_only=True, data_only=True)
     try:
-        return {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
+        return {
+            sheet.title: list(sheet.iter_rows(values_only=True))
+            for sheet in book.worksheets
+        }
     finally:
         book.close()

@@ -26,8 +26,16 @@ _OF_RANK = re.compile(r"RANK \d+ ")
 # The rules of perfgate that detect the same problem.
 _RULES: Mapping[str, list[str]] = {
     "AICPU Issues": ["ops.ai_cpu"],
-    "Operator Dispatch Issues": ["small_ops.launch_bound", "small_ops.time_share", "graph.op_compiled"],
-    "Operator Dynamic Shape Issues": ["graph.recompiles", "graph.op_compiled", "graph.compiled_again"],
+    "Operator Dispatch Issues": [
+        "small_ops.launch_bound",
+        "small_ops.time_share",
+        "graph.op_compiled",
+    ],
+    "Operator Dynamic Shape Issues": [
+        "graph.recompiles",
+        "graph.op_compiled",
+        "graph.compiled_again",
+    ],
     "Fusible Operator Analysis": ["fusion.sequence_share"],
     "Fusion Issues": ["fusion.pass_without_effect"],
     "Block Dim Issues": ["tiling.occupancy"],
@@ -35,7 +43,12 @@ _RULES: Mapping[str, list[str]] = {
     "Cube Operator Perf Analysis": ["tiling.attained", "tiling.occupancy"],
     "FA Operator Perf Analysis": ["tiling.attained", "tiling.occupancy"],
     "Vector Operator Perf Analysis": ["tiling.attained", "tiling.occupancy"],
-    "AI Core Frequency Issues": ["thermal.clock", "thermal.throttled", "thermal.kernel_clock", "thermal.idle_clock"],
+    "AI Core Frequency Issues": [
+        "thermal.clock",
+        "thermal.throttled",
+        "thermal.kernel_clock",
+        "thermal.idle_clock",
+    ],
     "Slow Dataloader Issues": ["preprocess.loading_share"],
     "Packet Analysis": ["communication.small_packets"],
     "Communication Retransmission Analysis": ["communication.retransmission"],
@@ -49,10 +62,14 @@ def advisories(sheets: Sheets, *, workload: str, source: str) -> list[Advisory]:
     columns = [str(name) for name in header]
     missing = [name for name in _COLUMNS if name not in columns]
     if missing:
-        raise ValueError(f"the workbook has no column {missing[0]!r} in a sheet {_PROBLEMS!r}")
+        raise ValueError(
+            f"the workbook has no column {missing[0]!r} in a sheet {_PROBLEMS!r}"
+        )
     problems = []
     for row in rows:
-        category, description, suggestion = (_text(row, columns.index(name)) for name in _COLUMNS)
+        category, description, suggestion = (
+            _text(row, columns.index(name)) for name in _COLUMNS
+        )
         # A summary suggests nothing.
         if category and suggestion:
             problems.append(
@@ -79,7 +96,9 @@ def _evidence(rows: Sequence[Row] | None) -> dict[str, Evidence]:
         return {}
     evidence: dict[str, Evidence] = {"count": len(rows) - 1}
     columns = [str(name) for name in rows[0]]
-    column = next((columns.index(name) for name in _OP_COLUMNS if name in columns), None)
+    column = next(
+        (columns.index(name) for name in _OP_COLUMNS if name in columns), None
+    )
     if column is not None and (op := _text(rows[1], column).partition(_AFTER_OP)[0]):
         evidence["op"] = op
     return evidence

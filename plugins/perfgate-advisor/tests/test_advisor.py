@@ -20,23 +20,61 @@ from tests.fakes.documents import make_run
 from tests.waiting import left_in_the_end
 from tests.wording import worded
 
-HEADER = ("category", "description", "suggestion", "problem count", "total_time(us)", "time ratio")
+HEADER = (
+    "category",
+    "description",
+    "suggestion",
+    "problem count",
+    "total_time(us)",
+    "time ratio",
+)
 # In the shape of what version 26.2.0 writes about recordings of a 910B, in words of our own.
 SHEETS: dict[str, list[tuple[object, ...]]] = {
     "problems": [
         HEADER,
         ("Overall Summary", "A step takes 9 ms.\n  -- 5 ms\n", None, None, None, None),
-        ("Byte Alignment Analysis", "2 collectives\nare not aligned.", "1. Align them.", None, None, None),
-        ("Operator Dynamic Shape Issues", "shapes change", "switch it off", 1, None, None),
-        ("Cube Operator Perf Analysis", "bottlenecks", "look at them", None, None, None),
-        ("OPERATOR SEQUENCE ANALYSIS BASED ON MTE BOUND", "sequences", "fuse them", 3, "37.5", "0.0039"),
+        (
+            "Byte Alignment Analysis",
+            "2 collectives\nare not aligned.",
+            "1. Align them.",
+            None,
+            None,
+            None,
+        ),
+        (
+            "Operator Dynamic Shape Issues",
+            "shapes change",
+            "switch it off",
+            1,
+            None,
+            None,
+        ),
+        (
+            "Cube Operator Perf Analysis",
+            "bottlenecks",
+            "look at them",
+            None,
+            None,
+            None,
+        ),
+        (
+            "OPERATOR SEQUENCE ANALYSIS BASED ON MTE BOUND",
+            "sequences",
+            "fuse them",
+            3,
+            "37.5",
+            "0.0039",
+        ),
     ],
     "Byte Alignment Analysis": [
         ("op name", "total size(Byte)", "duration(us)"),
         ("hcom_allReduce__1", 28647232, 1816.8),
         ("hcom_allReduce__2", 17267200, 1204.6),
     ],
-    "Cube Operator Perf Analysis": [("Type", "Description"), ("bound", "MatMulV3_7 Op shape: 8,16 dtype: FLOAT")],
+    "Cube Operator Perf Analysis": [
+        ("Type", "Description"),
+        ("bound", "MatMulV3_7 Op shape: 8,16 dtype: FLOAT"),
+    ],
     "OPERATOR SEQUENCE ANALYSIS BASE": [("start index", "end index"), (33, 42)],
 }
 SOURCE = "msprof-analyze advisor 26.2.0"
@@ -46,7 +84,9 @@ def found(sheets: Any = SHEETS) -> list[Advisory]:
     return advisories(sheets, workload="encoder", source=SOURCE)
 
 
-def test_advisories__workbook__problems_that_suggest_something_with_the_rows_of_their_sheets() -> None:
+def test_advisories__workbook__problems_that_suggest_something_with_the_rows_of_their_sheets() -> (
+    None
+):
     assert [(one.category, one.evidence) for one in found()] == [
         ("Byte Alignment Analysis", {"count": 2, "op": "hcom_allReduce__1"}),
         ("Operator Dynamic Shape Issues", {}),
@@ -54,7 +94,10 @@ def test_advisories__workbook__problems_that_suggest_something_with_the_rows_of_
         # Excel allows 31 characters in the name of a sheet.
         ("OPERATOR SEQUENCE ANALYSIS BASED ON MTE BOUND", {"count": 1}),
     ]
-    assert (found()[0].description, found()[0].suggestion) == ("2 collectives are not aligned.", "1. Align them.")
+    assert (found()[0].description, found()[0].suggestion) == (
+        "2 collectives are not aligned.",
+        "1. Align them.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,11 +119,16 @@ def test_advisories__short_rows_and_no_problems__nothing() -> None:
         ("AICPU Issues", ["ops.ai_cpu"]),
         ("Packet Analysis", ["communication.small_packets"]),
         # As msprof-analyze 26.2 names it in a folder of several ranks.
-        ("RANK 0 operator dynamic shape issues", ["graph.recompiles", "graph.op_compiled", "graph.compiled_again"]),
+        (
+            "RANK 0 operator dynamic shape issues",
+            ["graph.recompiles", "graph.op_compiled", "graph.compiled_again"],
+        ),
         ("Byte Alignment Analysis", []),
     ],
 )
-def test_advisories__problem_that_rules_of_perfgate_detect_too__names_them(category: str, rules: list[str]) -> None:
+def test_advisories__problem_that_rules_of_perfgate_detect_too__names_them(
+    category: str, rules: list[str]
+) -> None:
     (advisory,) = found({"problems": [HEADER, (category, "described", "suggested")]})
     assert advisory.rules == rules
 
@@ -131,27 +179,49 @@ sys.exit(0)
 def ask(recording: Path) -> tuple[list[str], list[str], list[str]]:
     said: list[str] = []
     advised = advise_profile(recording, "encoder", said.append)
-    return [advisory.category for advisory in advised.found], worded(advised.warnings), said
+    return (
+        [advisory.category for advisory in advised.found],
+        worded(advised.warnings),
+        said,
+    )
 
 
-def test_advise__workbook_beside_the_report__its_problems(recording: Path, tool: Any) -> None:
+def test_advise__workbook_beside_the_report__its_problems(
+    recording: Path, tool: Any
+) -> None:
     pytest.importorskip("openpyxl")
     tool(f"SHEETS = {SHEETS!r}\n{WRITE}")
     categories, warnings, said = ask(recording)
     assert categories[0] == "Byte Alignment Analysis"
-    assert (len(categories), warnings, said) == (4, [], ["running msprof-analyze advisor"])
+    assert (len(categories), warnings, said) == (
+        4,
+        [],
+        ["running msprof-analyze advisor"],
+    )
 
 
-def test_advise__packed_recording_of_a_run__unpacked_and_advised_on(recording: Path, tool: Any, tmp_path: Path) -> None:
+def test_advise__packed_recording_of_a_run__unpacked_and_advised_on(
+    recording: Path, tool: Any, tmp_path: Path
+) -> None:
     pytest.importorskip("openpyxl")
     tool(f"SHEETS = {SHEETS!r}\n{WRITE}")
     with zipfile.ZipFile(tmp_path / "trace.zip", "w") as packed:
         packed.write(
-            recording / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv", "ASCEND_PROFILER_OUTPUT/kernel_details.csv"
+            recording / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv",
+            "ASCEND_PROFILER_OUTPUT/kernel_details.csv",
         )
-    trace = Artifact(name="trace", kind="trace", path="trace.zip", bytes=1, sha256="0" * 64, workload="decoder")
+    trace = Artifact(
+        name="trace",
+        kind="trace",
+        path="trace.zip",
+        bytes=1,
+        sha256="0" * 64,
+        workload="decoder",
+    )
     found = advise_run(make_run(artifacts=[trace, trace]), tmp_path, lambda _: None)
-    assert [(one.workload, one.category) for one in found.found[:1]] == [("decoder", "Byte Alignment Analysis")]
+    assert [(one.workload, one.category) for one in found.found[:1]] == [
+        ("decoder", "Byte Alignment Analysis")
+    ]
     assert len(found.found) == 4  # each problem once a workload
 
 
@@ -168,7 +238,10 @@ def test_advise__recording_named_from_here__the_tool_finds_it_from_anywhere(
     ("body", "warning"),
     [
         ("print('no optimization suggestions')", None),
-        ("print('a table is damaged'); sys.exit(0)", "msprof-analyze advisor gave no result: a table is damaged"),
+        (
+            "print('a table is damaged'); sys.exit(0)",
+            "msprof-analyze advisor gave no result: a table is damaged",
+        ),
         ("sys.exit(3)", "msprof-analyze advisor gave no result: it printed nothing"),
     ],
 )
@@ -185,22 +258,36 @@ def test_advise__damaged_workbook__a_warning(recording: Path, tool: Any) -> None
         "os.makedirs(os.path.join(out, 'log'))\nopen(os.path.join(out, 'log', 'mstt_advisor_1.xlsx'), 'w').write('no zip')"
     )
     categories, (warning,), _ = ask(recording)
-    assert (categories, warning.startswith("msprof-analyze advisor: its workbook could not be read")) == ([], True)
+    assert (
+        categories,
+        warning.startswith("msprof-analyze advisor: its workbook could not be read"),
+    ) == ([], True)
 
 
 def test_advise__tool_that_does_not_end__is_ended_with_what_it_started(
     recording: Path, tool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(msprof_analyze, "TIME_LIMIT", 4.0)
-    tool(f"pid = os.fork()\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(600)")
+    tool(
+        f"pid = os.fork()\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(600)"
+    )
     _, (warning,), _ = ask(recording)
     assert warning == "msprof-analyze advisor gave no result: it was not done after 4 s"
-    assert left_in_the_end(lambda: [pid for pid in (tmp_path / "pids").read_text().split() if _runs(pid)]) == []
+    assert (
+        left_in_the_end(
+            lambda: [
+                pid for pid in (tmp_path / "pids").read_text().split() if _runs(pid)
+            ]
+        )
+        == []
+    )
 
 
 def _runs(pid: str) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
     except OSError:
         return False
 
@@ -214,14 +301,18 @@ def test_advise__tool__sees_neither_secrets_nor_the_network(
     assert warning.endswith("seen None http://127.0.0.1:9")
 
 
-def test_advise__recording_too_large__not_asked(recording: Path, tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advise__recording_too_large__not_asked(
+    recording: Path, tool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(msprof_analyze, "MOST_BYTES", 3)
     tool("raise SystemExit")
     _, (warning,), _ = ask(recording)
     assert "more than it can read in time" in warning
 
 
-def test_advise__no_folder_of_ascend__nothing_is_asked(tmp_path: Path, tool: Any) -> None:
+def test_advise__no_folder_of_ascend__nothing_is_asked(
+    tmp_path: Path, tool: Any
+) -> None:
     tool("raise SystemExit")
     (tmp_path / "trace.json").write_text("[]")
     assert ask(tmp_path / "trace.json") == ([], [], [])

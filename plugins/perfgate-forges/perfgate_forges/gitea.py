@@ -29,12 +29,18 @@ connect = partial(
 
 def read_event(environ: Mapping[str, str]) -> CiEvent:
     """Read the GITHUB_* variables of Gitea Actions; a run's address uses its number in the repository."""
-    event = github_event({**environ, "GITHUB_RUN_ATTEMPT": environ.get("GITHUB_RUN_ATTEMPT") or "1"})
+    event = github_event(
+        {**environ, "GITHUB_RUN_ATTEMPT": environ.get("GITHUB_RUN_ATTEMPT") or "1"}
+    )
     number = environ.get("GITHUB_RUN_NUMBER", "")
     project_url = f"{event.host.server_url}/{event.repository}"
     job_url = f"{project_url}/actions/runs/{number}" if number.isdecimal() else None
     return replace(
         event,
         forge=NAME,
-        job=replace(event.job, job_url=job_url, artifact_url=own_artifact_url(environ, project_url) or job_url),
+        job=replace(
+            event.job,
+            job_url=job_url,
+            artifact_url=own_artifact_url(environ, project_url) or job_url,
+        ),
     )

@@ -14,9 +14,21 @@ from urllib.parse import quote
 
 import msgspec
 
-from perfgate.errors import ForgeError, ForgeHasNoArtifactsError, ForgeHasNoStatusesError
+from perfgate.errors import (
+    ForgeError,
+    ForgeHasNoArtifactsError,
+    ForgeHasNoStatusesError,
+)
 from perfgate.judging.forge.dialects import Dialect, DialectForge
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
+from perfgate.judging.forge.forge import (
+    ChangeRequest,
+    CiEvent,
+    Clock,
+    Comment,
+    CommitStatus,
+    ForgeArtifact,
+    Sleep,
+)
 from perfgate.judging.forge.http import MAX_PAGES, ForgeSession, Query
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace, OrderedChange
 from perfgate.judging.forge.payloads import User
@@ -77,7 +89,9 @@ class _Permission(msgspec.Struct):
     permission: str | None = None
 
 
-def connect_similar(event: CiEvent, token: str, dialect: SimilarDialect, *, sleep: Sleep, clock: Clock) -> SimilarForge:
+def connect_similar(
+    event: CiEvent, token: str, dialect: SimilarDialect, *, sleep: Sleep, clock: Clock
+) -> SimilarForge:
     session = ForgeSession(
         event.host.api_url,
         token,
@@ -98,12 +112,20 @@ class SimilarForge(DialectForge):
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
         number = self._event.change_request
         if number is not None:
-            return _change_request(self._session.get(f"{self._path}/pulls/{number}", _Pull))
-        pulls = self._all(f"{self._path}/pulls", _Pull, lambda pull: pull.number, state="open")
-        candidates = {pull.number: pull for pull in pulls if pull.head.sha == self._event.head_sha}
+            return _change_request(
+                self._session.get(f"{self._path}/pulls/{number}", _Pull)
+            )
+        pulls = self._all(
+            f"{self._path}/pulls", _Pull, lambda pull: pull.number, state="open"
+        )
+        candidates = {
+            pull.number: pull for pull in pulls if pull.head.sha == self._event.head_sha
+        }
         if not candidates:
             return None
-        return _change_request(candidates[prefer if prefer in candidates else max(candidates)])
+        return _change_request(
+            candidates[prefer if prefer in candidates else max(candidates)]
+        )
 
     def changed_files(self, number: int) -> list[str] | None:  # noqa: ARG002 - the same for all
         """Return None: the maximum length of these forges' file lists is untested."""
@@ -125,16 +147,23 @@ class SimilarForge(DialectForge):
         )
 
     def download(self, artifact: ForgeArtifact) -> bytes:
-        raise ForgeError(f"perfgate fetches no artifacts from {self._dialect.name}: {artifact.name[:40]!r}")
+        raise ForgeError(
+            f"perfgate fetches no artifacts from {self._dialect.name}: {artifact.name[:40]!r}"
+        )
 
     def comments(self, number: int) -> list[Comment]:
         comments = self._all(f"{self._talk}/{number}/comments", _Comment, self._id)
-        return [Comment(self._id(comment), comment.body or "", self._is_own(comment.user)) for comment in comments]
+        return [
+            Comment(self._id(comment), comment.body or "", self._is_own(comment.user))
+            for comment in comments
+        ]
 
     def add_comment(self, number: int, body: str) -> None:
         """Write a new comment. The id in the answer is ignored: on GitCode it may be that of a discussion."""
         path = f"{self._talk}/{number}/comments"
-        self._session.send("POST", path, {"body": body}, dict, expect=(201, 200), repeatable=False)
+        self._session.send(
+            "POST", path, {"body": body}, dict, expect=(201, 200), repeatable=False
+        )
 
     def set_status(self, status: CommitStatus) -> None:
         if not self._dialect.has_statuses:
@@ -146,8 +175,12 @@ class SimilarForge(DialectForge):
 
     def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
         """The comment among those of the change request, whatever started the job claims of it; None if it is not there."""
-        comments = self._all(f"{self._talk}/{place.number}/comments", _Comment, self._id)
-        comment = next((one for one in comments if self._id(one) == place.comment_id), None)
+        comments = self._all(
+            f"{self._talk}/{place.number}/comments", _Comment, self._id
+        )
+        comment = next(
+            (one for one in comments if self._id(one) == place.comment_id), None
+        )
         if comment is None:
             return None
         user = comment.user
@@ -179,7 +212,9 @@ class SimilarForge(DialectForge):
         answer = self._session.get_unless_refused(path, _Permission, refused=404)
         return answer is not None and answer.permission in self._dialect.pushing
 
-    def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
+    def _all(
+        self, path: str, kind: type[T], key: Callable[[T], int], **query: str
+    ) -> list[T]:
         """The elements of a list, up to the first page that brings nothing new; ``key`` distinguishes them."""
         elements: dict[int, T] = {}
         for page in self._pages(path, kind, **query):
@@ -191,14 +226,20 @@ class SimilarForge(DialectForge):
 
     def _pages(self, path: str, kind: type[T], **query: str) -> Iterator[list[T]]:
         for number in range(1, MAX_PAGES + 1):
-            numbered: Query = {**query, self._dialect.page_size: PAGE_SIZE, "page": number}
+            numbered: Query = {
+                **query,
+                self._dialect.page_size: PAGE_SIZE,
+                "page": number,
+            }
             yield self._session.get(path, list[kind], query=numbered)  # type: ignore[valid-type]  # made here, for msgspec
         raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
 
     def _id(self, comment: _Comment) -> int:
         text = str(comment.id)
         if not (text.isascii() and text.isdecimal()):
-            raise ForgeError(f"{self._dialect.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only")
+            raise ForgeError(
+                f"{self._dialect.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only"
+            )
         return int(text)
 
 

@@ -9,7 +9,13 @@ import pytest
 from fake_dialects import GitCodeDialect
 from gitcode_api import GitCode
 
-from perfgate.judging.forge.comment import CommentState, Posted, marker, post, read_state
+from perfgate.judging.forge.comment import (
+    CommentState,
+    Posted,
+    marker,
+    post,
+    read_state,
+)
 from perfgate.judging.forge.forge import CiEvent, CiJob, Forge, ForgeHost, connect
 from tests.fakes.forge import BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 
@@ -28,7 +34,13 @@ def fake() -> Iterator[FakeForge]:
 def _sdk(fake: FakeForge, token: str = BOT_TOKEN) -> GitCode:
     # A client of its own, so that proxies and certificates of this machine's environment play no part.
     client = httpx.Client(trust_env=False, timeout=30)
-    return GitCode(api_key=token, owner="team", repo="model", base_url=fake.api_url, http_client=client)
+    return GitCode(
+        api_key=token,
+        owner="team",
+        repo="model",
+        base_url=fake.api_url,
+        http_client=client,
+    )
 
 
 def _ours(fake: FakeForge) -> Forge:
@@ -47,11 +59,20 @@ def _ours(fake: FakeForge) -> Forge:
 def _post(fake: FakeForge, text: str, run: int) -> Posted:
     state = CommentState(run=run, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     return post(
-        _ours(fake), 7, text, state, MARKER, sleep=lambda seconds: None, turned="{} → {}".format, double="double"
+        _ours(fake),
+        7,
+        text,
+        state,
+        MARKER,
+        sleep=lambda seconds: None,
+        turned="{} → {}".format,
+        double="double",
     )
 
 
-def test_sdk__what_it_writes_edits_and_deletes__is_what_we_read(fake: FakeForge) -> None:
+def test_sdk__what_it_writes_edits_and_deletes__is_what_we_read(
+    fake: FakeForge,
+) -> None:
     with _sdk(fake) as client:
         assert client.users.me().login == "github-actions[bot]"
         client.pulls.create_comment(number=7, body="first")
@@ -71,7 +92,10 @@ def test_sdk__what_we_write__it_reads_on_every_page(fake: FakeForge) -> None:
     assert _post(fake, "one", 1) == "created"
     assert _post(fake, "two", 2) == "updated"
     with _sdk(fake, PERSON_TOKEN) as client:
-        pages = [client.pulls.list_comments(number=7, page=page, per_page=50) for page in (1, 2, 3, 4)]
+        pages = [
+            client.pulls.list_comments(number=7, page=page, per_page=50)
+            for page in (1, 2, 3, 4)
+        ]
     assert [len(page) for page in pages] == [50, 50, 2, 0]
     body = pages[2][-1].body
     state = read_state(body)
@@ -83,7 +107,9 @@ def test_sdk__what_we_write__it_reads_on_every_page(fake: FakeForge) -> None:
 def test_sdk__it_deletes_our_comment__we_write_anew(fake: FakeForge) -> None:
     _post(fake, "one", 1)
     with _sdk(fake) as client:
-        client.pulls.delete_comment(comment_id=client.pulls.list_comments(number=7)[0].id)
+        client.pulls.delete_comment(
+            comment_id=client.pulls.list_comments(number=7)[0].id
+        )
     assert _post(fake, "two", 2) == "created"
     assert len(fake.comments[7]) == 1
 
@@ -94,12 +120,19 @@ def test_both__the_same_calls__are_the_same_requests(fake: FakeForge) -> None:
         number = client.pulls.list_comments(number=7, page=1, per_page=100)[0].id
         client.pulls.update_comment(comment_id=number, body="other")
         client.pulls.delete_comment(comment_id=number)
-    theirs = [(call.method, call.path, call.headers["authorization"]) for call in fake.calls]
+    theirs = [
+        (call.method, call.path, call.headers["authorization"]) for call in fake.calls
+    ]
     fake.calls.clear()
     forge = _ours(fake)
     forge.add_comment(7, "text")
     number = forge.comments(7)[0].id
     forge.edit_comment(7, number, "other")
     forge.delete_comment(7, number)
-    ours = {(call.method, call.path.rpartition("/")[0], call.headers["authorization"]) for call in fake.calls}
-    assert {(method, path.rpartition("/")[0], token) for method, path, token in theirs} <= ours
+    ours = {
+        (call.method, call.path.rpartition("/")[0], call.headers["authorization"])
+        for call in fake.calls
+    }
+    assert {
+        (method, path.rpartition("/")[0], token) for method, path, token in theirs
+    } <= ours

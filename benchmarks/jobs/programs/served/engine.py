@@ -43,7 +43,9 @@ class Engine(threading.Thread):
 
     def prefill(self, request):
         positions = torch.arange(len(request.tokens))[None]
-        scores = self.model(torch.tensor([request.tokens]), torch.tensor([request.slot]), positions)
+        scores = self.model(
+            torch.tensor([request.tokens]), torch.tensor([request.slot]), positions
+        )
         self.write([request], scores)
 
     def step(self):
@@ -51,18 +53,26 @@ class Engine(threading.Thread):
             running = list(self.running)
         tokens = torch.tensor([[request.written[-1]] for request in running])
         slots = torch.tensor([request.slot for request in running])
-        at = torch.tensor([[len(request.tokens) + len(request.written) - 1] for request in running])
+        at = torch.tensor(
+            [[len(request.tokens) + len(request.written) - 1] for request in running]
+        )
         self.write(running, self.model(tokens, slots, at))
         self.finish()
 
     def write(self, requests, scores):
-        for request, token in zip(requests, choose(scores, [request.written for request in requests])):
+        for request, token in zip(
+            requests, choose(scores, [request.written for request in requests])
+        ):
             request.written.append(token)
             request.emit(token)
 
     def finish(self):
         with self.lock:
-            done = [request for request in self.running if len(request.written) >= request.wanted]
+            done = [
+                request
+                for request in self.running
+                if len(request.written) >= request.wanted
+            ]
             self.running = [request for request in self.running if request not in done]
         self.free += [request.slot for request in done]
 

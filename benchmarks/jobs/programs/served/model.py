@@ -18,12 +18,16 @@ class Attention(nn.Module):
 
     def forward(self, states, slots, at, mask):
         count, length, _ = states.shape
-        query, key, value = self.inputs(states).view(count, length, 3, HEADS, -1).unbind(2)
+        query, key, value = (
+            self.inputs(states).view(count, length, 3, HEADS, -1).unbind(2)
+        )
         self.keys[slots[:, None], :, at] = key
         self.values[slots[:, None], :, at] = value
         reach = mask.shape[-1]
         keys, values = self.keys[slots, :, :reach], self.values[slots, :, :reach]
-        mixed = functional.scaled_dot_product_attention(query.transpose(1, 2), keys, values, attn_mask=mask)
+        mixed = functional.scaled_dot_product_attention(
+            query.transpose(1, 2), keys, values, attn_mask=mask
+        )
         return self.output(mixed.transpose(1, 2).reshape(count, length, SIZE))
 
 

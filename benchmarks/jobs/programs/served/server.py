@@ -22,7 +22,11 @@ async def serve(reader, writer, engine):
                 length = int(value) if name.lower() == "content-length" else length
             body = await reader.readexactly(length)
             path = request.split()[1].decode()
-            await (complete(json.loads(body), writer, engine) if path == "/v1/completions" else tell(path, writer))
+            await (
+                complete(json.loads(body), writer, engine)
+                if path == "/v1/completions"
+                else tell(path, writer)
+            )
             if closes:
                 break
     except ConnectionError:
@@ -41,16 +45,29 @@ async def tell(path, writer):
 async def complete(asked, writer, engine):
     loop, tokens = asyncio.get_running_loop(), asyncio.Queue()
     request = Request(
-        encode(asked["prompt"]), asked["max_tokens"], lambda token: loop.call_soon_threadsafe(tokens.put_nowait, token)
+        encode(asked["prompt"]),
+        asked["max_tokens"],
+        lambda token: loop.call_soon_threadsafe(tokens.put_nowait, token),
     )
     engine.waiting.put(request)
     begin(writer, "text/event-stream")
     for _ in range(request.wanted):
-        send(writer, event({"choices": [{"text": decode(await tokens.get()), "index": 0}]}))
+        send(
+            writer,
+            event({"choices": [{"text": decode(await tokens.get()), "index": 0}]}),
+        )
         await writer.drain()
     send(
         writer,
-        event({"choices": [], "usage": {"prompt_tokens": len(request.tokens), "completion_tokens": request.wanted}}),
+        event(
+            {
+                "choices": [],
+                "usage": {
+                    "prompt_tokens": len(request.tokens),
+                    "completion_tokens": request.wanted,
+                },
+            }
+        ),
     )
     send(writer, "data: [DONE]\n\n")
     send(writer, "")
@@ -58,7 +75,9 @@ async def complete(asked, writer, engine):
 
 
 def begin(writer, kind):
-    writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+    writer.write(
+        f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    )
 
 
 def event(content):
@@ -74,7 +93,9 @@ async def main():
     engine = Engine()
     engine.start()
     Watch(engine).start()
-    server = await asyncio.start_server(lambda r, w: serve(r, w, engine), "127.0.0.1", int(sys.argv[1]))
+    server = await asyncio.start_server(
+        lambda r, w: serve(r, w, engine), "127.0.0.1", int(sys.argv[1])
+    )
     await server.serve_forever()
 
 

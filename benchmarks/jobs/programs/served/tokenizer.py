@@ -2,7 +2,13 @@
 
 from model import WORDS
 
-PAIRS = {left + right for left in "aeiou" for right in "bcdfghlmnprst"} | {"th", "er", "in", "st", "ou"}
+PAIRS = {left + right for left in "aeiou" for right in "bcdfghlmnprst"} | {
+    "th",
+    "er",
+    "in",
+    "st",
+    "ou",
+}
 
 
 def encode(prompt):

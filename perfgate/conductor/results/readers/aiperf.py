@@ -16,14 +16,19 @@ _UNITS = {"requests/sec": "items/s", "tokens/sec": "tokens/s", "sec": "s"}
 
 
 def recognises(content: Content) -> bool:
-    return content.has("schema_version", "request_throughput") and "is_complete" in content.document
+    return (
+        content.has("schema_version", "request_throughput")
+        and "is_complete" in content.document
+    )
 
 
 def read(content: Content) -> Results:
     result = content.document
     version = str(result["schema_version"])
     if version.partition(".")[0] != "1":
-        raise content.refused("schema_version is {version}; only 1 is supported", version=version)
+        raise content.refused(
+            "schema_version is {version}; only 1 is supported", version=version
+        )
     if not result["is_complete"] or result.get("was_cancelled"):
         raise content.refused("the run is incomplete")
     content.none_failed((result.get("error_request_count") or {}).get("avg", 0))
@@ -32,6 +37,21 @@ def read(content: Content) -> Results:
         if entry := result.get(name):
             unit = _UNITS.get(entry["unit"], entry["unit"])
             quantiles = [("", "p50" if "p50" in entry else "avg"), (".p99", "p99")]
-            numbers += [content.number(name + end, entry[key], unit, better) for end, key in quantiles if key in entry]
-    counts = {"requests": "request_count", "input_tokens": "total_isl", "output_tokens": "total_osl"}
-    return Results(numbers, {name: int(result[key]["avg"]) for name, key in counts.items() if result.get(key)})
+            numbers += [
+                content.number(name + end, entry[key], unit, better)
+                for end, key in quantiles
+                if key in entry
+            ]
+    counts = {
+        "requests": "request_count",
+        "input_tokens": "total_isl",
+        "output_tokens": "total_osl",
+    }
+    return Results(
+        numbers,
+        {
+            name: int(result[key]["avg"])
+            for name, key in counts.items()
+            if result.get(key)
+        },
+    )

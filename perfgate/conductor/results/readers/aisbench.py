@@ -29,18 +29,32 @@ def recognises(content: Content) -> bool:
 
 def read(content: Content) -> Results:
     content.none_failed(float(_text(content, "Failed Requests") or 0))
-    asked, answered = _text(content, "Total Requests"), _text(content, "Success Requests")
+    asked, answered = (
+        _text(content, "Total Requests"),
+        _text(content, "Success Requests"),
+    )
     if asked and answered:
         content.none_failed(max(float(asked) - float(answered), 0))
     numbers = []
     for name, entry in content.document.items():
-        match = _VALUE.fullmatch(str(entry.get(_STAGE))) if isinstance(entry, dict) else None
+        match = (
+            _VALUE.fullmatch(str(entry.get(_STAGE)))
+            if isinstance(entry, dict)
+            else None
+        )
         if match and match[2] and name != "Benchmark Duration":
             better: Better = "higher" if match[2].endswith("/s") else "lower"
             plain = re.sub(r"\W+", "_", name.lower()).strip("_")
-            numbers.append(content.number(plain, float(match[1]), _UNITS.get(match[2], match[2]), better))
+            numbers.append(
+                content.number(
+                    plain, float(match[1]), _UNITS.get(match[2], match[2]), better
+                )
+            )
     counts = {name: _text(content, key) for name, key in _WORK.items()}
-    return Results([*numbers, *_times(content)], {name: int(float(count)) for name, count in counts.items() if count})
+    return Results(
+        [*numbers, *_times(content)],
+        {name: int(float(count)) for name, count in counts.items() if count},
+    )
 
 
 def _times(content: Content) -> Iterator[ResultNumber]:
@@ -52,10 +66,17 @@ def _times(content: Content) -> Iterator[ResultNumber]:
         if name in _TIMES and row.get("Stage") == _STAGE:
             for end, column in (("", "Median"), (".p99", "P99")):
                 if match := _VALUE.fullmatch(row.get(column) or ""):
-                    yield content.number(f"{name.lower()}{end}", float(match[1]), match[2] or "1", "lower")
+                    yield content.number(
+                        f"{name.lower()}{end}",
+                        float(match[1]),
+                        match[2] or "1",
+                        "lower",
+                    )
 
 
 def _text(content: Content, name: str) -> str:
     entry = content.document.get(name)
-    match = _VALUE.fullmatch(str(entry.get(_STAGE))) if isinstance(entry, dict) else None
+    match = (
+        _VALUE.fullmatch(str(entry.get(_STAGE))) if isinstance(entry, dict) else None
+    )
     return match[1] if match else ""

@@ -21,7 +21,8 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     if content.document.get("version") != 2:
         raise content.refused(
-            "version {version!r} of asv's results is not supported", version=content.document.get("version")
+            "version {version!r} of asv's results is not supported",
+            version=content.document.get("version"),
         )
     columns = content.document["result_columns"]
     numbers = []

@@ -18,13 +18,23 @@ def recognises(content: Content) -> bool:
         return False
     names = set(map(str.lower, content.document))
     # AISBench has both, with its stages.
-    return {"failed requests", "total requests"} <= names and "benchmark duration" not in names
+    return {
+        "failed requests",
+        "total requests",
+    } <= names and "benchmark duration" not in names
 
 
 def read(content: Content) -> Results:
     result = {key.lower(): value for key, value in content.document.items()}
     content.none_failed(result["failed requests"])
-    succeeded = next((result[key] for key in ("succeed requests", "successful requests") if key in result), None)
+    succeeded = next(
+        (
+            result[key]
+            for key in ("succeed requests", "successful requests")
+            if key in result
+        ),
+        None,
+    )
     if succeeded is not None:
         content.none_failed(max(result["total requests"] - succeeded, 0))
     numbers = []
@@ -34,8 +44,14 @@ def read(content: Content) -> Results:
         if match and match[1] not in _NO_MEASUREMENTS and value:
             better: Better = "higher" if match[2].endswith("/s") else "lower"
             name = re.sub(r"\W+", "_", match[1]).strip("_")
-            numbers.append(content.number(name, value, _UNITS.get(match[2], match[2]), better))
+            numbers.append(
+                content.number(name, value, _UNITS.get(match[2], match[2]), better)
+            )
     requests = int(result["total requests"])
     means = {"input_tokens": "avg input tokens", "output_tokens": "avg output tokens"}
-    tokens = {name: round(result[key] * requests) for name, key in means.items() if result.get(key)}
+    tokens = {
+        name: round(result[key] * requests)
+        for name, key in means.items()
+        if result.get(key)
+    }
     return Results(numbers, {"requests": requests, **tokens})

@@ -14,27 +14,39 @@ READS = "Google Benchmark --benchmark_out, json_schema_version 1 or none"
 
 
 def recognises(content: Content) -> bool:
-    if not content.has("context", "benchmarks") or not isinstance(content.document["context"], dict):
+    if not content.has("context", "benchmarks") or not isinstance(
+        content.document["context"], dict
+    ):
         return False
-    return bool({"json_schema_version", "library_build_type", "num_cpus"} & content.document["context"].keys())
+    return bool(
+        {"json_schema_version", "library_build_type", "num_cpus"}
+        & content.document["context"].keys()
+    )
 
 
 def read(content: Content) -> Results:
     version = content.document["context"].get("json_schema_version", 1)
     if version != 1:
-        raise content.refused("json_schema_version is {version}; only 1 is supported", version=version)
+        raise content.refused(
+            "json_schema_version is {version}; only 1 is supported", version=version
+        )
     runs: dict[str, list[float]] = {}
     units: dict[str, str] = {}
     for entry in content.document["benchmarks"]:
         name = str(entry.get("run_name", entry["name"]))
         if entry.get("error_occurred"):
             raise content.refused(
-                "{name} failed: {error}", name=name, error=entry.get("error_message", "no reason given")
+                "{name} failed: {error}",
+                name=name,
+                error=entry.get("error_message", "no reason given"),
             )
         if entry.get("skipped"):
             continue  # the count of the others must be equal on both sides
         if entry.get("run_type", "iteration") == "iteration":
             runs.setdefault(name, []).append(content.checked(name, entry["real_time"]))
             units[name] = entry["time_unit"]
-    numbers = [content.number(name, median(times), units[name], "lower", times) for name, times in runs.items()]
+    numbers = [
+        content.number(name, median(times), units[name], "lower", times)
+        for name, times in runs.items()
+    ]
     return Results(numbers, {"benchmarks": len(numbers)})

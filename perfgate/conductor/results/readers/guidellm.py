@@ -19,13 +19,18 @@ _WORK = {"input_tokens": "prompt_token_count", "output_tokens": "output_token_co
 
 
 def recognises(content: Content) -> bool:
-    return content.has("metadata", "benchmarks") and "guidellm_version" in content.document["metadata"]
+    return (
+        content.has("metadata", "benchmarks")
+        and "guidellm_version" in content.document["metadata"]
+    )
 
 
 def read(content: Content) -> Results:
     version = content.document["metadata"].get("version")
     if version != 2:
-        raise content.refused("metadata.version is {version!r}; only 2 is supported", version=version)
+        raise content.refused(
+            "metadata.version is {version!r}; only 2 is supported", version=version
+        )
     numbers: list[ResultNumber] = []
     work = dict.fromkeys(("requests", *_WORK), 0)
     benchmarks = content.document["benchmarks"]
@@ -36,15 +41,29 @@ def read(content: Content) -> Results:
         work["requests"] += int(totals["successful"])
         for name, key in _WORK.items():
             work[name] += int(metrics[key]["successful"]["total_sum"])
-        prefix = "" if len(benchmarks) == 1 else f"{_strategy(benchmark['config']['strategy'])}."
+        prefix = (
+            ""
+            if len(benchmarks) == 1
+            else f"{_strategy(benchmark['config']['strategy'])}."
+        )
         for key, unit in _TIMES.items():
             # Null for answers that were not streamed.
             if statistics := (metrics.get(key) or {}).get("successful"):
                 name = prefix + key.removesuffix("_ms")
-                numbers.append(content.number(name, statistics["median"], unit, "lower"))
-                numbers.append(content.number(f"{name}.p99", statistics["percentiles"]["p99"], unit, "lower"))
+                numbers.append(
+                    content.number(name, statistics["median"], unit, "lower")
+                )
+                numbers.append(
+                    content.number(
+                        f"{name}.p99", statistics["percentiles"]["p99"], unit, "lower"
+                    )
+                )
         for key, unit in _RATES.items():
-            numbers.append(content.number(prefix + key, metrics[key]["successful"]["mean"], unit, "higher"))
+            numbers.append(
+                content.number(
+                    prefix + key, metrics[key]["successful"]["mean"], unit, "higher"
+                )
+            )
     return Results(numbers, work)
 
 

@@ -9,7 +9,9 @@ READS = 'one JSON object a line: {"name": "step", "value": 0.012, "unit": "s", "
 
 def recognises(content: Content) -> bool:
     lines = content.lines
-    return bool(lines) and all(isinstance(line, dict) and {"name", "value"} <= line.keys() for line in lines)
+    return bool(lines) and all(
+        isinstance(line, dict) and {"name", "value"} <= line.keys() for line in lines
+    )
 
 
 def read(content: Content) -> Results:
@@ -18,7 +20,13 @@ def read(content: Content) -> Results:
         better = line.get("better", "lower")
         if better not in ("lower", "higher"):
             raise content.refused(
-                '{name}: better is {better!r}; write "lower" or "higher"', name=line["name"], better=better
+                '{name}: better is {better!r}; write "lower" or "higher"',
+                name=line["name"],
+                better=better,
             )
-        numbers.append(content.number(str(line["name"]), line["value"], line.get("unit", "1"), better))
+        numbers.append(
+            content.number(
+                str(line["name"]), line["value"], line.get("unit", "1"), better
+            )
+        )
     return Results(numbers, {})

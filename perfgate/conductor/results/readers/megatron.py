@@ -30,7 +30,12 @@ def read(content: Content) -> Results:
     for line in lines:
         for fault, count in _WRONG.findall(line):
             if int(count):
-                raise content.refused("{count} {what} iterations: {line}", count=count, what=fault, line=line[:80])
+                raise content.refused(
+                    "{count} {what} iterations: {line}",
+                    count=count,
+                    what=fault,
+                    line=line[:80],
+                )
     warm_lines = lines[_WARM_UP:]
     if len(warm_lines) < FEWEST:
         raise content.refused(

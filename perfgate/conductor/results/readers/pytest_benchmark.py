@@ -16,7 +16,9 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     version = str(content.document["version"])
     if not version.startswith(("3.", "4.", "5.")):
-        raise content.refused("version {version} of pytest-benchmark is not supported", version=version)
+        raise content.refused(
+            "version {version} of pytest-benchmark is not supported", version=version
+        )
     numbers = []
     for benchmark in content.document["benchmarks"]:
         statistics, name = benchmark["stats"], str(benchmark["fullname"])
@@ -29,5 +31,9 @@ def read(content: Content) -> Results:
                 rounds=statistics["rounds"],
                 fewest=FEWEST_ROUNDS,
             )
-        numbers.append(content.number(name, statistics["median"], "s", "lower", statistics.get("data") or ()))
+        numbers.append(
+            content.number(
+                name, statistics["median"], "s", "lower", statistics.get("data") or ()
+            )
+        )
     return Results(numbers, {"benchmarks": len(numbers)})

@@ -12,7 +12,11 @@ from perfgate.conductor.results.result import Content, Results
 
 READS = "sglang.bench_serving --output-file, with one run in it"
 _TIME = re.compile(r"(mean|median|p\d+)_(e2e_latency|ttft|tpot|itl)_ms")
-_RATES = {"request_throughput": "items/s", "input_throughput": "tokens/s", "output_throughput": "tokens/s"}
+_RATES = {
+    "request_throughput": "items/s",
+    "input_throughput": "tokens/s",
+    "output_throughput": "tokens/s",
+}
 
 
 def recognises(content: Content) -> bool:
@@ -28,13 +32,33 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     if len(content.lines) != 1:
         raise content.refused(
-            "it holds {count} runs; let the program write to a new file, or remove it before", count=len(content.lines)
+            "it holds {count} runs; let the program write to a new file, or remove it before",
+            count=len(content.lines),
         )
     result = content.lines[0]
     if errors := [error for error in result.get("errors", []) if error]:
-        raise content.refused("{count} requests failed: {error}", count=len(errors), error=str(errors[0])[:200])
+        raise content.refused(
+            "{count} requests failed: {error}",
+            count=len(errors),
+            error=str(errors[0])[:200],
+        )
     content.all_answered(result)
-    numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
-    numbers += [content.number(key[:-3], value, "ms", "lower") for key, value in result.items() if _TIME.fullmatch(key)]
-    names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}
-    return Results(numbers, {name: int(result[key]) for name, key in names.items() if key in result})
+    numbers = [
+        content.number(name, result[name], unit, "higher")
+        for name, unit in _RATES.items()
+        if name in result
+    ]
+    numbers += [
+        content.number(key[:-3], value, "ms", "lower")
+        for key, value in result.items()
+        if _TIME.fullmatch(key)
+    ]
+    names = {
+        "requests": "completed",
+        "input_tokens": "total_input_tokens",
+        "output_tokens": "total_output_tokens",
+    }
+    return Results(
+        numbers,
+        {name: int(result[key]) for name, key in names.items() if key in result},
+    )

@@ -13,7 +13,9 @@ from perfgate.conductor.results.result import Content, Results
 READS = "the log of torchtitan"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 # Lines of a validation have no gradient norm, begin "validate step: 10" and count other tokens.
-_LINE = re.compile(r"(?<!validate )step: +(\d+) .*?memory: +([\d.]+)GiB.*?tps: +([\d,]+)")
+_LINE = re.compile(
+    r"(?<!validate )step: +(\d+) .*?memory: +([\d.]+)GiB.*?tps: +([\d,]+)"
+)
 # The first steps warm up.
 _WARM_UP = 2
 FEWEST = 8
@@ -40,6 +42,8 @@ def read(content: Content) -> Results:
     warm_rates = [rates[step] for step in warm_steps]
     numbers = [
         content.number("tps", median(warm_rates), "tokens/s", "higher", warm_rates),
-        content.number("memory", max(memory[step] for step in warm_steps), "GiB", "lower"),
+        content.number(
+            "memory", max(memory[step] for step in warm_steps), "GiB", "lower"
+        ),
     ]
     return Results(numbers, {"steps": len(steps)})

@@ -38,7 +38,9 @@ def read(content: Content) -> Results:
     steps = all_steps[_WARM_UP:]
     if len(steps) < FEWEST:
         raise content.refused(
-            "it has {count} steps after the first; at least {fewest} are needed", count=len(steps), fewest=FEWEST
+            "it has {count} steps after the first; at least {fewest} are needed",
+            count=len(steps),
+            fewest=FEWEST,
         )
     numbers = []
     for key, (name, unit, better) in _METRICS.items():

@@ -8,25 +8,40 @@ from perfgate.conductor.results.result import Better, Content, ResultNumber, Res
 
 READS = "vllm bench serve --save-result"
 _TIME = re.compile(r"(mean|median|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
-_RATES = {"request_throughput": "items/s", "output_throughput": "tokens/s", "total_token_throughput": "tokens/s"}
+_RATES = {
+    "request_throughput": "items/s",
+    "output_throughput": "tokens/s",
+    "total_token_throughput": "tokens/s",
+}
 # Seconds, with --save-detailed.
 _RAW = {"ttft": "ttfts", "e2el": "latencies"}
 
 
 def recognises(content: Content) -> bool:
     keys = {"completed", "request_throughput", "backend", "tokenizer_id"}
-    return bool(content.lines) and all(isinstance(line, dict) and keys <= line.keys() for line in content.lines)
+    return bool(content.lines) and all(
+        isinstance(line, dict) and keys <= line.keys() for line in content.lines
+    )
 
 
 def read(content: Content) -> Results:
     if len(content.lines) != 1:
         raise content.refused(
-            "it holds {count} runs; leave out --append-result, or remove it before a run", count=len(content.lines)
+            "it holds {count} runs; leave out --append-result, or remove it before a run",
+            count=len(content.lines),
         )
     (result,) = content.lines
     content.all_answered(result)
-    numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
-    names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}
+    numbers = [
+        content.number(name, result[name], unit, "higher")
+        for name, unit in _RATES.items()
+        if name in result
+    ]
+    names = {
+        "requests": "completed",
+        "input_tokens": "total_input_tokens",
+        "output_tokens": "total_output_tokens",
+    }
     work = {name: int(str(result[key])) for name, key in names.items() if key in result}
     return Results([*numbers, *times(content, result)], work)
 
@@ -40,6 +55,8 @@ def times(content: Content, result: dict[str, object]) -> list[ResultNumber]:
             number = content.number(key.removesuffix("_ms"), value, "ms", better)
             raw = result.get(_RAW.get(match[2], ""))
             if match[1] == "median" and isinstance(raw, list):
-                number = number._replace(samples=tuple(content.checked(key, seconds) for seconds in raw))
+                number = number._replace(
+                    samples=tuple(content.checked(key, seconds) for seconds in raw)
+                )
             numbers.append(number)
     return numbers

@@ -35,7 +35,15 @@ from perfgate.document.run import (
     is_left_to_turns,
 )
 from perfgate.locale import Activity, sentence
-from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepExtent, StepReply, StepRequest, StepSettings
+from perfgate.protocol import (
+    CheckReply,
+    CheckRequest,
+    Loaded,
+    StepExtent,
+    StepReply,
+    StepRequest,
+    StepSettings,
+)
 from perfgate.system.processes import run_delay_ns
 
 replace = msgspec.structs.replace
@@ -74,15 +82,23 @@ class Findings:
             place = places.get(step.number)
             if place is None:
                 self.steps.append(step)
-                self.workload = replace(self.workload, steps=sorted({*self.workload.steps, step.number}))
+                self.workload = replace(
+                    self.workload, steps=sorted({*self.workload.steps, step.number})
+                )
                 continue
             first = self.steps[place]
             if is_left_to_turns(first):
                 first = _without_first_turn(first, step)
             values = list(first.values)
             for value in step.values:
-                values.append(replace(value, labels={**value.labels, REPEAT: str(turns[step.number])}))
-            self.steps[place] = replace(first, values=values, duration=first.duration + step.duration)
+                values.append(
+                    replace(
+                        value, labels={**value.labels, REPEAT: str(turns[step.number])}
+                    )
+                )
+            self.steps[place] = replace(
+                first, values=values, duration=first.duration + step.duration
+            )
 
 
 def _without_first_turn(first: StepResult, again: StepResult) -> StepResult:
@@ -92,10 +108,18 @@ def _without_first_turn(first: StepResult, again: StepResult) -> StepResult:
     missing = []
     for value in again.values:
         if (value.metric, frozenset(value.labels.items())) not in places:
-            missing.append(replace(value, value=None, interval=None, count=None, reason=reason))
+            missing.append(
+                replace(value, value=None, interval=None, count=None, reason=reason)
+            )
     if first.status != "unavailable":
         return replace(first, values=[*first.values, *missing])
-    return replace(first, status=again.status, reason=again.reason, findings=again.findings, values=missing)
+    return replace(
+        first,
+        status=again.status,
+        reason=again.reason,
+        findings=again.findings,
+        values=missing,
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +159,11 @@ class ChecklistPlan:
         The steps with numbers of a young process come first: the first call that step 1 times is the first there is, and memory
         follows the calls, whichever other steps are requested. Long steps come last, each in a separate process.
         """
-        young: list[int | None] = [step for step in STEPS_OF_A_YOUNG_PROCESS if step in (*self.steps, *self.informing)]
+        young: list[int | None] = [
+            step
+            for step in STEPS_OF_A_YOUNG_PROCESS
+            if step in (*self.steps, *self.informing)
+        ]
         usual: list[int | None] = []
         long: list[int | None] = []
         for step in self.steps:
@@ -153,16 +181,24 @@ def _takes_long(step: int | None) -> bool:
     return step is not _CHECK and card(step).pace.long
 
 
-def informing_seconds(number: int, earlier: Mapping[int, float], exact_only: Collection[int]) -> float:
+def informing_seconds(
+    number: int, earlier: Mapping[int, float], exact_only: Collection[int]
+) -> float:
     """How long informing steps may have taken when this one begins: longer if it completes a comparison, or is exact.
 
     ``earlier`` are the seconds that the steps took on the other side; those that it left out took none.
     """
     completes = earlier.get(number, 0.0) > 0.0
-    return MOST_INFORMING_SECONDS if completes or number in exact_only else INFORMING_SECONDS
+    return (
+        MOST_INFORMING_SECONDS
+        if completes or number in exact_only
+        else INFORMING_SECONDS
+    )
 
 
-def run_checklist(bench: Bench, checkout: Checkout, reference: WorkloadReference, plan: ChecklistPlan) -> Findings:
+def run_checklist(
+    bench: Bench, checkout: Checkout, reference: WorkloadReference, plan: ChecklistPlan
+) -> Findings:
     """Run the steps and the correctness check on one workload.
 
     A failure is recorded as an error with its traceback; everything else is still measured, in a fresh process where an error
@@ -173,7 +209,10 @@ def run_checklist(bench: Bench, checkout: Checkout, reference: WorkloadReference
     runner = _StepRunner(bench, checkout, reference, plan)
     while runner.remaining:
         try:
-            with bench.worker(checkout, reference, layout_seed=plan.layout_seed) as (worker, loaded):
+            with bench.worker(checkout, reference, layout_seed=plan.layout_seed) as (
+                worker,
+                loaded,
+            ):
                 runner.begin(loaded)
                 while runner.remaining and runner.run_next(worker, loaded):
                     pass
@@ -206,12 +245,21 @@ class _StepRunner:
         self.steady = configured if plan.steady is None else plan.steady
         self.settings = _step_settings(self.bench)
         # The steps that are repeated without experiments, each with the reason.
-        self.without_experiments = dict.fromkeys(plan.without_experiments, Message(LEFT_TO_TURNS))
+        self.without_experiments = dict.fromkeys(
+            plan.without_experiments, Message(LEFT_TO_TURNS)
+        )
 
-    def _record(self, loaded: Loaded | None = None, error: ErrorDetail | None = None) -> WorkloadRecord:
+    def _record(
+        self, loaded: Loaded | None = None, error: ErrorDetail | None = None
+    ) -> WorkloadRecord:
         plan = self.plan
         return workload_record(
-            self.checkout, self.reference, plan.every_step, loaded=loaded, error=error, quick=plan.quick
+            self.checkout,
+            self.reference,
+            plan.every_step,
+            loaded=loaded,
+            error=error,
+            quick=plan.quick,
         )
 
     def begin(self, loaded: Loaded) -> None:
@@ -241,23 +289,34 @@ class _StepRunner:
             return self._run_step(worker, number)
         limit = informing_seconds(number, plan.earlier, plan.exact_only)
         if self.spent > limit:
-            self._leave_out(number, Message("gate.checklist-time-spent", {"seconds": limit, "step": number}))
+            self._leave_out(
+                number,
+                Message(
+                    "gate.checklist-time-spent", {"seconds": limit, "step": number}
+                ),
+            )
             return True
         started = time.monotonic()
         is_usable = self._run_step(worker, number, at_most=INFORMING_TIMEOUT)
-        self.spent += max(0.0, time.monotonic() - started - self._steady_seconds(number))
+        self.spent += max(
+            0.0, time.monotonic() - started - self._steady_seconds(number)
+        )
         return is_usable
 
     def _needs_fresh_process(self, number: int | None) -> bool:
         """Whether a step needs a fresh process; on an accelerator, where loading takes seconds, not for exact numbers."""
-        return _takes_long(number) and not (self.bench.is_accelerated and number in self.plan.exact_only)
+        return _takes_long(number) and not (
+            self.bench.is_accelerated and number in self.plan.exact_only
+        )
 
     def give_up(self, error: WorkerError) -> None:
         """No worker is available: record its error for the remaining steps."""
         self.findings.workload = self._record(error=error.detail)
         for number in self.remaining:
             if number is not _CHECK:
-                self.findings.steps.append(_unmeasured(number, self.reference, error=error.detail))
+                self.findings.steps.append(
+                    _unmeasured(number, self.reference, error=error.detail)
+                )
         self.remaining.clear()
 
     def _leave_out(self, number: int, reason: Message) -> None:
@@ -277,15 +336,25 @@ class _StepRunner:
         """
         doing = Activity("checking the output of {name}", name=self.reference.name)
         try:
-            reply = worker.ask(CheckRequest(), CheckReply, timeout=self.bench.config.measure.step_timeout, doing=doing)
+            reply = worker.ask(
+                CheckRequest(),
+                CheckReply,
+                timeout=self.bench.config.measure.step_timeout,
+                doing=doing,
+            )
         except WorkerError as error:
             if worker.experimented:
                 return self._check_again()
             self.bench.say(f"{doing.shown}: {error}")
             failed = CorrectnessResult(
-                workload=self.reference.name, shape="", status="error", message=error.detail.message
+                workload=self.reference.name,
+                shape="",
+                status="error",
+                message=error.detail.message,
             )
-            self.findings.correctness = [replace(failed, shape=shape) for shape in loaded.shapes]
+            self.findings.correctness = [
+                replace(failed, shape=shape) for shape in loaded.shapes
+            ]
             return error.alive and not self.is_spoiled_by_errors
         has_messages = any(result.message for result in reply.results)
         is_unknown = not all(result.signature for result in reply.results)
@@ -296,12 +365,17 @@ class _StepRunner:
 
     def _check_again(self) -> bool:
         self.bench.say(
-            sentence("{name}: checking the output again in a process without experiments", name=self.reference.name)
+            sentence(
+                "{name}: checking the output again in a process without experiments",
+                name=self.reference.name,
+            )
         )
         self.remaining.insert(0, _CHECK)
         return False
 
-    def _run_step(self, worker: Worker, number: int, *, at_most: float = math.inf) -> bool:
+    def _run_step(
+        self, worker: Worker, number: int, *, at_most: float = math.inf
+    ) -> bool:
         """Run one step and return whether the worker can be asked again.
 
         It may take ``at_most`` seconds, and step 1 the seconds of the steady state as well.
@@ -325,25 +399,38 @@ class _StepRunner:
             no_experiments=self.without_experiments.get(number),
         )
         doing = Activity(
-            "{name}: step {number} {slug}", name=self.reference.name, number=number, slug=card(number).slug
+            "{name}: step {number} {slug}",
+            name=self.reference.name,
+            number=number,
+            slug=card(number).slug,
         )
         self.bench.say(doing.shown)
         procedure = StepProcedure(
-            quick=plan.quick, clock="awake" if request.leave_out_waits else "wall", after=self.ran.copy()
+            quick=plan.quick,
+            clock="awake" if request.leave_out_waits else "wall",
+            after=self.ran.copy(),
         )
         self.ran.append(number)
         started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
         try:
-            timeout = min(config.measure.step_timeout, at_most) + self._steady_seconds(number)
+            timeout = min(config.measure.step_timeout, at_most) + self._steady_seconds(
+                number
+            )
             reply = worker.ask(request, StepReply, timeout=timeout, doing=doing)
         except WorkerError as error:
             if self._repeats(worker, number, error.detail):
                 return False
-            findings.steps.append(_unmeasured(number, self.reference, error=error.detail))
+            findings.steps.append(
+                _unmeasured(number, self.reference, error=error.detail)
+            )
             return error.alive and not self.is_spoiled_by_errors
-        if reply.result.error is not None and self._repeats(worker, number, reply.result.error):
+        if reply.result.error is not None and self._repeats(
+            worker, number, reply.result.error
+        ):
             return False
-        waited = waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
+        waited = waited_share(
+            delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started
+        )
         findings.steps.append(replace(reply.result, waited=waited, procedure=procedure))
         findings.counters += reply.counters
         findings.operators += reply.operators
@@ -351,14 +438,18 @@ class _StepRunner:
         paths = {artifact.path for artifact in findings.artifacts}
         for artifact in reply.artifacts:
             if artifact.path not in paths:
-                findings.artifacts.append(replace(artifact, workload=self.reference.name))
+                findings.artifacts.append(
+                    replace(artifact, workload=self.reference.name)
+                )
         return not reply.spoiled
 
     def _repeats(self, worker: Worker, number: int, error: ErrorDetail) -> bool:
         """Whether a failed step is to be repeated in a fresh process; put back, it then comes next, without experiments."""
         if not worker.experimented or number in self.without_experiments:
             return False
-        reason = Message("experiment.broke-process", {"error": as_message(error.message)})
+        reason = Message(
+            "experiment.broke-process", {"error": as_message(error.message)}
+        )
         self.without_experiments[number] = reason
         self.remaining.insert(0, number)
         self.bench.say(
@@ -386,14 +477,24 @@ def _step_settings(bench: Bench) -> StepSettings:
 
 
 def _unmeasured(
-    number: int, reference: WorkloadReference, *, reason: Message | None = None, error: ErrorDetail | None = None
+    number: int,
+    reference: WorkloadReference,
+    *,
+    reason: Message | None = None,
+    error: ErrorDetail | None = None,
 ) -> StepResult:
     result = StepResult(
-        number=number, slug=card(number).slug, workload=reference.name, status="unavailable", reason=reason
+        number=number,
+        slug=card(number).slug,
+        workload=reference.name,
+        status="unavailable",
+        reason=reason,
     )
     if error is None:
         return result
-    return replace(result, status="error", reason=as_message(error.message), error=error)
+    return replace(
+        result, status="error", reason=as_message(error.message), error=error
+    )
 
 
 def workload_record(
@@ -406,7 +507,9 @@ def workload_record(
     quick: bool | None = None,
 ) -> WorkloadRecord:
     try:
-        sha256 = hashlib.sha256((checkout.harness / reference.file).read_bytes()).hexdigest()
+        sha256 = hashlib.sha256(
+            (checkout.harness / reference.file).read_bytes()
+        ).hexdigest()
     except OSError:
         sha256 = ""
     record = WorkloadRecord(
@@ -421,4 +524,10 @@ def workload_record(
     )
     if loaded is None:
         return record
-    return replace(record, batch=loaded.batch, shapes=loaded.shapes, sla_p99=loaded.sla_p99, sla_rate=loaded.sla_rate)
+    return replace(
+        record,
+        batch=loaded.batch,
+        shapes=loaded.shapes,
+        sla_p99=loaded.sla_p99,
+        sla_rate=loaded.sla_rate,
+    )

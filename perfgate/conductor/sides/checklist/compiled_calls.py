@@ -19,7 +19,12 @@ from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message, as_message
 from perfgate.locale import Activity
-from perfgate.protocol import CompiledCall, CompiledTimed, CompileRequest, TimeCompiledRequest
+from perfgate.protocol import (
+    CompiledCall,
+    CompiledTimed,
+    CompileRequest,
+    TimeCompiledRequest,
+)
 
 # A small model compiles in 14 s at most, before and after which come its start and its turns.
 SECONDS_OF_A_SIDE = 18.0
@@ -41,16 +46,30 @@ class CompiledSide:
 
 
 def time_compiled_calls(
-    bench: Bench, reference: WorkloadReference, sides: Sequence[ChecklistSide], layout_seed: int
+    bench: Bench,
+    reference: WorkloadReference,
+    sides: Sequence[ChecklistSide],
+    layout_seed: int,
 ) -> list[CompiledSide]:
     """Compile on every side, one after the other, and time the plain and the compiled call of each in turns.
 
     A side that cannot be compiled ends it: then no comparison is possible.
     """
     lot = random.Random(f"{bench.config.measure.seed}:{reference.name}:compiled")
-    start = Start(0, second_starts=False, second_leads=balanced_coins(lot, run=2), layout_seed=layout_seed)
+    start = Start(
+        0,
+        second_starts=False,
+        second_leads=balanced_coins(lot, run=2),
+        layout_seed=layout_seed,
+    )
     with closing(_CompiledTurns(bench, reference, sides)) as client:
-        Engine(client, iter([start]), [FEWEST_TURNS], is_decided=lambda: True, turns=len(sides)).run()
+        Engine(
+            client,
+            iter([start]),
+            [FEWEST_TURNS],
+            is_decided=lambda: True,
+            turns=len(sides),
+        ).run()
     return client.results
 
 
@@ -84,7 +103,9 @@ class _CompiledTurns:
             self._acting = side
             request = TimeCompiledRequest(seconds=_TURN_SECONDS, seed=quad.index)
             began = time.monotonic()
-            timed = self._workers[side].ask(request, CompiledTimed, timeout=self._timeout, doing=doing)
+            timed = self._workers[side].ask(
+                request, CompiledTimed, timeout=self._timeout, doing=doing
+            )
             result = self.results[side]
             result.seconds += time.monotonic() - began
             result.speedups.append(timed.plain / max(timed.compiled, 1e-9))
@@ -105,12 +126,18 @@ class _CompiledTurns:
         bench, reference, side = self.bench, self.reference, self.sides[self._acting]
         result = self.results[self._acting]
         log_name = f"{reference.name}-compiled"
-        process = bench.worker(side.checkout, reference, layout_seed=layout_seed, log_name=log_name)
+        process = bench.worker(
+            side.checkout, reference, layout_seed=layout_seed, log_name=log_name
+        )
         worker, _ = self._stack.enter_context(process)
         self._workers.append(worker)
-        folder = self._stack.enter_context(tempfile.TemporaryDirectory(dir=side.folder, prefix=".compiled-"))
+        folder = self._stack.enter_context(
+            tempfile.TemporaryDirectory(dir=side.folder, prefix=".compiled-")
+        )
         config = bench.config
-        request = CompileRequest(folder=folder, limits=config.limit_values, seed=config.measure.seed)
+        request = CompileRequest(
+            folder=folder, limits=config.limit_values, seed=config.measure.seed
+        )
         doing = Activity("compiling {name}", name=reference.name)
         bench.say(doing.shown)
         began = time.monotonic()

@@ -51,15 +51,21 @@ _PART_OF_METRIC: Mapping[str, CountedPart] = {
 _PARTS_OF_FEW_CALLS: tuple[CountedPart, ...] = ("memory", "python")
 
 
-def count_operators(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> list[CounterSet]:
+def count_operators(
+    bench: Bench, checkout: Checkout, reference: WorkloadReference
+) -> list[CounterSet]:
     """The operators of a few calls of every shape, from a fresh process; none if it fails."""
     doing = Activity("counting the operators of {name}", name=reference.name)
     return _count(bench, checkout, reference, (), doing)
 
 
-def count_again(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> list[CounterSet]:
+def count_again(
+    bench: Bench, checkout: Checkout, reference: WorkloadReference
+) -> list[CounterSet]:
     """The counters of every shape from a fresh process; none if it fails."""
-    doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
+    doing = Activity(
+        "counting the calls of {name} again, in a fresh process", name=reference.name
+    )
     return _count(bench, checkout, reference, COUNTED_PARTS, doing)
 
 
@@ -75,9 +81,14 @@ def _count(
 ) -> list[CounterSet]:
     bench.say(doing.shown)
     try:
-        with bench.worker(checkout, reference, layout_seed=layout_seed, room=room) as (worker, _):
+        with bench.worker(checkout, reference, layout_seed=layout_seed, room=room) as (
+            worker,
+            _,
+        ):
             timeout = bench.config.measure.step_timeout
-            return worker.ask(RecountRequest(parts=parts), Recounted, timeout=timeout, doing=doing).counters
+            return worker.ask(
+                RecountRequest(parts=parts), Recounted, timeout=timeout, doing=doing
+            ).counters
     except WorkerError as error:
         bench.say(f"{doing.shown}: {error}")
         return []
@@ -97,16 +108,22 @@ class Recount:
 
     def __post_init__(self) -> None:
         self._is_counted_twice = self._loads_base = False
-        self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.turns.reference.name}:counts")
+        self._lot = random.Random(
+            f"{self.bench.config.measure.seed}:{self.turns.reference.name}:counts"
+        )
 
-    def confirm(self, differing: Callable[[], Sequence[str]], *, deadline: float) -> None:
+    def confirm(
+        self, differing: Callable[[], Sequence[str]], *, deadline: float
+    ) -> None:
         """Count both sides again while counts are ``differing`` between them.
 
         A second process of each is always worth its time, further processes as long as the pairs' budget lasts.
         """
         if self.counted_first and differing():
             for side in self.turns.sides:
-                side.found.counters = confirmed(side.found.counters, self.counted_first[side.name])
+                side.found.counters = confirmed(
+                    side.found.counters, self.counted_first[side.name]
+                )
         ends = min(deadline, time.monotonic() + self.bench.config.gate.budget)
         for processes in range(2, MOST_PROCESSES + 1):
             metrics = differing()
@@ -159,19 +176,38 @@ class Recount:
             needed.update(_PARTS_OF_FEW_CALLS)
         return tuple(part for part in COUNTED_PARTS if part in needed)
 
-    def _count(self, side: ChecklistSide, parts: tuple[CountedPart, ...], *, in_empty_home: bool) -> bool:
+    def _count(
+        self,
+        side: ChecklistSide,
+        parts: tuple[CountedPart, ...],
+        *,
+        in_empty_home: bool,
+    ) -> bool:
         """Add the counts of another process to a side's; False if it fails."""
         reference = self.turns.reference
-        doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
+        doing = Activity(
+            "counting the calls of {name} again, in a fresh process",
+            name=reference.name,
+        )
         layout_seed = self._lot.randrange(1, 2**16)
         home = self.bench.rooms.empty(side.checkout) if in_empty_home else nullcontext()
         with home as room:
-            counted = _count(self.bench, side.checkout, reference, parts, doing, layout_seed=layout_seed, room=room)
+            counted = _count(
+                self.bench,
+                side.checkout,
+                reference,
+                parts,
+                doing,
+                layout_seed=layout_seed,
+                room=room,
+            )
         side.found.counters = confirmed(side.found.counters, counted)
         return bool(counted)
 
 
-def confirmed(first: Sequence[CounterSet], second: Iterable[CounterSet]) -> list[CounterSet]:
+def confirmed(
+    first: Sequence[CounterSet], second: Iterable[CounterSet]
+) -> list[CounterSet]:
     """The counters of some processes, with the ranges over them and another."""
     again = {counted.place: counted for counted in second}
     merged = []
@@ -191,11 +227,17 @@ def _confirmed(first: CounterSet, second: CounterSet) -> CounterSet:
         is_shared = name in before and name in after
         if not is_shared and not (lists_all and name.startswith(OPERATOR_COUNT)):
             continue
-        if _is_leak(name) and min(before[name], after[name]) <= metric(name).gate.allowed_more:
+        if (
+            _is_leak(name)
+            and min(before[name], after[name]) <= metric(name).gate.allowed_more
+        ):
             values[name] = 0
             ranges.pop(name, None)
             continue
-        ends = (*_ends(first, name, before.get(name, 0)), *_ends(second, name, after.get(name, 0)))
+        ends = (
+            *_ends(first, name, before.get(name, 0)),
+            *_ends(second, name, after.get(name, 0)),
+        )
         if min(ends) != max(ends):
             ranges[name] = min(ends), max(ends)
     unstable = {name for name in first.unstable if not _is_leak(name)} | ranges.keys()

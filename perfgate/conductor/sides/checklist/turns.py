@@ -23,7 +23,11 @@ from perfgate.conductor.engine.client import Quads
 from perfgate.conductor.engine.engine import Engine
 from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins, order_of
 from perfgate.conductor.failure import TurnError
-from perfgate.conductor.sides.checklist.checklist import ChecklistPlan, Findings, run_checklist
+from perfgate.conductor.sides.checklist.checklist import (
+    ChecklistPlan,
+    Findings,
+    run_checklist,
+)
 from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
@@ -105,7 +109,9 @@ class ChecklistTurns:
     _taken: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.reference.name}:turns")
+        self._lot = random.Random(
+            f"{self.bench.config.measure.seed}:{self.reference.name}:turns"
+        )
         self._last_leads = balanced_coins(self._lot, run=2)
 
     def first(
@@ -140,7 +146,9 @@ class ChecklistTurns:
                 leave_out_waits=self.leave_out_waits,
                 starts=starts,
             )
-            side.findings = run_checklist(self.bench, side.checkout, self.reference, plan)
+            side.findings = run_checklist(
+                self.bench, side.checkout, self.reference, plan
+            )
             earlier = side.seconds()
         self._taken.clear()
         self._taken.update([*steps, *informing])
@@ -178,7 +186,9 @@ class ChecklistTurns:
                     brief=brief,
                     leave_out_waits=self.leave_out_waits,
                 )
-                findings = run_checklist(self.bench, side.checkout, self.reference, plan)
+                findings = run_checklist(
+                    self.bench, side.checkout, self.reference, plan
+                )
             results.append((side.found, findings.steps))
         self._taken.update(numbers)
         seconds: dict[int, float] = defaultdict(float)
@@ -188,7 +198,9 @@ class ChecklistTurns:
                 seconds[step.number] += step.duration
         return seconds
 
-    def _folder_of(self, side: ChecklistSide, recorded: Recorded | None) -> AbstractContextManager[str | Path]:
+    def _folder_of(
+        self, side: ChecklistSide, recorded: Recorded | None
+    ) -> AbstractContextManager[str | Path]:
         """A folder for one turn, because steps look at the traces that earlier steps left in their folder."""
         if recorded:
             return nullcontext(recorded[side.name])
@@ -211,7 +223,9 @@ class ChecklistTurns:
         Looks are numbers of turns, of which the first has been taken.
         """
         chooser = _OpenSteps(self, open_steps, steady)
-        self._engine(chooser, looks, is_decided, budget or TimeBudget(), self.deadline).run()
+        self._engine(
+            chooser, looks, is_decided, budget or TimeBudget(), self.deadline
+        ).run()
 
     def compare(
         self,
@@ -242,7 +256,13 @@ class ChecklistTurns:
         starts = repeat(Start(0, second_starts=False, second_leads=self._last_leads))
         client = _TurnsOfSteps(self, chooser)
         return Engine(
-            client, starts, looks, is_decided, budget or TimeBudget(), turns=len(self.sides), deadline=deadline
+            client,
+            starts,
+            looks,
+            is_decided,
+            budget or TimeBudget(),
+            turns=len(self.sides),
+            deadline=deadline,
         )
 
     def draw_layout(self) -> int:
@@ -264,9 +284,15 @@ class ChecklistTurns:
         sides: Counter[int] = Counter()
         for side in self.sides:
             for number, duration in side.seconds().items():
-                seconds[number] += _OF_THE_FIRST * duration / max(1, self._taken[number])
+                seconds[number] += (
+                    _OF_THE_FIRST * duration / max(1, self._taken[number])
+                )
                 sides[number] += 1
-        return {number: seconds[number] for number in sorted(sides) if sides[number] == len(self.sides)}
+        return {
+            number: seconds[number]
+            for number in sorted(sides)
+            if sides[number] == len(self.sides)
+        }
 
     def _next_order(self) -> tuple[int, ...]:
         return order_of(next(self._last_leads), turns=len(self.sides))
@@ -277,7 +303,9 @@ class _Chooser(Protocol):
 
     def choose(self) -> Collection[int]: ...
 
-    def take(self, steps: Collection[int], layout_seed: int, order: Sequence[int]) -> None: ...
+    def take(
+        self, steps: Collection[int], layout_seed: int, order: Sequence[int]
+    ) -> None: ...
 
 
 @dataclass
@@ -321,12 +349,19 @@ class _OpenSteps:
     def choose(self) -> Collection[int]:
         return self.open_steps()
 
-    def take(self, steps: Collection[int], layout_seed: int, order: Sequence[int]) -> None:
+    def take(
+        self, steps: Collection[int], layout_seed: int, order: Sequence[int]
+    ) -> None:
         turns, numbers = self.turns, sorted(steps)
         number = turns.taken(numbers[0]) + 1
         names = ", ".join(map(str, numbers))
         turns.bench.say(
-            sentence("{name}: step {steps} in turns, {number}", name=turns.reference.name, steps=names, number=number)
+            sentence(
+                "{name}: step {steps} in turns, {number}",
+                name=turns.reference.name,
+                steps=names,
+                number=number,
+            )
         )
         turns.again(numbers, steady=self.steady, layout_seed=layout_seed, order=order)
 
@@ -346,14 +381,20 @@ class _StepsInTime:
         self._seconds = self.turns.seconds_of_a_further_turn()
         # The time of a turn outside its steps: starting processes, and loading the workload. Before the first, only the time of
         # loading is known, and that turn has to fit.
-        self._starting_seconds = sum(side.found.load_seconds for side in self.turns.sides)
+        self._starting_seconds = sum(
+            side.found.load_seconds for side in self.turns.sides
+        )
         self._has_turn = False
         self._turns_left = 0
 
     def choose(self) -> Collection[int]:
         numbers = self.open_numbers()
         needed = self.turns.turns_needed(numbers)
-        costs = {number: count * self._seconds[number] for number, count in needed.items() if number in self._seconds}
+        costs = {
+            number: count * self._seconds[number]
+            for number, count in needed.items()
+            if number in self._seconds
+        }
         self._turns_left = max(needed.values(), default=0)
         starting = self._starting_seconds
         if self._has_turn:
@@ -365,7 +406,9 @@ class _StepsInTime:
         seconds_for_first = min(2 * self.budget, latest) - spent - starting
         return that_fit(by_worth(costs, numbers), seconds, seconds_for_first)
 
-    def take(self, steps: Collection[int], layout_seed: int, order: Sequence[int]) -> None:
+    def take(
+        self, steps: Collection[int], layout_seed: int, order: Sequence[int]
+    ) -> None:
         turns = self.turns
         turns.bench.say(
             sentence(
@@ -376,13 +419,17 @@ class _StepsInTime:
         )
         began = time.monotonic()
         recorded = next(self.traces, None)
-        seconds = turns.again(steps, brief=True, recorded=recorded, layout_seed=layout_seed, order=order)
+        seconds = turns.again(
+            steps, brief=True, recorded=recorded, layout_seed=layout_seed, order=order
+        )
         self._starting_seconds = time.monotonic() - began - sum(seconds.values())
         self._has_turn = True
         self._seconds |= seconds
 
 
-def by_worth(costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]) -> dict[int, float]:
+def by_worth(
+    costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]
+) -> dict[int, float]:
     """The costs of steps: first the first steps, then by the seconds for a number."""
 
     def rank(number: int) -> tuple[bool, float]:
@@ -391,7 +438,9 @@ def by_worth(costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]) -> 
     return {number: costs[number] for number in sorted(costs, key=rank)}
 
 
-def that_fit(costs: Mapping[int, float], seconds: float, seconds_for_first: float) -> list[int]:
+def that_fit(
+    costs: Mapping[int, float], seconds: float, seconds_for_first: float
+) -> list[int]:
     """The steps with turns that fit into the time, in the given order; the first steps have more of it."""
     chosen: list[int] = []
     spent = 0.0

@@ -53,14 +53,25 @@ class CommandSide:
     def count(self) -> Mapping[str, int]:
         """Run it once more and count the executed lines of Python; 0 if that fails, takes too long, or runs none."""
         with tempfile.TemporaryDirectory() as folder:
-            line = counting(self._settings.command, self._place.environment, Path(folder))
-            return {PYTHON_LINES: counted_lines(Path(folder)) if self._runs_to_its_end(line) else 0}
+            line = counting(
+                self._settings.command, self._place.environment, Path(folder)
+            )
+            return {
+                PYTHON_LINES: counted_lines(Path(folder))
+                if self._runs_to_its_end(line)
+                else 0
+            }
 
     def _runs_to_its_end(self, line: str) -> bool:
         """Run a line that takes no turn; return whether it ends well before too much time has passed."""
         program = self._start_program(line)
         try:
-            return program.wait(min(self._settings.timeout, COUNTING_SHARE * self._settings.budget)).code == 0
+            return (
+                program.wait(
+                    min(self._settings.timeout, COUNTING_SHARE * self._settings.budget)
+                ).code
+                == 0
+            )
         except SideError:
             return False
         finally:
@@ -84,9 +95,13 @@ class CommandSide:
             end = program.wait(self._settings.timeout)
             self._place.left_behind.append(end.left)
             if end.signal:
-                raise program.failed("exit", Message("job.killed", {"line": line, "signal": end.signal}))
+                raise program.failed(
+                    "exit", Message("job.killed", {"line": line, "signal": end.signal})
+                )
             if end.code:
-                raise program.failed("exit", Message("job.exited", {"line": line, "code": end.code}))
+                raise program.failed(
+                    "exit", Message("job.exited", {"line": line, "code": end.code})
+                )
             results = self._results(program.output(), metrics, not_before=began - 1)
         except ResultsError as error:
             message = Message("job.no-results", {"line": line, "why": str(error)})
@@ -99,7 +114,9 @@ class CommandSide:
         """Sample the stacks of all Python processes of one run more; None where that fails or takes long."""
         if self._place.profile is None:
             return None
-        return sample_run(self._place.profile, lambda: self._runs_to_its_end(self._settings.command))
+        return sample_run(
+            self._place.profile, lambda: self._runs_to_its_end(self._settings.command)
+        )
 
     def _turn(self, end: ProgramEnd, results: Results) -> TurnResult:
         values = {CPU: end.cpu, DURATION: end.seconds, MEMORY: end.memory}
@@ -118,7 +135,11 @@ class CommandSide:
         for number in results.numbers:
             gating = is_gating(number.name, self._settings.gates)
             metric = f"{NUMBER}{number.name}"
-            own.append(JobNumber(metric=metric, unit=number.unit, better=number.better, gating=gating))
+            own.append(
+                JobNumber(
+                    metric=metric, unit=number.unit, better=number.better, gating=gating
+                )
+            )
         return [
             *own,
             JobNumber(metric=CPU, unit="s", better="lower", gating=not own),

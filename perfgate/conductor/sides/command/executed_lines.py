@@ -27,4 +27,6 @@ def counting(line: str, environment: Mapping[str, str], folder: Path) -> str:
 def counted_lines(folder: Path) -> int:
     """The total over all processes; 0 if none of them ran Python or counted."""
     contents = [file.read_bytes() for file in folder.iterdir()]
-    return sum(_COUNT.unpack(content)[0] for content in contents if len(content) == _COUNT.size)
+    return sum(
+        _COUNT.unpack(content)[0] for content in contents if len(content) == _COUNT.size
+    )

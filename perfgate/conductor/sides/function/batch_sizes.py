@@ -20,7 +20,13 @@ from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.document.sweep import Sweep
 from perfgate.locale import Activity
-from perfgate.protocol import SLOW_CALL_SECONDS, SizeBlockDone, SizeBlockRequest, SizesTried, TrySizesRequest
+from perfgate.protocol import (
+    SLOW_CALL_SECONDS,
+    SizeBlockDone,
+    SizeBlockRequest,
+    SizesTried,
+    TrySizesRequest,
+)
 from perfgate.system.processes import run_delay_ns
 
 BLOCK_SECONDS = 0.01
@@ -48,7 +54,9 @@ class BatchSizes:
     bench: Bench
     workload: str
     configured: int
-    sides: tuple[SizesOfSide, SizesOfSide] = field(default_factory=lambda: (SizesOfSide(), SizesOfSide()))
+    sides: tuple[SizesOfSide, SizesOfSide] = field(
+        default_factory=lambda: (SizesOfSide(), SizesOfSide())
+    )
     reason: Message | None = None
     rounds: int = 0
     _most_rounds: int = MOST_ROUNDS
@@ -56,7 +64,9 @@ class BatchSizes:
     _head_leads: Iterator[bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.workload}:sizes")
+        self._lot = random.Random(
+            f"{self.bench.config.measure.seed}:{self.workload}:sizes"
+        )
         self._head_leads = balanced_coins(self._lot, run=2)
 
     @property
@@ -68,7 +78,9 @@ class BatchSizes:
         if self.is_finished:
             return
         if call_seconds >= SLOW_CALL_SECONDS:
-            self.reason = Message("times.sizes-take-too-long", {"seconds": call_seconds})
+            self.reason = Message(
+                "times.sizes-take-too-long", {"seconds": call_seconds}
+            )
             return
         if not self.rounds:
             self._try_sizes(base, head)
@@ -83,9 +95,18 @@ class BatchSizes:
                 return
             side.sweep.call_seconds = tried.call_seconds
             side.sweep.refused = tried.refused
-            side.sweep.out_of_memory, side.sweep.too_slow = tried.out_of_memory, tried.too_slow
-        before, after = self.sides[0].sweep.call_seconds, self.sides[1].sweep.call_seconds
-        common = {size: max(before[size], after[size]) for size in sorted(before.keys() & after.keys())}
+            side.sweep.out_of_memory, side.sweep.too_slow = (
+                tried.out_of_memory,
+                tried.too_slow,
+            )
+        before, after = (
+            self.sides[0].sweep.call_seconds,
+            self.sides[1].sweep.call_seconds,
+        )
+        common = {
+            size: max(before[size], after[size])
+            for size in sorted(before.keys() & after.keys())
+        }
         fitting = sizes_in_time(common, self.configured)
         for side in self.sides:
             side.sweep.sizes = sorted(fitting)
@@ -94,13 +115,20 @@ class BatchSizes:
         rounds = int(ROUNDS_SECONDS / _seconds_of_a_round(fitting))
         self._most_rounds = max(FEWEST_ROUNDS, min(MOST_ROUNDS, rounds))
         if set(fitting) <= {self.configured}:
-            self.reason = Message("times.no-other-size-on-both-sides", {"configured": self.configured})
+            self.reason = Message(
+                "times.no-other-size-on-both-sides", {"configured": self.configured}
+            )
 
     def _ask_for_sizes(self, side: SizesOfSide, worker: Worker) -> SizesTried | None:
         config = self.bench.config
         request = TrySizesRequest(limits=config.limit_values, seed=config.measure.seed)
         try:
-            return worker.ask(request, SizesTried, timeout=config.measure.step_timeout, doing=self._doing)
+            return worker.ask(
+                request,
+                SizesTried,
+                timeout=config.measure.step_timeout,
+                doing=self._doing,
+            )
         except WorkerError as error:
             self._fail(side, error)
             return None
@@ -140,11 +168,15 @@ class BatchSizes:
         for side, of_side in zip(self.sides, rates):
             side.sweep.rates.setdefault(size, []).append(fmean(of_side))
 
-    def _run_block(self, side: SizesOfSide, worker: Worker, size: int) -> SizeBlockDone | None:
+    def _run_block(
+        self, side: SizesOfSide, worker: Worker, size: int
+    ) -> SizeBlockDone | None:
         request = SizeBlockRequest(size=size, seconds=BLOCK_SECONDS)
         timeout = self.bench.config.measure.step_timeout
         try:
-            return worker.ask(request, SizeBlockDone, timeout=timeout, doing=self._doing)
+            return worker.ask(
+                request, SizeBlockDone, timeout=timeout, doing=self._doing
+            )
         except WorkerError as error:
             self._fail(side, error)
             return None
@@ -161,7 +193,9 @@ class BatchSizes:
             else:
                 each.sweep.drop(size)
         if set(self.sides[0].sweep.sizes) <= {self.configured}:
-            self.reason = Message("times.no-other-size-on-both-sides", {"configured": self.configured})
+            self.reason = Message(
+                "times.no-other-size-on-both-sides", {"configured": self.configured}
+            )
 
     def _fail(self, side: SizesOfSide, error: WorkerError) -> None:
         side.error = error.detail
@@ -172,7 +206,9 @@ class BatchSizes:
         return Activity("measuring batch sizes of {name}", name=self.workload)
 
 
-def sizes_in_time(call_seconds: Mapping[int, float], configured: int) -> dict[int, float]:
+def sizes_in_time(
+    call_seconds: Mapping[int, float], configured: int
+) -> dict[int, float]:
     """The sizes whose fewest rounds fit into twice the time: the largest are left out, the configured size never."""
     sizes = dict(call_seconds)
     for size in sorted(call_seconds, reverse=True):
@@ -185,4 +221,7 @@ def sizes_in_time(call_seconds: Mapping[int, float], configured: int) -> dict[in
 
 def _seconds_of_a_round(call_seconds: Mapping[int, float]) -> float:
     """A block follows an unrecorded call and holds at least one."""
-    return sum(_BLOCKS_OF_A_SIZE * (seconds + max(seconds, BLOCK_SECONDS)) for seconds in call_seconds.values())
+    return sum(
+        _BLOCKS_OF_A_SIZE * (seconds + max(seconds, BLOCK_SECONDS))
+        for seconds in call_seconds.values()
+    )

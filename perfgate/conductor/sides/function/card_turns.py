@@ -34,7 +34,9 @@ class CardTurns:
             return
         idle_seconds = MOST_WAKE_SECONDS
         if self._worked_ns is not None:
-            idle_seconds = min(idle_seconds, (self.observer.clock_ns() - self._worked_ns) / 1e9)
+            idle_seconds = min(
+                idle_seconds, (self.observer.clock_ns() - self._worked_ns) / 1e9
+            )
         if idle_seconds > MOST_IDLE_SECONDS:
             member.wake(shape, seconds=idle_seconds)
 
@@ -42,7 +44,12 @@ class CardTurns:
         self._worked_ns = self.observer.clock_ns()
 
     def profile(
-        self, members: Sequence[Member], order: Iterable[int], calls_of: Mapping[str, int], *, quad: int
+        self,
+        members: Sequence[Member],
+        order: Iterable[int],
+        calls_of: Mapping[str, int],
+        *,
+        quad: int,
     ) -> None:
         """Let both members profile a block of each shape, in this order.
 
@@ -55,7 +62,9 @@ class CardTurns:
             for side in sides:
                 self.wake(members[side], shape)
                 try:
-                    members[side].profile_kernels(shape, calls=min(calls, MOST_KERNEL_CALLS), quad=quad)
+                    members[side].profile_kernels(
+                        shape, calls=min(calls, MOST_KERNEL_CALLS), quad=quad
+                    )
                 except WorkerError as error:
                     if not error.alive:
                         raise
@@ -65,5 +74,9 @@ class CardTurns:
 
     def _refuse(self, error: WorkerError) -> None:
         self._is_refused = True
-        text = sentence("{workload}: no time of kernels: {error}", workload=self.workload, error=error.shown)
+        text = sentence(
+            "{workload}: no time of kernels: {error}",
+            workload=self.workload,
+            error=error.shown,
+        )
         self.say(text)

@@ -15,7 +15,14 @@ from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
 from perfgate.document.files import misfit
 from perfgate.document.message import Message
 from perfgate.document.run import PAIRS_PER_ROUND, ErrorDetail
-from perfgate.document.samples import STOPPED, BlockColumns, ConductorColumns, Replicate, WorkerState, unpack
+from perfgate.document.samples import (
+    STOPPED,
+    BlockColumns,
+    ConductorColumns,
+    Replicate,
+    WorkerState,
+    unpack,
+)
 from perfgate.errors import DocumentError
 from perfgate.protocol import (
     BlockDone,
@@ -117,7 +124,10 @@ class Member:
         started = observer.clock_ns()
         self.ask(request, BlockDone, "measuring", sent=note_sent)
         ended = observer.clock_ns()
-        delay_after, conductor_delay_after = observer.run_delay_ns(pid), observer.run_delay_ns(os.getpid())
+        delay_after, conductor_delay_after = (
+            observer.run_delay_ns(pid),
+            observer.run_delay_ns(os.getpid()),
+        )
         observed.asked_ns.append(started)
         observed.seen_ns.append(ended - started)
         observed.waited_ns.append(self._waited_ns)
@@ -140,7 +150,11 @@ class Member:
     def profile_kernels(self, shape: str, *, calls: int, quad: int) -> None:
         """Let the worker profile a block of these calls."""
         self._begin_turn()
-        self.ask(KernelsRequest(shape=shape, calls=calls, quad=quad), KernelsDone, "profiling")
+        self.ask(
+            KernelsRequest(shape=shape, calls=calls, quad=quad),
+            KernelsDone,
+            "profiling",
+        )
         self._end_turn(self.observer.clock_ns())
 
     def _begin_turn(self) -> int:
@@ -154,7 +168,10 @@ class Member:
     def _end_turn(self, ended_ns: int) -> int:
         """Note when the turn ended; return the worker's total CPU time, once it sleeps."""
         self.observer.wait_asleep(self.worker.pid)
-        self._cpu_ns_at_turn_end, self._turn_ended_ns = self.observer.cpu_ns(self.worker.pid), ended_ns
+        self._cpu_ns_at_turn_end, self._turn_ended_ns = (
+            self.observer.cpu_ns(self.worker.pid),
+            ended_ns,
+        )
         return self._cpu_ns_at_turn_end
 
     def replicate(self, start: Start, index: int, cpus: list[int]) -> Replicate:
@@ -173,36 +190,68 @@ class Member:
                 layout_seed=start.layout_seed,
                 moved=self._movable,
                 cpus=cpus,
-                forked_from=None if self.worker is self.origin.worker else self.origin.number,
+                forked_from=None
+                if self.worker is self.origin.worker
+                else self.origin.number,
                 start_up=self.origin.loaded.seconds,
                 steady=self._warm.steady,
-                settings={**collected.settings, **settings, STOPPED: str(self.worker.times_stopped())},
+                settings={
+                    **collected.settings,
+                    **settings,
+                    STOPPED: str(self.worker.times_stopped()),
+                },
             ),
             shapes=self._with_logs(collected.shapes, "call"),
             preprocess=self._with_logs(collected.preprocess, "preprocess"),
             kernels=collected.kernels,
         )
 
-    def _with_logs(self, shapes: Mapping[str, BlockColumns], lane: Lane) -> dict[str, BlockColumns]:
-        requests = {shape: log.requests for (of_lane, shape), log in self._logs.items() if of_lane == lane}
+    def _with_logs(
+        self, shapes: Mapping[str, BlockColumns], lane: Lane
+    ) -> dict[str, BlockColumns]:
+        requests = {
+            shape: log.requests
+            for (of_lane, shape), log in self._logs.items()
+            if of_lane == lane
+        }
         check_blocks(shapes, requests)
-        return {shape: self._logs[lane, shape].add_to(columns) for shape, columns in shapes.items()}
+        return {
+            shape: self._logs[lane, shape].add_to(columns)
+            for shape, columns in shapes.items()
+        }
 
     def ask(
-        self, request: msgspec.Struct, reply: type[ReplyType], verb: str, sent: Callable[[], None] = lambda: None
+        self,
+        request: msgspec.Struct,
+        reply: type[ReplyType],
+        verb: str,
+        sent: Callable[[], None] = lambda: None,
     ) -> ReplyType:
-        return self.worker.ask(request, reply, timeout=self.timeout, doing=f"{verb} {self.workload}", sent=sent)
+        return self.worker.ask(
+            request,
+            reply,
+            timeout=self.timeout,
+            doing=f"{verb} {self.workload}",
+            sent=sent,
+        )
 
 
-def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequence[BlockRequest]]) -> None:
+def check_blocks(
+    shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequence[BlockRequest]]
+) -> None:
     """Raise WorkerError if a worker's columns do not fit together, or do not match the requested blocks."""
     if shapes.keys() != requests.keys():
-        raise _false_blocks(f"shapes {', '.join(sorted(shapes))[:200]} instead of {', '.join(sorted(requests))[:200]}")
+        raise _false_blocks(
+            f"shapes {', '.join(sorted(shapes))[:200]} instead of {', '.join(sorted(requests))[:200]}"
+        )
     for shape, columns in shapes.items():
         if reason := misfit(columns):
             raise _false_blocks(f"shape {shape}: {reason}")
         blocks = list(zip(columns.quad, columns.sequence, columns.calls))
-        if blocks != [(request.quad, request.sequence, request.calls) for request in requests[shape]]:
+        if blocks != [
+            (request.quad, request.sequence, request.calls)
+            for request in requests[shape]
+        ]:
             raise _false_blocks(f"shape {shape}: other blocks than it was asked for")
         try:
             for packed in columns.times.arrays:

@@ -77,21 +77,34 @@ def measure_pairs(
     of their common budget, and ``first`` the number of pairs of the plan that an earlier call ran. Pairs of base and head also
     take the rounds of ``sizes``.
     """
-    config, measured, clock = sides.bench.config, sides.measured, sides.observer.monotonic
+    config, measured, clock = (
+        sides.bench.config,
+        sides.measured,
+        sides.observer.monotonic,
+    )
     budget_seconds = config.gate.budget
     is_first_round = sides.round_number == 0
     is_resident = sides.residents is not None
 
     def deciding_look() -> int | None:
         needed = pairs_needed()
-        return engine.next_look if needed is not None and needed <= engine.next_look else None
+        return (
+            engine.next_look
+            if needed is not None and needed <= engine.next_look
+            else None
+        )
 
     if budget_ends is None:
         budget_ends = clock() + budget_seconds
     budget = TimeBudget(budget_ends, budget_seconds, needed=deciding_look)
     measured.draw = draw
     plan = PairsPlan.draw(
-        config, sides.reference.name, looks, round_number=sides.round_number, redraws=draw, resident=is_resident
+        config,
+        sides.reference.name,
+        looks,
+        round_number=sides.round_number,
+        redraws=draw,
+        resident=is_resident,
     )
     profiles = PairProfiles(sides, needs_names, traces)
 
@@ -113,7 +126,9 @@ def measure_pairs(
         # Two looks are worth their time on any machine.
         sure_looks=SURE_LOOKS if is_first_round else 1,
         # Loading again and again may take longer than was foreseen.
-        sure_until=clock() + max(budget_seconds, SURE_SECONDS) if is_resident else math.inf,
+        sure_until=clock() + max(budget_seconds, SURE_SECONDS)
+        if is_resident
+        else math.inf,
         # A later job's additions end at a planned number of pairs.
         whole_looks=not is_first_round,
         clock=clock,
@@ -125,7 +140,9 @@ def measure_pairs(
         # Long stretches of calls may follow.
         sides.bench.servers.finish_starting()
     if not is_in_time and not measured.head:
-        pairs.fail_at(plan.starts[pairs.done], ErrorDetail(kind="timeout", message=TIME_SPENT))
+        pairs.fail_at(
+            plan.starts[pairs.done], ErrorDetail(kind="timeout", message=TIME_SPENT)
+        )
 
 
 @dataclass
@@ -175,7 +192,9 @@ class PairTurns:
             self.bench.servers.get(checkout.server)
         self.is_resident = sides.residents is not None
         self.is_parked = self.is_resident and self.bench.parking is not None
-        self.planner = QuadPlanner(self.bench.config.gate, resident=self.is_resident, parked=self.is_parked)
+        self.planner = QuadPlanner(
+            self.bench.config.gate, resident=self.is_resident, parked=self.is_parked
+        )
         self.warm = sides.warm_workers(self.cpus)
         self.card = CardTurns(sides.observer, self.reference.name, self.bench.say)
 
@@ -202,7 +221,11 @@ class PairTurns:
         if not self.is_resident or self.warm.allows_renewal:
             servers.renew(let_go=self._load_anew)
         self.sides.before_start()
-        self.bench.foresee(foresee_pairs(standing.seconds_each, self.done, next_look=standing.next_look))
+        self.bench.foresee(
+            foresee_pairs(
+                standing.seconds_each, self.done, next_look=standing.next_look
+            )
+        )
         self._say_which_pair()
 
     def quad(self, quad: QuadTurns) -> bool:
@@ -214,7 +237,9 @@ class PairTurns:
         lanes: list[tuple[Lane, str, int]] = []
         kernel_calls: dict[str, int] = {}
         for (lane, shape), calls in first.block_calls.items():
-            both = int(of_the_slower(calls, second.block_calls.get((lane, shape), calls)))
+            both = int(
+                of_the_slower(calls, second.block_calls.get((lane, shape), calls))
+            )
             lanes.append((lane, shape, both))
             if lane == "call":
                 kernel_calls[shape] = both
@@ -223,7 +248,10 @@ class PairTurns:
         for visit in visits:
             for side in quad.turns():
                 for lane, shape, calls in visit:
-                    self._run_block(members[side], BlockRequest(shape, calls, quad.index, self._pair.blocks, lane))
+                    self._run_block(
+                        members[side],
+                        BlockRequest(shape, calls, quad.index, self._pair.blocks, lane),
+                    )
         if self.is_resident:
             self.card.profile(members, leader_and_other, kernel_calls, quad=quad.index)
         self._pair.quads += 1
@@ -240,11 +268,18 @@ class PairTurns:
         start, pair, clock = self._start, self._pair, self.clock
         first, second = pair.members
         in_quads = clock() - pair.ready
-        replicates = first.replicate(start, 0, self.cpus), second.replicate(start, 1, self.cpus)
-        self.measured.uncounted = self.measured.uncounted or first.uncounted or second.uncounted
+        replicates = (
+            first.replicate(start, 0, self.cpus),
+            second.replicate(start, 1, self.cpus),
+        )
+        self.measured.uncounted = (
+            self.measured.uncounted or first.uncounted or second.uncounted
+        )
         collected = clock()
         if start.arm == "ab":
-            replicates = self.profiles.profile(pair.members, replicates, self._checkouts)
+            replicates = self.profiles.profile(
+                pair.members, replicates, self._checkouts
+            )
             if self.sizes is not None:
                 self._run_sizes(self.sizes)
         profiling = clock() - collected
@@ -255,16 +290,24 @@ class PairTurns:
         if self._served_pairs >= pairs:
             self._load_anew()
         overhead = pair.loading_seconds / pairs + pair_seconds - in_quads
-        self.planner.add_pair(*replicates, fixed_seconds=overhead, quad_seconds=in_quads / pair.quads)
+        self.planner.add_pair(
+            *replicates, fixed_seconds=overhead, quad_seconds=in_quads / pair.quads
+        )
         self._keep(replicates)
 
     def fail(self, error: TurnError) -> bool:
         self._forks.close()
         detail = error.detail
-        if detail.is_out_of_memory and self.holds_both and (self.warm.kept or self.is_resident):
+        if (
+            detail.is_out_of_memory
+            and self.holds_both
+            and (self.warm.kept or self.is_resident)
+        ):
             # The checklist had each of them on the device alone.
             device = self.bench.config.device
-            message = Message("worker.both-at-once", {"device": device, "error": detail.message})
+            message = Message(
+                "worker.both-at-once", {"device": device, "error": detail.message}
+            )
             detail = msgspec.structs.replace(detail, message=message)
         self._load_anew()
         self.fail_at(self._start, detail)
@@ -273,7 +316,9 @@ class PairTurns:
         return self._failures_in_a_row < FAILURES_TO_STOP
 
     def fail_at(self, start: Start, error: ErrorDetail) -> None:
-        failed = FailedPair(pair=start.number, arm=start.arm, workload=self.reference.name, error=error)
+        failed = FailedPair(
+            pair=start.number, arm=start.arm, workload=self.reference.name, error=error
+        )
         self.measured.failed.append(failed)
 
     def close(self) -> None:
@@ -289,10 +334,17 @@ class PairTurns:
         return self.base, self.head if self._start.arm == "ab" else self.base_again
 
     def _say_which_pair(self) -> None:
-        position = sentence("pair {number}, at most {most}", number=self.done + 1, most=len(self.plan.starts))
+        position = sentence(
+            "pair {number}, at most {most}",
+            number=self.done + 1,
+            most=len(self.plan.starts),
+        )
         side = "head" if self._start.arm == "ab" else sentence("base (noise floor)")
         text = sentence(
-            "{workload}: {position}, base against {side}", workload=self.reference.name, position=position, side=side
+            "{workload}: {position}, base against {side}",
+            workload=self.reference.name,
+            position=position,
+            side=side,
         )
         self.bench.say(text)
 
@@ -308,7 +360,10 @@ class PairTurns:
         # Both or none: a process that has just been forked meets other page faults than one that warmed up.
         self._has_forks = all(origin.warm.forkable for origin in origins)
         began = self.clock()
-        members = {side: self._member(side, origin) for side, origin in zip(start.order, origins)}
+        members = {
+            side: self._member(side, origin)
+            for side, origin in zip(start.order, origins)
+        }
         if any(origin.start == start.number for origin in origins):
             # The card has just warmed up.
             self.card.note_work()
@@ -321,7 +376,9 @@ class PairTurns:
         )
 
     def _place(self, side: int) -> WarmPlace:
-        return WarmPlace(self._checkouts[side], is_twin=self._start.arm == "aa" and side == 1)
+        return WarmPlace(
+            self._checkouts[side], is_twin=self._start.arm == "aa" and side == 1
+        )
 
     def _prepare_next_start(self) -> None:
         """Let the residents of the next start load while this one measures."""
@@ -343,13 +400,21 @@ class PairTurns:
             return aa_pairs_of(self.bench.config.gate, resident=True)
         # Residents that loaded while others measured were hardly waited for; the next residents take as long all the same.
         start_seconds = max(self._pair.loading_seconds, self._pair.longest_load)
-        first_look = self.plan.first_look if self.done < self.plan.look_ends[0] else None
-        return pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds, first_look=first_look)
+        first_look = (
+            self.plan.first_look if self.done < self.plan.look_ends[0] else None
+        )
+        return pairs_of_start(
+            start_seconds=start_seconds,
+            pair_seconds=pair_seconds,
+            first_look=first_look,
+        )
 
     def _member(self, side: int, origin: WarmWorker) -> Member:
         worker = origin.worker
         if self._has_forks:
-            fork = self.bench.spawned(self._checkouts[side], worker, layout_seed=self._start.layout_seed)
+            fork = self.bench.spawned(
+                self._checkouts[side], worker, layout_seed=self._start.layout_seed
+            )
             worker = self._forks.enter_context(fork)
         return self.sides.member(origin, worker)
 
@@ -359,7 +424,11 @@ class PairTurns:
         first, second = self._pair.members
         if self.is_parked:
             sizes.reason = Message("times.sizes-on-one-side")
-        sizes.run_round(first.worker, second.worker, call_seconds=max(first.call_seconds, second.call_seconds))
+        sizes.run_round(
+            first.worker,
+            second.worker,
+            call_seconds=max(first.call_seconds, second.call_seconds),
+        )
         self.budget.leave_out(self.clock() - began)
 
     def _keep(self, replicates: tuple[Replicate, Replicate]) -> None:
@@ -378,7 +447,9 @@ class PairTurns:
 
     def _note_parts(self) -> None:
         """Note the modules for further fork servers to import, in order: those that both sides imported of known packages."""
-        self._parts = list(dict.fromkeys([*self._parts, *self.warm.common_parts(self.base, self.head)]))
+        self._parts = list(
+            dict.fromkeys([*self._parts, *self.warm.common_parts(self.base, self.head)])
+        )
 
     def _load_anew(self) -> None:
         """End the warm workers; the next pair starts others, or takes those that load meanwhile."""
@@ -416,18 +487,26 @@ class LonePairTurns(PairTurns):
     def _visit(self, side: int, sequence: Iterator[int]) -> Replicate:
         """Let a side load, run the blocks of all quads, and end."""
         start = self._start
-        (origin,) = self.warm.get([self._place(side)], start, block_seconds=self.planner.block_seconds)
+        (origin,) = self.warm.get(
+            [self._place(side)], start, block_seconds=self.planner.block_seconds
+        )
         self.card.note_work()
         member = self.sides.member(origin, origin.worker)
         self._quads = self._quads or self.planner.quads_of(member.call_seconds)
         self._calls = self._calls or member.block_calls
-        kernel_calls = {shape: calls for (lane, shape), calls in self._calls.items() if lane == "call"}
+        kernel_calls = {
+            shape: calls
+            for (lane, shape), calls in self._calls.items()
+            if lane == "call"
+        }
         for index in range(self._quads):
             member.move(start.layout_seed * MOST_QUADS + index)
             for (lane, shape), calls in self._calls.items():
                 for _ in range(BLOCKS_OF_A_SIDE):
                     self.card.wake(member, shape)
-                    member.run_block(BlockRequest(shape, calls, index, next(sequence), lane))
+                    member.run_block(
+                        BlockRequest(shape, calls, index, next(sequence), lane)
+                    )
                     self.card.note_work()
             self.card.profile([member], [0], kernel_calls, quad=index)
         replicate = member.replicate(start, side, self.cpus)

@@ -18,7 +18,13 @@ import numpy.typing as npt
 from perfgate.conductor.engine.order import Start, balanced_coins
 from perfgate.config import Config, GateSettings
 from perfgate.document.run import PAIRS_PER_ROUND
-from perfgate.document.samples import AA_PAIRS_OF_A_START, Arm, BlockColumns, Replicate, unpack
+from perfgate.document.samples import (
+    AA_PAIRS_OF_A_START,
+    Arm,
+    BlockColumns,
+    Replicate,
+    unpack,
+)
 from perfgate.protocol import SLOW_CALL_SECONDS
 
 # The seeds of layouts.
@@ -66,7 +72,9 @@ def aa_pairs_of(gate: GateSettings, *, resident: bool) -> int:
 
 def sure_pairs(gate: GateSettings, *, resident: bool) -> int:
     """The pairs measured regardless of the budget, of base against base too."""
-    return gate.looks[min(SURE_LOOKS, len(gate.looks)) - 1] + aa_pairs_of(gate, resident=resident)
+    return gate.looks[min(SURE_LOOKS, len(gate.looks)) - 1] + aa_pairs_of(
+        gate, resident=resident
+    )
 
 
 def seconds_of_sure_pairs(
@@ -84,10 +92,16 @@ def seconds_of_sure_pairs(
     """
     pairs = sure_pairs(gate, resident=resident)
     if call_seconds >= SLOW_CALL_SECONDS:
-        calls = _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
+        calls = (
+            _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
+        )
         return pairs * 2 * (start_seconds + calls * call_seconds)
     fewest = PARKED_QUADS if parked else FEWEST_QUADS
-    pair_seconds = (gate.quads or fewest) * _QUAD_CALLS * seconds_of_block(gate, resident=resident, parked=parked)
+    pair_seconds = (
+        (gate.quads or fewest)
+        * _QUAD_CALLS
+        * seconds_of_block(gate, resident=resident, parked=parked)
+    )
     if not resident:
         starts = math.ceil(pairs / FORKED_PAIRS)
         return starts * 2 * start_seconds + pairs * pair_seconds
@@ -96,15 +110,21 @@ def seconds_of_sure_pairs(
     # Both sides load at the same time, and base against base is a separate start.
     start_seconds += WARM_UP_SECONDS + FURTHER_WARM_UP_SECONDS
     first_look = gate.looks[0]
-    of_first_starts = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds, first_look=first_look)
-    of_later_starts = pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
+    of_first_starts = pairs_of_start(
+        start_seconds=start_seconds, pair_seconds=pair_seconds, first_look=first_look
+    )
+    of_later_starts = pairs_of_start(
+        start_seconds=start_seconds, pair_seconds=pair_seconds
+    )
     aa_pairs = aa_pairs_of(gate, resident=True)
     starts = math.ceil(first_look / of_first_starts) + (aa_pairs > 0)
     starts += math.ceil((pairs - aa_pairs - first_look) / of_later_starts)
     return starts * start_seconds + pairs * pair_seconds
 
 
-def seconds_of_block(gate: GateSettings, *, resident: bool, parked: bool = False) -> float:
+def seconds_of_block(
+    gate: GateSettings, *, resident: bool, parked: bool = False
+) -> float:
     if parked:
         return max(gate.block_seconds, PARKED_BLOCK_SECONDS)
     if resident:
@@ -112,7 +132,9 @@ def seconds_of_block(gate: GateSettings, *, resident: bool, parked: bool = False
     return gate.block_seconds
 
 
-def pairs_of_start(*, start_seconds: float, pair_seconds: float, first_look: int | None = None) -> int:
+def pairs_of_start(
+    *, start_seconds: float, pair_seconds: float, first_look: int | None = None
+) -> int:
     """The pairs for which resident sides stay loaded, of starts before the first look or after it.
 
     Most gates end at the first look, whose number of pairs is fixed: it rests on as few starts as it may, unless starting
@@ -150,7 +172,10 @@ def draw_plans(
     if resident:
         arms.sort()
     arms += ["ab"] * (pairs - first_look)
-    second_starts = {"ab": _coins(lot, pairs, run=4), "aa": _coins(lot, aa_pairs, run=4)}
+    second_starts = {
+        "ab": _coins(lot, pairs, run=4),
+        "aa": _coins(lot, aa_pairs, run=4),
+    }
     starts: list[Start] = []
     for number, arm in enumerate(arms, round_number * PAIRS_PER_ROUND):
         start = Start(
@@ -181,7 +206,14 @@ class PairsPlan:
 
     @classmethod
     def draw(
-        cls, config: Config, workload: str, looks: Sequence[int], *, round_number: int, redraws: int, resident: bool
+        cls,
+        config: Config,
+        workload: str,
+        looks: Sequence[int],
+        *,
+        round_number: int,
+        redraws: int,
+        resident: bool,
     ) -> PairsPlan:
         """Draw a plan; ``redraws`` is how often layouts were drawn before.
 
@@ -189,7 +221,10 @@ class PairsPlan:
         and as much faster in another's (benchmarks/gate/FINDINGS.md, section 5). The new servers start while pairs
         run, on another CPU: without one, both sides of a pair wait equally.
         """
-        aa_pairs, seed = aa_pairs_of(config.gate, resident=resident), config.measure.seed
+        aa_pairs, seed = (
+            aa_pairs_of(config.gate, resident=resident),
+            config.measure.seed,
+        )
         starts = draw_plans(
             seed,
             workload,
@@ -204,8 +239,13 @@ class PairsPlan:
         first_end = look_ends[0]
         served = max(FEWEST_SERVED, first_end // 2)
         served_later = max(FEWEST_SERVED, first_end - served)
-        lot = random.Random(f"{_lot_name(seed, workload, round_number, redraws)}/servers")
-        renewals = {number: lot.randrange(2**32) for number in range(served, len(starts) - 1, served_later)}
+        lot = random.Random(
+            f"{_lot_name(seed, workload, round_number, redraws)}/servers"
+        )
+        renewals = {
+            number: lot.randrange(2**32)
+            for number in range(served, len(starts) - 1, served_later)
+        }
         # The verdict of a look may need names by the next pair, the verdict of the only look by its end.
         name_checks = {0, *look_ends[:-1]}
         if len(looks) == 1:
@@ -232,7 +272,9 @@ class QuadPlanner:
     The quads of ``resident`` sides stay as they are, because loading is not part of a pair.
     """
 
-    def __init__(self, gate: GateSettings, *, resident: bool = False, parked: bool = False) -> None:
+    def __init__(
+        self, gate: GateSettings, *, resident: bool = False, parked: bool = False
+    ) -> None:
         self.quads = gate.quads or (PARKED_QUADS if parked else FEWEST_QUADS)
         self.block_seconds = seconds_of_block(gate, resident=resident, parked=parked)
         self._gate = gate
@@ -246,7 +288,14 @@ class QuadPlanner:
             return SLOW_QUADS
         return self.quads
 
-    def add_pair(self, first: Replicate, second: Replicate, *, fixed_seconds: float, quad_seconds: float) -> None:
+    def add_pair(
+        self,
+        first: Replicate,
+        second: Replicate,
+        *,
+        fixed_seconds: float,
+        quad_seconds: float,
+    ) -> None:
         """Choose the quads of the next pairs by their overhead, unless the configuration sets them.
 
         ``fixed_seconds`` is the time of starting and ending a pair, with its share of loading for several.

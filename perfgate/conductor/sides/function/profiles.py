@@ -18,7 +18,12 @@ from perfgate.conductor.engine.order import order_of
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
-from perfgate.document.samples import BlockColumns, KernelBlocks, ProfiledParts, Replicate
+from perfgate.document.samples import (
+    BlockColumns,
+    KernelBlocks,
+    ProfiledParts,
+    Replicate,
+)
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, sentence
 from perfgate.protocol import (
@@ -56,7 +61,9 @@ _PROFILE_NAMES: dict[ProfileKind, Activity] = {
     "operators": Activity("operators"),
     "subroutines": Activity("modules and functions"),
 }
-_PROFILE_REQUESTS: dict[ProfileKind, type[ProfileRequest | ProfileSubroutinesRequest]] = {
+_PROFILE_REQUESTS: dict[
+    ProfileKind, type[ProfileRequest | ProfileSubroutinesRequest]
+] = {
     "operators": ProfileRequest,
     "subroutines": ProfileSubroutinesRequest,
 }
@@ -89,7 +96,8 @@ def with_profile(
     doing = Activity("profiling {name}", name=first.workload)
     try:
         calls_of = {
-            shape: _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS) for shape, blocks in first.shapes.items()
+            shape: _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
+            for shape, blocks in first.shapes.items()
         }
         quads = 1 if 1 in calls_of.values() else QUADS
         began = clock()
@@ -101,8 +109,12 @@ def with_profile(
                 for index in order:
                     request = _PROFILE_REQUESTS[kind](shape=shape, calls=calls)
                     workers[index].ask(request, Profiled, timeout=timeout, doing=doing)
-        before = workers[0].ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing)
-        after = workers[1].ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing)
+        before = workers[0].ask(
+            ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing
+        )
+        after = workers[1].ask(
+            ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing
+        )
     except WorkerError as error:
         say(
             sentence(
@@ -117,13 +129,17 @@ def with_profile(
     return _with_times(first, kind, before), _with_times(second, kind, after)
 
 
-def _with_times(replicate: Replicate, kind: ProfileKind, times: ProfileTimes) -> Replicate:
+def _with_times(
+    replicate: Replicate, kind: ProfileKind, times: ProfileTimes
+) -> Replicate:
     operators, subroutines = replicate.profile.operators, replicate.profile.subroutines
     if kind == "operators":
         operators = times.operators
     else:
         subroutines = times.subroutines
-    return msgspec.structs.replace(replicate, profile=ProfiledParts(operators=operators, subroutines=subroutines))
+    return msgspec.structs.replace(
+        replicate, profile=ProfiledParts(operators=operators, subroutines=subroutines)
+    )
 
 
 def record_traces(
@@ -148,9 +164,14 @@ def record_traces(
             paths: dict[int, Path] = {}
             for index in order_of(head_first, turns=2):
                 name = _trace_name(first, number, index)
-                request = TraceRequest(shape=shape, calls=calls, folder=str(folder), name=name)
+                request = TraceRequest(
+                    shape=shape, calls=calls, folder=str(folder), name=name
+                )
                 trace = workers[index].ask(
-                    request, CallsRecorded, timeout=timeout, doing=Activity("tracing {name}", name=first.workload)
+                    request,
+                    CallsRecorded,
+                    timeout=timeout,
+                    doing=Activity("tracing {name}", name=first.workload),
                 )
                 # The file must lie in this folder, regardless of the worker's answer.
                 paths[index] = folder / Path(trace.recording).name
@@ -205,15 +226,34 @@ class LateOperators:
         recordings = []
         try:
             for number, (shape, blocks) in enumerate(first.shapes.items()):
-                calls = _calls(blocks, LATE_TURN_SECONDS, FEWEST_LATE_CALLS, MOST_LATE_CALLS)
+                calls = _calls(
+                    blocks, LATE_TURN_SECONDS, FEWEST_LATE_CALLS, MOST_LATE_CALLS
+                )
                 for index in order_of(lot.random() < 0.5, turns=2):
                     checkout = checkouts[index]
                     folder = str(self._bench.recordings(checkout))
                     request = RecordRequest(shape=shape, calls=calls, folder=folder)
                     doing = Activity("profiling {name}", name=first.workload)
-                    path = workers[index].ask(request, CallsRecorded, timeout=timeout, doing=doing).recording
-                    trace = None if traces is None else str(traces / _trace_name(first, number, index))
-                    recordings.append(_Recording(first.pair, replicates[index].member, shape, checkout, path, trace))
+                    path = (
+                        workers[index]
+                        .ask(request, CallsRecorded, timeout=timeout, doing=doing)
+                        .recording
+                    )
+                    trace = (
+                        None
+                        if traces is None
+                        else str(traces / _trace_name(first, number, index))
+                    )
+                    recordings.append(
+                        _Recording(
+                            first.pair,
+                            replicates[index].member,
+                            shape,
+                            checkout,
+                            path,
+                            trace,
+                        )
+                    )
         except WorkerError as error:
             self._bench.say(
                 sentence(
@@ -249,13 +289,19 @@ class LateOperators:
                 if key in operators:
                     replicates[index] = msgspec.structs.replace(
                         replicate,
-                        profile=msgspec.structs.replace(replicate.profile, operators=operators[key]),
+                        profile=msgspec.structs.replace(
+                            replicate.profile, operators=operators[key]
+                        ),
                         kernels=kernels[key],
                     )
         traces = []
         for (pair, shape), of_members in files.items():
             if len(of_members) == 2:
-                traces.append(PairTrace(pair, shape, base=of_members["first"], head=of_members["second"]))
+                traces.append(
+                    PairTrace(
+                        pair, shape, base=of_members["first"], head=of_members["second"]
+                    )
+                )
         return traces
 
     def _analyse(self) -> Analysis:
@@ -266,12 +312,20 @@ class LateOperators:
         whole = Analysis(operators={})
         for checkout, recordings in by_checkout.items():
             paths = [recording.path for recording in recordings]
-            traces = {recording.path: recording.trace for recording in recordings if recording.trace is not None}
+            traces = {
+                recording.path: recording.trace
+                for recording in recordings
+                if recording.trace is not None
+            }
             timeout = ANALYSIS_SECONDS + ANALYSIS_SECONDS_EACH * len(recordings)
             try:
-                analysis = self._bench.analyse(checkout, paths, timeout=timeout, traces=traces)
+                analysis = self._bench.analyse(
+                    checkout, paths, timeout=timeout, traces=traces
+                )
             except MeasuringError as error:
-                self._bench.say(sentence("no operators from the pairs: {error}", error=error.shown))
+                self._bench.say(
+                    sentence("no operators from the pairs: {error}", error=error.shown)
+                )
                 continue
             whole.operators.update(analysis.operators)
             whole.kernels.update(analysis.kernels)

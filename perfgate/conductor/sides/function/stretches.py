@@ -26,7 +26,11 @@ from perfgate.conductor.failure import TurnError
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.card_turns import CardTurns
 from perfgate.conductor.sides.function.member import Member
-from perfgate.conductor.sides.function.plan import RESIDENT_BLOCK_SECONDS, SURE_LOOKS, of_the_slower
+from perfgate.conductor.sides.function.plan import (
+    RESIDENT_BLOCK_SECONDS,
+    SURE_LOOKS,
+    of_the_slower,
+)
 from perfgate.conductor.sides.function.warm import WarmPlace
 from perfgate.conductor.sides.function.workload import WorkloadSides
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail, FailedPair
@@ -63,18 +67,29 @@ class StretchPlan(NamedTuple):
     calls: dict[str, int]
 
     @classmethod
-    def of(cls, call_seconds: Mapping[str, float], *, block_seconds: float, resident: bool = False) -> StretchPlan:
+    def of(
+        cls,
+        call_seconds: Mapping[str, float],
+        *,
+        block_seconds: float,
+        resident: bool = False,
+    ) -> StretchPlan:
         """The plan for shapes, by the seconds of a call, of sides that are loaded for a start or stay ``resident``."""
         most_seconds = MOST_BLOCKS * block_seconds
         seconds = most_seconds / len(call_seconds)
         calls: dict[str, float] = {}
         planned = 0.0
         for shape, call in call_seconds.items():
-            calls[shape] = min(MOST_CALLS, max(STRETCH_CALLS, SHORT_SECONDS / call), seconds / call)
+            calls[shape] = min(
+                MOST_CALLS, max(STRETCH_CALLS, SHORT_SECONDS / call), seconds / call
+            )
             planned += calls[shape] * call
         quads = QUADS_OF_LONG if resident or planned > most_seconds / 2 else QUADS
         turns = quads * _TURNS_OF_A_SIDE
-        return cls(quads, {shape: max(1, math.ceil(count / turns)) for shape, count in calls.items()})
+        return cls(
+            quads,
+            {shape: max(1, math.ceil(count / turns)) for shape, count in calls.items()},
+        )
 
 
 def seconds_of_calls(warm: WarmedUp, block_seconds: float) -> dict[str, float]:
@@ -82,7 +97,11 @@ def seconds_of_calls(warm: WarmedUp, block_seconds: float) -> dict[str, float]:
 
     A block with more than the fewest calls lasts ``block_seconds``; the other shapes share the rest of ``call_seconds``.
     """
-    quick = {shape: block_seconds / calls for shape, calls in warm.block_calls.items() if calls > FEWEST_CALLS}
+    quick = {
+        shape: block_seconds / calls
+        for shape, calls in warm.block_calls.items()
+        if calls > FEWEST_CALLS
+    }
     slow = [shape for shape in warm.block_calls if shape not in quick]
     rest = max(0.0, warm.call_seconds - sum(quick.values()))
     for shape in slow:
@@ -91,7 +110,11 @@ def seconds_of_calls(warm: WarmedUp, block_seconds: float) -> dict[str, float]:
 
 
 def measure_stretches(
-    sides: WorkloadSides, *, looks: Sequence[int], is_decided: Callable[[], bool], quads: int = 0
+    sides: WorkloadSides,
+    *,
+    looks: Sequence[int],
+    is_decided: Callable[[], bool],
+    quads: int = 0,
 ) -> None:
     """Measure stretches of a workload until, at a look, ``is_decided`` or the quads are used up.
 
@@ -133,7 +156,11 @@ class StretchTurns:
 
     def __post_init__(self) -> None:
         sides = self.sides
-        self._bench, self._name, self._measured = sides.bench, sides.reference.name, sides.measured
+        self._bench, self._name, self._measured = (
+            sides.bench,
+            sides.reference.name,
+            sides.measured,
+        )
         self._checkouts = sides.base, sides.head
         self._cpus = quietest_cpus(self._bench.config.pair_cpus())
         self._warm = sides.warm_workers(self._cpus)
@@ -145,7 +172,9 @@ class StretchTurns:
 
     def starts(self) -> Iterator[Start]:
         round_number = self.sides.round_number
-        lot = random.Random(f"{self._bench.config.measure.seed}/{self._name}/{round_number}/stretches")
+        lot = random.Random(
+            f"{self._bench.config.measure.seed}/{self._name}/{round_number}/stretches"
+        )
         lots = Lots(lot)
         for number in count(round_number * PAIRS_PER_ROUND):
             yield Start(
@@ -161,13 +190,18 @@ class StretchTurns:
         self._blocks = 0
         self.sides.before_start()
         text = sentence(
-            "{workload}: a long stretch of calls, start {number}", workload=self._name, number=self._starts + 1
+            "{workload}: a long stretch of calls, start {number}",
+            workload=self._name,
+            number=self._starts + 1,
         )
         self._bench.say(text)
         block_seconds = self._block_seconds
         places = [WarmPlace(self._checkouts[side]) for side in start.order]
         origins = self._warm.get(places, start, block_seconds=block_seconds)
-        members = {side: self.sides.member(origin, origin.worker) for side, origin in zip(start.order, origins)}
+        members = {
+            side: self.sides.member(origin, origin.worker)
+            for side, origin in zip(start.order, origins)
+        }
         seconds = [seconds_of_calls(origin.warm, block_seconds) for origin in origins]
         self._members = members[0], members[1]
         if min(member.call_seconds for member in self._members) >= SLOW_CALL_SECONDS:
@@ -175,9 +209,15 @@ class StretchTurns:
         if self._plan is None:
             # By the slower side, within reason.
             first, second = seconds
-            slower = {shape: of_the_slower(first[shape], second[shape]) for shape in first if shape in second}
+            slower = {
+                shape: of_the_slower(first[shape], second[shape])
+                for shape in first
+                if shape in second
+            }
             is_resident = self.sides.residents is not None
-            self._plan = StretchPlan.of(slower, block_seconds=block_seconds, resident=is_resident)
+            self._plan = StretchPlan.of(
+                slower, block_seconds=block_seconds, resident=is_resident
+            )
         return Quads.exactly(self._plan.quads)
 
     def quad(self, quad: QuadTurns) -> bool:
@@ -190,7 +230,9 @@ class StretchTurns:
     def _run_block(self, member: Member, shape: str, calls: int, quad: int) -> None:
         if self.sides.residents is not None:
             self._card.wake(member, shape)
-        member.run_block(BlockRequest(shape, calls, self._quads + quad, self._blocks, as_served=True))
+        member.run_block(
+            BlockRequest(shape, calls, self._quads + quad, self._blocks, as_served=True)
+        )
         self._card.note_work()
         self._blocks += 1
 
@@ -208,14 +250,18 @@ class StretchTurns:
         self.sides.release(self._warm)
 
     def fail_at(self, start: Start, error: ErrorDetail) -> None:
-        failed = FailedPair(pair=start.number, arm=start.arm, workload=self._name, error=error)
+        failed = FailedPair(
+            pair=start.number, arm=start.arm, workload=self._name, error=error
+        )
         self._measured.failed.append(failed)
 
     def _keep(self) -> None:
         base, head = self._members
         of_base = base.replicate(self._start, 0, self._cpus)
         of_head = head.replicate(self._start, 1, self._cpus)
-        self._measured.uncounted = self._measured.uncounted or base.uncounted or head.uncounted
+        self._measured.uncounted = (
+            self._measured.uncounted or base.uncounted or head.uncounted
+        )
         assert self._plan is not None, "a start plans"
         self._measured.base.append(of_base)
         self._measured.head.append(_with_lines(of_base, of_head, head))

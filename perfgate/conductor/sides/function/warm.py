@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 from perfgate.conductor.engine.order import Start
 from perfgate.conductor.machine.cpus import quietest_cpus
-from perfgate.conductor.sides.function.plan import FURTHER_WARM_UP_SECONDS, WARM_UP_SECONDS
+from perfgate.conductor.sides.function.plan import (
+    FURTHER_WARM_UP_SECONDS,
+    WARM_UP_SECONDS,
+)
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker
@@ -71,7 +74,9 @@ class WarmWorkers:
     _start: int = 0
     _started: int = 0
 
-    def get(self, places: Sequence[WarmPlace], start: Start, *, block_seconds: float) -> list[WarmWorker]:
+    def get(
+        self, places: Sequence[WarmPlace], start: Start, *, block_seconds: float
+    ) -> list[WarmWorker]:
         """The warm workers of these places; those that are missing are started, in this order.
 
         All workers of one start are loaded into the layout of that start's plan, a twin into another. Resident workers load at
@@ -97,11 +102,17 @@ class WarmWorkers:
 
     def prepare(self, places: Sequence[WarmPlace], start: Start) -> None:
         """Begin to load the residents of a coming start of base and head, while others measure, if the device holds all."""
-        if self._ahead or not self.bench.loads_slowly or not self.bench.fits(len(self.kept) + len(places)):
+        if (
+            self._ahead
+            or not self.bench.loads_slowly
+            or not self.bench.fits(len(self.kept) + len(places))
+        ):
             return
         self._ahead_on_next = self.bench.servers.has_next
         for place in places:
-            loading = self._loading(place, start.layout_seed, on_next=self._ahead_on_next)
+            loading = self._loading(
+                place, start.layout_seed, on_next=self._ahead_on_next
+            )
             self._ahead[place] = AheadWorker.begin(loading)
 
     def common_parts(self, *checkouts: Checkout) -> list[str]:
@@ -145,7 +156,12 @@ class WarmWorkers:
         for place, worker in workers.items():
             self._started += 1
             self.kept[place] = WarmWorker(
-                worker.worker, loaded[place], warm[place], self._started, seconds, start_number
+                worker.worker,
+                loaded[place],
+                warm[place],
+                self._started,
+                seconds,
+                start_number,
             )
 
     def _begin_loading(self, place: WarmPlace, start: Start) -> LoadingWorker:
@@ -161,19 +177,34 @@ class WarmWorkers:
     ) -> AbstractContextManager[LoadingWorker]:
         log_name = f"{self.reference.name}-pairs"
         plan = WorkerPlan(
-            place.checkout, self.reference, self.cpus, log_name, layout_seed, scatters=True, on_next=on_next
+            place.checkout,
+            self.reference,
+            self.cpus,
+            log_name,
+            layout_seed,
+            scatters=True,
+            on_next=on_next,
         )
         return self.bench.loading(plan)
 
     def _warm_up(self, worker: Worker, *, least_seconds: float) -> WarmedUp:
         request = WarmUpRequest(
-            block_seconds=self._block_seconds, cap_seconds=WARM_UP_CAP_SECONDS, least_seconds=least_seconds
+            block_seconds=self._block_seconds,
+            cap_seconds=WARM_UP_CAP_SECONDS,
+            least_seconds=least_seconds,
         )
-        timeout, doing = self.bench.config.measure.step_timeout, Activity("warming up {name}", name=self.reference.name)
+        timeout, doing = (
+            self.bench.config.measure.step_timeout,
+            Activity("warming up {name}", name=self.reference.name),
+        )
         return worker.ask(request, WarmedUp, timeout=timeout, doing=doing)
 
 
-def resident_workers(bench: Bench, reference: WorkloadReference, observer: Observer | None = None) -> WarmWorkers:
+def resident_workers(
+    bench: Bench, reference: WorkloadReference, observer: Observer | None = None
+) -> WarmWorkers:
     """Workers of both sides that stay loaded on an accelerator; none is started yet."""
     cpus = quietest_cpus(bench.config.pair_cpus())
-    return WarmWorkers(bench, reference, observer=observer or Observer(), cpus=cpus, resident=True)
+    return WarmWorkers(
+        bench, reference, observer=observer or Observer(), cpus=cpus, resident=True
+    )

@@ -66,7 +66,9 @@ class WorkloadSides:
 
     def warm_workers(self, cpus: list[int]) -> WarmWorkers:
         """The residents, or new workers on these CPUs."""
-        return self.residents or WarmWorkers(self.bench, self.reference, observer=self.observer, cpus=cpus)
+        return self.residents or WarmWorkers(
+            self.bench, self.reference, observer=self.observer, cpus=cpus
+        )
 
     def release(self, workers: WarmWorkers) -> None:
         """End workers that are not resident."""
@@ -76,4 +78,10 @@ class WorkloadSides:
     def member(self, origin: WarmWorker, worker: Worker) -> Member:
         """A member of a pair, which is the warm worker itself or forked from it."""
         timeout = self.bench.config.measure.step_timeout
-        return Member(worker, origin, workload=self.reference.name, observer=self.observer, timeout=timeout)
+        return Member(
+            worker,
+            origin,
+            workload=self.reference.name,
+            observer=self.observer,
+            timeout=timeout,
+        )

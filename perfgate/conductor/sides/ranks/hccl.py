@@ -18,7 +18,11 @@ from perfgate.conductor.sides.program import SideError
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 
-BASE_PORT, HOST_PORTS, CARD_PORTS = "HCCL_IF_BASE_PORT", "HCCL_HOST_SOCKET_PORT_RANGE", "HCCL_NPU_SOCKET_PORT_RANGE"
+BASE_PORT, HOST_PORTS, CARD_PORTS = (
+    "HCCL_IF_BASE_PORT",
+    "HCCL_HOST_SOCKET_PORT_RANGE",
+    "HCCL_NPU_SOCKET_PORT_RANGE",
+)
 RANK_TABLE = "RANK_TABLE_FILE"
 # HCCL takes 16 ports of the host from the first on, unless it is given more; a card's port is 16666.
 _FIRST_PORT, _CARD_PORT = 60_000, 16_666
@@ -47,7 +51,9 @@ def port_settings(environment: Mapping[str, str], group: int) -> dict[str, str]:
     return settings
 
 
-def rank_table_of_group(environment: Mapping[str, str], group: int, folder: Path) -> dict[str, str]:
+def rank_table_of_group(
+    environment: Mapping[str, str], group: int, folder: Path
+) -> dict[str, str]:
     """The rank table of the environment with ports of this group, a file in ``folder``; empty without one.
 
     Raises SideError for a table that cannot be read or has no room for the ports.
@@ -63,8 +69,17 @@ def rank_table_of_group(environment: Mapping[str, str], group: int, folder: Path
                 for name in ("device_port", "backup_device_port", "host_port"):
                     if name in device:
                         device[name] = str(_port_of_group(int(device[name]), group))
-    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        message = Message("job.rank-table", {"path": path, "why": str(error) or type(error).__name__})
+    except (
+        OSError,
+        msgspec.DecodeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
+        message = Message(
+            "job.rank-table", {"path": path, "why": str(error) or type(error).__name__}
+        )
         raise SideError(ErrorDetail(kind="protocol", message=message)) from error
     copy = folder / "rank-table.json"
     copy.write_bytes(msgspec.json.encode(table))

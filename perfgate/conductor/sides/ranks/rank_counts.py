@@ -52,7 +52,9 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
             )
         trace = msgspec.json.decode(path.read_bytes(), type=_Trace)
     except (OSError, msgspec.MsgspecError) as error:
-        raise ResultsError("the trace of rank {rank} cannot be read: {error}", rank=rank, error=error) from error
+        raise ResultsError(
+            "the trace of rank {rank} cannot be read: {error}", rank=rank, error=error
+        ) from error
     events = _Events()
     for event in trace.traceEvents:
         if event.ph == "X":
@@ -62,12 +64,16 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
     for name, count in sorted(events.counts.items()):
         if name.startswith(_COLLECTIVE):
             short = name.removeprefix(_COLLECTIVE).rstrip("_")
-            collectives.append(CollectiveCount(name=short, count=count, elements=events.elements[name]))
+            collectives.append(
+                CollectiveCount(name=short, count=count, elements=events.elements[name])
+            )
         else:
             by_name[name] = count
     communication = union(_intervals(events.communicating))
     # Without a device, host operators compute.
-    computing = union(_intervals(events.kernels if events.has_kernels else events.host_operators))
+    computing = union(
+        _intervals(events.kernels if events.has_kernels else events.host_operators)
+    )
     return RankCounts(
         rank=rank,
         steps=steps,
@@ -76,7 +82,9 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
         calls=sum(collective.count for collective in collectives),
         collectives=collectives,
         communication=communication.length / 1e9 / steps,
-        exposed=(communication.length - intersection(communication, computing).length) / 1e9 / steps,
+        exposed=(communication.length - intersection(communication, computing).length)
+        / 1e9
+        / steps,
         by_name=by_name,
     )
 
@@ -112,7 +120,9 @@ class _Events:
 
 
 def _intervals(events: Iterable[_Event]) -> Intervals:
-    times = np.array([(event.ts, event.ts + event.dur) for event in events], dtype=np.float64).reshape(-1, 2)
+    times = np.array(
+        [(event.ts, event.ts + event.dur) for event in events], dtype=np.float64
+    ).reshape(-1, 2)
     nanoseconds = np.round(times * 1e3).astype(np.int64)
     return Intervals(nanoseconds[:, 0], nanoseconds[:, 1])
 

@@ -26,7 +26,11 @@ from perfgate.catalogue.names import (
     RANKS_THROUGHPUT,
 )
 from perfgate.conductor.sides.program import SideError, SideProgram, free_port
-from perfgate.conductor.sides.ranks.hccl import next_group, port_settings, rank_table_of_group
+from perfgate.conductor.sides.ranks.hccl import (
+    next_group,
+    port_settings,
+    rank_table_of_group,
+)
 from perfgate.conductor.sides.ranks.rank_counts import read_counts
 from perfgate.conductor.sides.ranks.rendezvous import Peer, Rendezvous
 from perfgate.conductor.sides.side import SidePlace, SidePlan
@@ -94,9 +98,13 @@ class RanksSide:
         variables = {TURN_VARIABLE: self._rendezvous.address}
         if not place.alone:
             variables |= port_settings(place.environment, group)
-            variables |= rank_table_of_group(place.environment, group, self._rendezvous.folder)
+            variables |= rank_table_of_group(
+                place.environment, group, self._rendezvous.folder
+            )
         torchrun = f"python -m torch.distributed.run --nproc_per_node {settings.ranks} --master_addr 127.0.0.1"
-        self._program = place.run(f"exec {torchrun} --master_port {free_port()} {settings.script}", variables)
+        self._program = place.run(
+            f"exec {torchrun} --master_port {free_port()} {settings.script}", variables
+        )
 
     def warm_up(self) -> None:
         self._wait_for_ranks()
@@ -126,12 +134,16 @@ class RanksSide:
                 elif peer.rank >= 0:
                     raise self._ended(peer)
             if end := self._running.ended():
-                raise self._failed("exit", "job.script-ended", code=end.code, **self._connected())
+                raise self._failed(
+                    "exit", "job.script-ended", code=end.code, **self._connected()
+                )
             if time.monotonic() > deadline:
                 missing = min(set(range(settings.ranks)) - self._ranks.keys())
                 name = "job.rank-missing" if self._ranks else "job.no-rank"
                 seconds = settings.ready_timeout
-                raise self._failed("timeout", name, seconds=seconds, rank=missing, **self._connected())
+                raise self._failed(
+                    "timeout", name, seconds=seconds, rank=missing, **self._connected()
+                )
 
     def _welcome(self, peer: Peer, line: bytes) -> None:
         try:
@@ -139,20 +151,33 @@ class RanksSide:
         except msgspec.DecodeError as error:
             raise self._failed("protocol", "job.rank-garbled", rank="?") from error
         if hello.rank in self._ranks or not 0 <= hello.rank < self._settings.ranks:
-            raise self._failed("protocol", "job.rank-unknown", rank=hello.rank, last=self._settings.ranks - 1)
+            raise self._failed(
+                "protocol",
+                "job.rank-unknown",
+                rank=hello.rank,
+                last=self._settings.ranks - 1,
+            )
         peer.rank, peer.pid = hello.rank, hello.pid
         self._ranks[hello.rank] = peer
 
     def _connected(self) -> dict[str, MessageValue]:
-        return {"connected": len(self._ranks), "ranks": self._settings.ranks, "line": self._settings.script}
+        return {
+            "connected": len(self._ranks),
+            "ranks": self._settings.ranks,
+            "line": self._settings.script,
+        }
 
     @property
     def _running(self) -> SideProgram:
-        assert self._program is not None, "a side is started before anything is asked of it"
+        assert self._program is not None, (
+            "a side is started before anything is asked of it"
+        )
         return self._program
 
     def _lines(self) -> Iterator[tuple[Peer, bytes | None]]:
-        assert self._rendezvous is not None, "a side is started before anything is asked of it"
+        assert self._rendezvous is not None, (
+            "a side is started before anything is asked of it"
+        )
         safe_point()
         return self._rendezvous.lines(_TICK_SECONDS)
 
@@ -168,7 +193,9 @@ class RanksSide:
         result = self._result(self._take(self._settings.steps))
         cpu = meter.read()
         self._running.end_turn()
-        return msgspec.structs.replace(result, out_of_turn=out_of_turn, counts=counts, cpu=cpu)
+        return msgspec.structs.replace(
+            result, out_of_turn=out_of_turn, counts=counts, cpu=cpu
+        )
 
     def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - the next steps of the loop
         folder = self._place.profile
@@ -179,7 +206,13 @@ class RanksSide:
             self._take(self._settings.steps)
             return self._settings.steps
 
-        sampled = sample_stacks(folder, self._program.processes, work, "step", self._program.cpu_meter().read)
+        sampled = sample_stacks(
+            folder,
+            self._program.processes,
+            work,
+            "step",
+            self._program.cpu_meter().read,
+        )
         with suppress(SideError):
             return record_operators(sampled, self._program.processes, work)
         return sampled
@@ -189,7 +222,9 @@ class RanksSide:
         assert self._rendezvous is not None
         self._is_counted = True
         steps = self._settings.steps
-        traces = {rank: self._rendezvous.folder / f"rank-{rank}.json" for rank in self._ranks}
+        traces = {
+            rank: self._rendezvous.folder / f"rank-{rank}.json" for rank in self._ranks
+        }
         reports = self._take(steps, traces)
         counts = []
         try:
@@ -205,7 +240,9 @@ class RanksSide:
                 trace.unlink(missing_ok=True)
         return counts
 
-    def _take(self, steps: int, traces: Mapping[int, Path] = MappingProxyType({})) -> list[Report]:
+    def _take(
+        self, steps: int, traces: Mapping[int, Path] = MappingProxyType({})
+    ) -> list[Report]:
         """Let all ranks do a number of steps; return their reports in the order of ranks."""
         for peer in self._ranks.values():
             peer.grant(steps, traces.get(peer.rank))
@@ -214,13 +251,21 @@ class RanksSide:
         while len(reports) < len(self._ranks):
             lines = list(self._lines())
             # A killed rank takes the others with it, some of which may be seen to end first.
-            if ended := [peer for peer, line in lines if line is None and peer.rank >= 0]:
+            if ended := [
+                peer for peer, line in lines if line is None and peer.rank >= 0
+            ]:
                 raise self._ended(*ended)
             for peer, line in lines:
                 reports[peer.rank] = self._report(peer, line or b"", steps)
             if time.monotonic() > deadline:
                 late = min(self._ranks.keys() - reports.keys())
-                raise self._failed("timeout", "job.rank-slow", rank=late, steps=steps, seconds=self._settings.timeout)
+                raise self._failed(
+                    "timeout",
+                    "job.rank-slow",
+                    rank=late,
+                    steps=steps,
+                    seconds=self._settings.timeout,
+                )
         self._steps_done += steps
         return [reports[rank] for rank in sorted(reports)]
 
@@ -233,9 +278,15 @@ class RanksSide:
             for loss in report.losses:
                 float.fromhex(loss)
         except (ValueError, OverflowError) as error:
-            raise self._failed("protocol", "job.rank-garbled", rank=peer.rank) from error
+            raise self._failed(
+                "protocol", "job.rank-garbled", rank=peer.rank
+            ) from error
         times = [*report.steps, report.cpu]
-        if report.rank != peer.rank or len(report.steps) != steps or not all(0 <= time < math.inf for time in times):
+        if (
+            report.rank != peer.rank
+            or len(report.steps) != steps
+            or not all(0 <= time < math.inf for time in times)
+        ):
             raise self._failed("protocol", "job.rank-garbled", rank=peer.rank)
         return report
 
@@ -251,8 +302,12 @@ class RanksSide:
         if code is None:
             return self._failed("exit", "job.rank-lost", **values)
         if code < 0:
-            return self._failed("exit", "job.rank-killed", **values, signal=signal.Signals(-code).name)
-        return self._failed("exit", "job.rank-ended" if code else "job.rank-done", **values, code=code)
+            return self._failed(
+                "exit", "job.rank-killed", **values, signal=signal.Signals(-code).name
+            )
+        return self._failed(
+            "exit", "job.rank-ended" if code else "job.rank-done", **values, code=code
+        )
 
     # --- the results of a turn
 
@@ -270,11 +325,17 @@ class RanksSide:
         samples = sum(report.samples for report in reports)
         if samples and (seconds := sum(slowest.steps)) > 0:
             values[RANKS_THROUGHPUT] = samples / seconds
-        self.numbers = self.numbers or tuple(_listed(values, on_device=all(report.on_device for report in reports)))
+        self.numbers = self.numbers or tuple(
+            _listed(values, on_device=all(report.on_device for report in reports))
+        )
         if self._settings.loss_tolerance:
             finite = []
             for report in reports:
-                finite += [loss for loss in map(float.fromhex, report.losses) if math.isfinite(loss)]
+                finite += [
+                    loss
+                    for loss in map(float.fromhex, report.losses)
+                    if math.isfinite(loss)
+                ]
             values[RANKS_LOSS] = math.fsum(finite) / max(1, len(finite))
         return TurnResult(
             values=values,
@@ -293,7 +354,9 @@ class RanksSide:
         losses: list[list[str]] = []
         for report in reports:
             if self._settings.loss_tolerance:
-                losses.append([str(math.isfinite(float.fromhex(loss))) for loss in report.losses])
+                losses.append(
+                    [str(math.isfinite(float.fromhex(loss))) for loss in report.losses]
+                )
             else:
                 losses.append(report.losses)
         return sha256(msgspec.json.encode(losses)).hexdigest()
@@ -307,7 +370,9 @@ def _samples(reports: list[Report]) -> Iterator[SampleSet]:
         yield SampleSet(metric=RANKS_STEP, samples=pack(times), labels=labels)
         cpu = [round(report.cpu / len(report.steps) * 1e9)]
         yield SampleSet(metric=RANKS_CPU, samples=pack(cpu), labels=labels)
-        yield SampleSet(metric=RANKS_MEMORY, samples=pack([report.memory]), labels=labels)
+        yield SampleSet(
+            metric=RANKS_MEMORY, samples=pack([report.memory]), labels=labels
+        )
 
 
 def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
@@ -315,5 +380,9 @@ def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
     gates = {RANKS_STEP, RANKS_MEMORY if on_device else RANKS_CPU}
     for name in names:
         entry = METRICS[name]
-        better: Literal["lower", "higher"] = "higher" if entry.better == "higher" else "lower"
-        yield JobNumber(metric=name, unit=entry.unit, better=better, gating=name in gates)
+        better: Literal["lower", "higher"] = (
+            "higher" if entry.better == "higher" else "lower"
+        )
+        yield JobNumber(
+            metric=name, unit=entry.unit, better=better, gating=name in gates
+        )

@@ -81,7 +81,12 @@ class Peer:
         deadline = time.monotonic() + _EXIT_SECONDS
         while time.monotonic() < deadline:
             try:
-                fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+                fields = (
+                    Path(f"/proc/{self.pid}/stat")
+                    .read_text()
+                    .rpartition(")")[2]
+                    .split()
+                )
             except OSError:
                 return self._exit_code_when_reaped()
             if fields[0] in ("Z", "X"):
@@ -116,7 +121,10 @@ class Rendezvous:
     def lines(self, seconds: float) -> Iterator[tuple[Peer, bytes | None]]:
         """Wait at most ``seconds``, and yield the lines that have come, each with its peer; None for a peer that has ended."""
         ready, _, _ = select.select(
-            [self._listener.fileno(), *(peer.fileno() for peer in self._peers)], [], [], seconds
+            [self._listener.fileno(), *(peer.fileno() for peer in self._peers)],
+            [],
+            [],
+            seconds,
         )
         for peer in [peer for peer in self._peers if peer.fileno() in ready]:
             line = peer.read()

@@ -35,16 +35,23 @@ class RequestClient:
     def _address(self) -> Path:
         return self._folder / _SOCKET
 
-    def target(self, url: str, *, ready_timeout: float, timeout: float) -> FunctionTarget:
+    def target(
+        self, url: str, *, ready_timeout: float, timeout: float
+    ) -> FunctionTarget:
         """The target for requests to ``url``. Raises SideError if the function cannot be loaded in time."""
         deadline = time.monotonic() + ready_timeout
         while not self._address.exists():
             safe_point()
             if end := self._program.ended():
-                ended = Message("job.client-ended", {"client": self._reference, "code": end.code})
+                ended = Message(
+                    "job.client-ended", {"client": self._reference, "code": end.code}
+                )
                 raise self._program.failed("exit", ended)
             if time.monotonic() > deadline:
-                late = Message("job.client-not-ready", {"client": self._reference, "seconds": ready_timeout})
+                late = Message(
+                    "job.client-not-ready",
+                    {"client": self._reference, "seconds": ready_timeout},
+                )
                 raise self._program.failed("timeout", late)
             time.sleep(_POLL_SECONDS)
         return FunctionTarget(str(self._address), url, timeout)

@@ -24,7 +24,11 @@ PRECISION = 0.1
 
 
 def at_highest_rate(
-    bench: Bench, reference: JobReference, checkout: Checkout, name: str, note: Callable[[str], None]
+    bench: Bench,
+    reference: JobReference,
+    checkout: Checkout,
+    name: str,
+    note: Callable[[str], None],
 ) -> JobReference:
     """The job at the rate that this side sustains, if its load asks for that. Raises SideError if it sustains none."""
     sla = reference.settings.sla
@@ -32,7 +36,9 @@ def at_highest_rate(
         return reference
     cpus = cpus_of(reference.kind, bench)
     if reference.settings.fits == "swap":
-        place = place_on_half(bench, reference, checkout, name, reference.settings.halves[0])
+        place = place_on_half(
+            bench, reference, checkout, name, reference.settings.halves[0]
+        )
     else:
         place = place_of(bench, reference, checkout, name, cpus)
     side = ServerSide(reference, place)
@@ -61,7 +67,12 @@ def at_highest_rate(
             )
         highest = max((answer.rate for answer in answers if answer.holds), default=None)
         if highest is None:
-            raise SideError(ErrorDetail(kind="protocol", message=Message("job.no-rate", {"rate": answers[-1].rate})))
+            raise SideError(
+                ErrorDetail(
+                    kind="protocol",
+                    message=Message("job.no-rate", {"rate": answers[-1].rate}),
+                )
+            )
     finally:
         side.stop()
     requests = sum(answer.requests for answer in answers)

@@ -26,7 +26,12 @@ from perfgate.conductor.load.record import Load
 from perfgate.conductor.load.target import Target
 from perfgate.conductor.load.timeline import write_timeline
 from perfgate.conductor.machine.cpus import granted_cpus
-from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram, free_port
+from perfgate.conductor.sides.program import (
+    ProgramEnd,
+    SideError,
+    SideProgram,
+    free_port,
+)
 from perfgate.conductor.sides.ranks.hccl import next_group, port_settings
 from perfgate.conductor.sides.server.answers import check_answers
 from perfgate.conductor.sides.server.client import RequestClient
@@ -96,7 +101,9 @@ class ServerSide:
         environment = {"PORT": str(port)}
         if not self._place.alone:
             environment |= port_settings(self._place.environment, self._group)
-        self._program = self._place.run(self._settings.serve, environment, cpus=self._starts_on)
+        self._program = self._place.run(
+            self._settings.serve, environment, cpus=self._starts_on
+        )
         if self._settings.client:
             self._client = RequestClient(self._settings.client, self._place)
         self._is_checked = self._is_probed = False
@@ -121,7 +128,9 @@ class ServerSide:
 
     @property
     def _running(self) -> SideProgram:
-        assert self._program is not None, "a side is started before anything is asked of it"
+        assert self._program is not None, (
+            "a side is started before anything is asked of it"
+        )
         return self._program
 
     def _wait_ready(self) -> None:
@@ -133,7 +142,8 @@ class ServerSide:
             if end := self._running.ended():
                 raise self._has_ended(end)
             try:
-                with urllib.request.urlopen(self._url + settings.ready, timeout=_PROBE_SECONDS):  # noqa: S310 - our own http address
+                ready = self._url + settings.ready
+                with urllib.request.urlopen(ready, timeout=_PROBE_SECONDS):  # noqa: S310 - our own http address
                     return
             except urllib.error.HTTPError as error:
                 answer = f"HTTP {error.code}"
@@ -141,7 +151,13 @@ class ServerSide:
                 answer = str(getattr(error, "reason", error))
             if time.monotonic() > deadline:
                 seconds = settings.ready_timeout
-                raise self._failed("timeout", "job.not-ready", path=settings.ready, seconds=seconds, seen=answer)
+                raise self._failed(
+                    "timeout",
+                    "job.not-ready",
+                    path=settings.ready,
+                    seconds=seconds,
+                    seen=answer,
+                )
             time.sleep(_POLL_SECONDS)
 
     def _failed(self, kind: ErrorKind, name: str, **values: MessageValue) -> SideError:
@@ -150,18 +166,28 @@ class ServerSide:
     def _has_ended(self, end: ProgramEnd) -> SideError:
         line = self._settings.serve
         if end.signal:
-            return self._failed("exit", "job.server-killed", line=line, signal=end.signal)
+            return self._failed(
+                "exit", "job.server-killed", line=line, signal=end.signal
+            )
         return self._failed("exit", "job.server-ended", line=line, code=end.code)
 
     def _target_at(self, url: str) -> Callable[[], Target]:
         """A factory for the target of a load, by the fields left out of requests at that time."""
         settings = self._settings
         if self._client is not None:
-            client = self._client.target(url, ready_timeout=settings.ready_timeout, timeout=settings.timeout)
+            client = self._client.target(
+                url, ready_timeout=settings.ready_timeout, timeout=settings.timeout
+            )
             return lambda: client
         if settings.api == "http":
             method = "POST" if settings.body else "GET"
-            plain = HttpTarget(url=url, method=method, path=settings.path, body=settings.body, timeout=settings.timeout)
+            plain = HttpTarget(
+                url=url,
+                method=method,
+                path=settings.path,
+                body=settings.body,
+                timeout=settings.timeout,
+            )
             return lambda: replace(plain, without=frozenset(self._place.without))
         streamed = OpenAITarget(
             url=url,
@@ -176,7 +202,8 @@ class ServerSide:
     def _first_model(self, url: str) -> str:
         """The model that the server lists first. Raises SideError if it lists none."""
         try:
-            with urllib.request.urlopen(f"{url}/v1/models", timeout=_PROBE_SECONDS) as answer:  # noqa: S310
+            models = f"{url}/v1/models"
+            with urllib.request.urlopen(models, timeout=_PROBE_SECONDS) as answer:  # noqa: S310
                 return str(msgspec.json.decode(answer.read(1 << 20))["data"][0]["id"])
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
             raise self._failed("protocol", "job.no-model", why=str(error)) from error
@@ -226,7 +253,12 @@ class ServerSide:
         self.is_blurred = _came_at_once(load)
         without = sorted(self._place.without)
         return msgspec.structs.replace(
-            result, out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu, without=without
+            result,
+            out_of_turn=out_of_turn,
+            texts=texts,
+            counters=counters,
+            cpu=cpu,
+            without=without,
         )
 
     def profile(self, number: int) -> SideStacks | None:
@@ -244,9 +276,17 @@ class ServerSide:
         profiler = ServerProfiler(self._url)
         unit: ProfileUnit = "token" if streams else "request"
         try:
-            sampled = sample_stacks(folder, program.processes, work, unit, program.cpu_meter().read)
+            sampled = sample_stacks(
+                folder, program.processes, work, unit, program.cpu_meter().read
+            )
             with suppress(SideError):
-                return record_operators(sampled, program.processes, work, begin=profiler.start, end=profiler.stop)
+                return record_operators(
+                    sampled,
+                    program.processes,
+                    work,
+                    begin=profiler.start,
+                    end=profiler.stop,
+                )
             return sampled
         finally:
             self._sleep()
@@ -275,7 +315,9 @@ class ServerSide:
             with urllib.request.urlopen(request, timeout=self._settings.timeout):  # noqa: S310
                 return
         except OSError as error:
-            raise self._failed("protocol", "job.no-sleep", path=path, why=str(error)) from error
+            raise self._failed(
+                "protocol", "job.no-sleep", path=path, why=str(error)
+            ) from error
 
     @property
     def _closed(self) -> LoadSettings:
@@ -294,9 +336,15 @@ class ServerSide:
         sla = self._settings.sla
         assert sla is not None, "a rate is searched where there is an SLA"
         self._probes += 1
-        settings = msgspec.structs.replace(self._load_settings, rate=rate, concurrency=None, requests=2 * requests)
+        settings = msgspec.structs.replace(
+            self._load_settings, rate=rate, concurrency=None, requests=2 * requests
+        )
         load = self._send(self._plan(_PROBE_SEED + self._probes, settings))
-        return misses(load.exchanges[requests:], first_token=sla.first_token, per_token=sla.per_token)
+        return misses(
+            load.exchanges[requests:],
+            first_token=sla.first_token,
+            per_token=sla.per_token,
+        )
 
     def _plan(self, number: int, settings: LoadSettings) -> LoadPlan:
         return plan_load(settings, seed=number, root=self._place.harness)
@@ -316,7 +364,13 @@ class ServerSide:
     def _checked(self, load: Load) -> Load:
         if errors := load.errors:
             count = len(load.exchanges)
-            raise self._failed("protocol", "job.requests-failed", failed=len(errors), count=count, error=errors[0])
+            raise self._failed(
+                "protocol",
+                "job.requests-failed",
+                failed=len(errors),
+                count=count,
+                error=errors[0],
+            )
         return load
 
     def _result(self, plan: LoadPlan, load: Load, cpu_seconds: float) -> TurnResult:
@@ -327,7 +381,9 @@ class ServerSide:
         if not result.values:
             raise self._failed("protocol", "job.nothing-measured")
         self._metrics.update(dict.fromkeys(result.values))
-        return msgspec.structs.replace(result, requests=plan.sha256, output=self._output(plan, load))
+        return msgspec.structs.replace(
+            result, requests=plan.sha256, output=self._output(plan, load)
+        )
 
     def _texts(self) -> list[str]:
         """Hashes of the answers to fixed requests, sent once after every start; empty if no share is compared."""
@@ -348,7 +404,11 @@ class ServerSide:
                 return ""
             self._is_checked = True
             verdict = check_answers(
-                settings.check, plan.requests, load.exchanges, self._place, timeout=settings.timeout
+                settings.check,
+                plan.requests,
+                load.exchanges,
+                self._place,
+                timeout=settings.timeout,
             )
             return sha256(verdict.encode()).hexdigest()
         if settings.same_output is not True:
@@ -382,4 +442,6 @@ def hash_of_text(text: str) -> str:
 
 
 def closed_loop(load: LoadSettings) -> LoadSettings:
-    return msgspec.structs.replace(load, rate=None, burstiness=1.0, concurrency=_WARM_UP_CONCURRENCY)
+    return msgspec.structs.replace(
+        load, rate=None, burstiness=1.0, concurrency=_WARM_UP_CONCURRENCY
+    )

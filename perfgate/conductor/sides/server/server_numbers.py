@@ -55,7 +55,8 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
             TPOT: measures.mean_time_per_output_token,
             ITL_P99: _quantile(measures.inter_token, 0.99),
             SERVING_THROUGHPUT: measures.output_tokens_per_second,
-            SERVING_CPU: cpu_seconds / (measures.output_tokens or max(1, measures.latency.size)),
+            SERVING_CPU: cpu_seconds
+            / (measures.output_tokens or max(1, measures.latency.size)),
         }
     else:
         # A result of the project's function arrives at once.
@@ -64,8 +65,15 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
             values[FIRST_BYTE] = _quantile(measures.time_to_first_token, 0.5)
         values[REQUEST_CPU] = cpu_seconds / max(1, measures.latency.size)
     if sla is not None:
-        values[GOODPUT] = goodput(load.exchanges, first_token=sla.first_token, per_token=sla.per_token)
-    work = Counter(requests=len(load.exchanges), input_tokens=0, output_tokens=0, without_text=len(measures.silent))
+        values[GOODPUT] = goodput(
+            load.exchanges, first_token=sla.first_token, per_token=sla.per_token
+        )
+    work = Counter(
+        requests=len(load.exchanges),
+        input_tokens=0,
+        output_tokens=0,
+        without_text=len(measures.silent),
+    )
     durations: list[float] = []
     cached_tokens: int | None = 0
     resent = 0
@@ -82,16 +90,24 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
     # How late requests were sent counts against how long they take.
     late = float(np.median(load.lateness)) / max(1e-9, float(np.median(durations)))
     return TurnResult(
-        values={name: value for name, value in values.items() if value is not None and 0 < value < math.inf},
+        values={
+            name: value
+            for name, value in values.items()
+            if value is not None and 0 < value < math.inf
+        },
         work=dict(work),
-        samples=[times_of(name, column) for name, column in samples.items() if column.size],
+        samples=[
+            times_of(name, column) for name, column in samples.items() if column.size
+        ],
         late=round(late, 4),
         counters={} if cached_tokens is None else {"cached_tokens": cached_tokens},
         resent=resent,
     )
 
 
-def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate: bool) -> tuple[JobNumber, ...]:
+def numbers_of(
+    names: Collection[str], *, is_closed_loop: bool, is_highest_rate: bool
+) -> tuple[JobNumber, ...]:
     """The numbers, of which token numbers gate if there are any, else numbers of whole requests.
 
     Near the highest rate waits grow several times faster than the work, so there the share that holds the SLA gates.
@@ -106,7 +122,9 @@ def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate:
     for name in names:
         number = JobNumber(metric=name, unit="s", better="lower", gating=name in gates)
         if name in _RATE_UNITS:
-            number = msgspec.structs.replace(number, unit=_RATE_UNITS[name], better="higher")
+            number = msgspec.structs.replace(
+                number, unit=_RATE_UNITS[name], better="higher"
+            )
         numbers.append(number)
     return tuple(numbers)
 

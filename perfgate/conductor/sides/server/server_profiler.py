@@ -24,7 +24,12 @@ class ServerProfiler:
 
     def start(self, folder: Path) -> bool:
         """Whether the server has a profiler, which now records."""
-        settings = {"output_dir": str(folder), "activities": ["CPU", "GPU"], "with_stack": True, "record_shapes": True}
+        settings = {
+            "output_dir": str(folder),
+            "activities": ["CPU", "GPU"],
+            "with_stack": True,
+            "record_shapes": True,
+        }
         self._runs = self._post("/start_profile", settings, _START_SECONDS)
         return self._runs
 

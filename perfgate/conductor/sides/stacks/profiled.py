@@ -14,7 +14,12 @@ from pathlib import Path, PurePath
 import msgspec
 
 from perfgate.conductor.sides.stacks.profiled_operators import operators_of, rounded
-from perfgate.conductor.sides.stacks.stacks import ProcessStacks, SideStacks, StackFrame, StackSample
+from perfgate.conductor.sides.stacks.stacks import (
+    ProcessStacks,
+    SideStacks,
+    StackFrame,
+    StackSample,
+)
 from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine
 
 _MOST_LINES = 300
@@ -68,7 +73,9 @@ def profile_of(workload: str, stacks: SideStacks, root: Path) -> JobProfile:
                 _note_callers(callers, own, code, sample.times)
     operators = []
     for operator in operators_of(stacks, root):
-        operators.append(msgspec.structs.replace(operator, function=_plain(operator.function)))
+        operators.append(
+            msgspec.structs.replace(operator, function=_plain(operator.function))
+        )
     units = max(1, stacks.units)
     return JobProfile(
         workload=workload,
@@ -83,7 +90,12 @@ def profile_of(workload: str, stacks: SideStacks, root: Path) -> JobProfile:
     )
 
 
-def _note_callers(callers: dict[StackFrame, Counter[str]], own: list[StackFrame], code: _Code, times: int) -> None:
+def _note_callers(
+    callers: dict[StackFrame, Counter[str]],
+    own: list[StackFrame],
+    code: _Code,
+    times: int,
+) -> None:
     """Note the caller of each function of the project in a stack.
 
     A comprehension is a part of the function that holds it, which lies outside it in the stack.
@@ -95,7 +107,9 @@ def _note_callers(callers: dict[StackFrame, Counter[str]], own: list[StackFrame]
                 lines[_line(code, own[at - 1])] += times
 
 
-def _lines(times: Mapping[StackFrame, _LineTimes], code: _Code, units: int) -> list[ProfiledLine]:
+def _lines(
+    times: Mapping[StackFrame, _LineTimes], code: _Code, units: int
+) -> list[ProfiledLine]:
     """The lines with the most time, each with its seconds of a unit of work."""
     slowest = sorted(times, key=lambda frame: -(times[frame].cpu + times[frame].waited))
     lines = []
@@ -114,7 +128,9 @@ def _lines(times: Mapping[StackFrame, _LineTimes], code: _Code, units: int) -> l
     return lines
 
 
-def _functions(callers: Mapping[StackFrame, Counter[str]], code: _Code) -> list[CalledFunction]:
+def _functions(
+    callers: Mapping[StackFrame, Counter[str]], code: _Code
+) -> list[CalledFunction]:
     functions = []
     for frame, lines in islice(callers.items(), _MOST_FUNCTIONS):
         function = CalledFunction(
@@ -137,16 +153,23 @@ def _line(code: _Code, frame: StackFrame) -> str:
     return f"{code.place(frame.file)}:{frame.line}"
 
 
-def _waits_itself(calls: list[StackFrame], own: StackFrame, process: ProcessStacks) -> bool:
+def _waits_itself(
+    calls: list[StackFrame], own: StackFrame, process: ProcessStacks
+) -> bool:
     """Whether a thread waits because of its line of the project, and is neither idle nor waiting for other ranks.
 
     A wait inside a framework is for others: a collective for all ranks. Python's own modules wait for files, sockets and
     programs, except in an idle pool or loop.
     """
     for frame in calls[calls.index(own) + 1 :]:
-        if not frame.file.startswith((process.library, "<frozen")) or "-packages/" in frame.file:
+        if (
+            not frame.file.startswith((process.library, "<frozen"))
+            or "-packages/" in frame.file
+        ):
             return False
-        if frame.function.rpartition(".")[2] in _IDLE.get(PurePath(frame.file).stem, ()):
+        if frame.function.rpartition(".")[2] in _IDLE.get(
+            PurePath(frame.file).stem, ()
+        ):
             return False
     return True
 
@@ -170,7 +193,11 @@ class _Code:
     def text(self, file: str, line: int) -> str:
         if file not in self._texts:
             try:
-                self._texts[file] = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+                self._texts[file] = (
+                    Path(file)
+                    .read_text(encoding="utf-8", errors="replace")
+                    .splitlines()
+                )
             except OSError:
                 self._texts[file] = []
         lines = self._texts[file]
@@ -221,7 +248,10 @@ def _events(process: ProcessStacks, code: _Code) -> Iterator[_ThreadName | _Call
         open_calls: list[tuple[str, int]] = []
         ended = 0
         for sample in samples:
-            names = [_name(process.frames[frame], code) for frame in process.stacks[sample.stack]]
+            names = [
+                _name(process.frames[frame], code)
+                for frame in process.stacks[sample.stack]
+            ]
             same = 0
             if sample.begin <= ended:
                 same = _shared(open_calls, names)
@@ -235,7 +265,9 @@ def _events(process: ProcessStacks, code: _Code) -> Iterator[_ThreadName | _Call
 
 
 def _call(name: str, begin: int, end: int, process: int, thread: int) -> _Call:
-    return _Call(name=name, pid=process, tid=thread, ts=begin / 1e3, dur=(end - begin) / 1e3)
+    return _Call(
+        name=name, pid=process, tid=thread, ts=begin / 1e3, dur=(end - begin) / 1e3
+    )
 
 
 def _shared(open_calls: list[tuple[str, int]], names: list[str]) -> int:

@@ -44,7 +44,11 @@ def kept_traces(sampled: SideStacks) -> list[Path]:
     """
     sizes: dict[Path, int] = {}
     for file in sampled.traces:
-        if file.is_file() and not file.is_symlink() and file.stat().st_size <= MOST_TRACE_BYTES:
+        if (
+            file.is_file()
+            and not file.is_symlink()
+            and file.stat().st_size <= MOST_TRACE_BYTES
+        ):
             sizes[file] = file.stat().st_size
     largest_first = sorted(sizes, key=lambda file: -sizes[file])
     return largest_first[:MOST_TRACES]
@@ -91,11 +95,17 @@ def _calls(timeline: Timeline) -> Iterator[tuple[_Key, _Floats]]:
     if not outermost.any():
         return
     on_device = bool(stacks.on_device.any())
-    times = _device_times(stacks, above) if on_device else stacks.events.duration.astype(np.float64)
+    times = (
+        _device_times(stacks, above)
+        if on_device
+        else stacks.events.duration.astype(np.float64)
+    )
     nearest, listed = project_places(stacks.events, stacks.called_by)
     calls = np.flatnonzero(outermost)
     groups: dict[_Key, list[int]] = defaultdict(list)
-    for call, name, place in zip(calls.tolist(), stacks.events.group[calls].tolist(), nearest[calls].tolist()):
+    for call, name, place in zip(
+        calls.tolist(), stacks.events.group[calls].tolist(), nearest[calls].tolist()
+    ):
         at = "" if place == NOTHING_AROUND else listed[place]
         groups[_Key(stacks.events.names[name], at, on_device)].append(call)
     for key, members in groups.items():
@@ -136,12 +146,20 @@ class _Places:
         around: list[StackFrame] = []
         for frame in self._frames[Path(file).name]:
             path = Path(frame.file)
-            is_same_file = path.as_posix().endswith(file) and path.is_relative_to(self._root)
+            is_same_file = path.as_posix().endswith(file) and path.is_relative_to(
+                self._root
+            )
             if is_same_file and frame.first <= line <= frame.last:
                 around.append(frame)
         if around:
-            inner = min(around, key=lambda frame: (frame.first != line, frame.last - frame.first))
-            return inner.function, f"{Path(inner.file).relative_to(self._root).as_posix()}:{inner.first}"
+            inner = min(
+                around,
+                key=lambda frame: (frame.first != line, frame.last - frame.first),
+            )
+            return (
+                inner.function,
+                f"{Path(inner.file).relative_to(self._root).as_posix()}:{inner.first}",
+            )
         if (self._root / file).is_file():
             return "", place
         return "", ""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from perfgate.conductor.sides.stacks.stacks import SideStacks, signal_processes, wait_for_files
+from perfgate.conductor.sides.stacks.stacks import (
+    SideStacks,
+    signal_processes,
+    wait_for_files,
+)
 from perfgate.system.profiling import OPERATORS, OPERATORS_SWITCH, RECORDING
 
 # Which process is not ready then records what is left of the turn.
@@ -40,10 +44,14 @@ def record_operators(
 
 
 def _traces(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*.json*") if ".writing" not in file.name)
+    return sorted(
+        file for file in folder.rglob("*.json*") if ".writing" not in file.name
+    )
 
 
-def _by_torch(folder: Path, processes: Callable[[], list[int]], work: Callable[[], int]) -> int:
+def _by_torch(
+    folder: Path, processes: Callable[[], list[int]], work: Callable[[], int]
+) -> int:
     switch = folder / OPERATORS_SWITCH
     switch.touch()
     signalled = signal_processes(processes())

@@ -19,7 +19,14 @@ import msgspec
 
 from perfgate.document.job import CpuTime
 from perfgate.document.profile import ProfileUnit
-from perfgate.system.profiling import FROM_START, PROFILE_SIGNAL, PROFILE_VARIABLE, STACKS, STARTED, SWITCH
+from perfgate.system.profiling import (
+    FROM_START,
+    PROFILE_SIGNAL,
+    PROFILE_VARIABLE,
+    STACKS,
+    STARTED,
+    SWITCH,
+)
 
 # Total profiling time per side, over several turns.
 PROFILE_SECONDS = 2.0
@@ -85,10 +92,14 @@ class SideStacks(NamedTuple):
     operator_units: int = 0
 
 
-def profiling_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+def profiling_environment(
+    environment: Mapping[str, str], folder: Path
+) -> dict[str, str]:
     """The environment in which Python processes can be profiled into ``folder``."""
     startup = Path(__file__).resolve().parents[3] / "measuring" / "startup"
-    path = os.pathsep.join([str(startup), *filter(None, [environment.get("PYTHONPATH")])])
+    path = os.pathsep.join(
+        [str(startup), *filter(None, [environment.get("PYTHONPATH")])]
+    )
     own = {name: str(folder) for name in _TRACE_VARIABLES if name not in environment}
     return {**environment, **own, PROFILE_VARIABLE: str(folder), "PYTHONPATH": path}
 
@@ -114,7 +125,9 @@ def sample_stacks(
 
     def is_enough() -> bool:
         seconds = time.monotonic() - began
-        return seconds >= PROFILE_SECONDS and (seconds >= _BUSY_SECONDS or not _is_starved(cpu()))
+        return seconds >= PROFILE_SECONDS and (
+            seconds >= _BUSY_SECONDS or not _is_starved(cpu())
+        )
 
     try:
         while turns < MOST_TURNS and not is_enough():
@@ -132,7 +145,9 @@ def sample_stacks(
 
 def _is_starved(cpu: CpuTime) -> bool:
     """Whether processes have used little CPU time because others had it; a program that computes little has enough."""
-    return cpu.used < PROFILE_SECONDS / 2 and (cpu.waited is None or cpu.waited > cpu.used)
+    return cpu.used < PROFILE_SECONDS / 2 and (
+        cpu.waited is None or cpu.waited > cpu.used
+    )
 
 
 def sample_run(folder: Path, run: Callable[[], bool]) -> SideStacks | None:
@@ -200,6 +215,11 @@ def _read(file: Path) -> ProcessStacks | None:
             return None
     for sample in stacks.samples:
         has_stack = 0 <= sample.stack < len(stacks.stacks)
-        if not has_stack or sample.begin > sample.end or sample.cpu < 0 or sample.times <= 0:
+        if (
+            not has_stack
+            or sample.begin > sample.end
+            or sample.cpu < 0
+            or sample.times <= 0
+        ):
             return None
     return stacks

@@ -17,7 +17,9 @@ from perfgate.judging.trend.level import level_around
 _Place = tuple[str, str, str, str]
 
 
-def beside_main(run: StoredRun, document: RunDocument, series: Sequence[TrendSeries]) -> list[BesideLevel]:
+def beside_main(
+    run: StoredRun, document: RunDocument, series: Sequence[TrendSeries]
+) -> list[BesideLevel]:
     """The numbers of a run compared with its level; ``series`` are main's, of all testbeds."""
     values = _values(document)
     numbers: list[BesideLevel] = []
@@ -29,7 +31,10 @@ def beside_main(run: StoredRun, document: RunDocument, series: Sequence[TrendSer
 
 
 def beside_each_other(
-    earlier: StoredRun, later: StoredRun, documents: tuple[RunDocument, RunDocument], series: Sequence[TrendSeries]
+    earlier: StoredRun,
+    later: StoredRun,
+    documents: tuple[RunDocument, RunDocument],
+    series: Sequence[TrendSeries],
 ) -> list[BesideLevel]:
     """The numbers of two runs, compared with the level of the earlier run if both are of one testbed."""
     before, after = map(_values, documents)
@@ -49,4 +54,7 @@ def _place(series: TrendSeries) -> _Place:
 
 
 def _values(document: RunDocument) -> Mapping[_Place, float]:
-    return {(value.workload, value.shape, value.metric, value.labels): value.value for value in stored_values(document)}
+    return {
+        (value.workload, value.shape, value.metric, value.labels): value.value
+        for value in stored_values(document)
+    }

@@ -29,7 +29,10 @@ from perfgate.judging.report.render.site.addresses import (
     runs_page_of,
     series_address,
 )
-from perfgate.judging.report.render.site.compare import render_compare, render_compare_form
+from perfgate.judging.report.render.site.compare import (
+    render_compare,
+    render_compare_form,
+)
 from perfgate.judging.report.render.site.fleet import render_fleet
 from perfgate.judging.report.render.site.gates import render_gates
 from perfgate.judging.report.render.site.open_page import render_open
@@ -79,7 +82,12 @@ class SitePages:
         links: SiteLinks,
         read_kept: ReadKept = lambda _: KeptOfRun(),
     ) -> None:
-        self._content, self._language, self._links, self._read_kept = content, language, links, read_kept
+        self._content, self._language, self._links, self._read_kept = (
+            content,
+            language,
+            links,
+            read_kept,
+        )
         self._open_run = lru_cache(_DOCUMENTS_KEPT)(open_run)
 
     def page(
@@ -95,7 +103,11 @@ class SitePages:
         ``form_key`` is the reader's key for the forms that change something. ``recording_of`` names the served recording of a
         run, "" if it has none.
         """
-        content, links, language = self._content, replace(self._links, form_key=form_key), self._language
+        content, links, language = (
+            self._content,
+            replace(self._links, form_key=form_key),
+            self._language,
+        )
         if address in _WITHOUT_DETAILS:
             return _WITHOUT_DETAILS[address](content, links, language)
         if address in self._series:
@@ -120,15 +132,22 @@ class SitePages:
     @cached_property
     def _series(self) -> dict[str, tuple[TrendSeries, str]]:
         """The pages of all series, each with its branch; first the series over all branches."""
-        return {series_address(entry, branch): (entry, branch) for entry, branch in _series_pages(self._content)}
+        return {
+            series_address(entry, branch): (entry, branch)
+            for entry, branch in _series_pages(self._content)
+        }
 
     def unreadable(self, address: str, reason: str) -> str:
         """The page for a run that cannot be read."""
-        return render_unreadable(address, reason, self._content, self._links, self._language)
+        return render_unreadable(
+            address, reason, self._content, self._links, self._language
+        )
 
     def _find(self, digits: str | None) -> StoredRun | None:
         """The run with an id that begins with these digits, None if there is none or more than one."""
-        matches = [run for run in self._content.runs if digits and run.id.startswith(digits)]
+        matches = [
+            run for run in self._content.runs if digits and run.id.startswith(digits)
+        ]
         if len(matches) == 1:
             return matches[0]
         return None
@@ -141,7 +160,9 @@ class SitePages:
             if earlier and later:
                 return self._compare(earlier, later)
             unknown = query["later"] if earlier else query["earlier"]
-        return render_compare_form(self._content, self._links, self._language, unknown=unknown)
+        return render_compare_form(
+            self._content, self._links, self._language, unknown=unknown
+        )
 
     def _run(self, run: StoredRun, recording_of: RecordingOf | None) -> str:
         document = self._open_run(run.id)
@@ -149,7 +170,11 @@ class SitePages:
         recording = ""
         if recording_of is not None and has_trace:
             recording = recording_of(run)
-        of_testbed = [entry for entry in self._content.runs if entry.fingerprint == run.fingerprint]
+        of_testbed = [
+            entry
+            for entry in self._content.runs
+            if entry.fingerprint == run.fingerprint
+        ]
         at = of_testbed.index(run)
         earlier, later = None, None
         if at + 1 < len(of_testbed):
@@ -170,8 +195,18 @@ class SitePages:
 
     def _compare(self, earlier: StoredRun, later: StoredRun) -> str:
         documents = self._open_run(earlier.id), self._open_run(later.id)
-        placed = beside_each_other(earlier, later, documents, self._content.trend.series)
-        return render_compare(earlier, later, documents, placed, self._content, self._links, self._language)
+        placed = beside_each_other(
+            earlier, later, documents, self._content.trend.series
+        )
+        return render_compare(
+            earlier,
+            later,
+            documents,
+            placed,
+            self._content,
+            self._links,
+            self._language,
+        )
 
 
 def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
@@ -212,7 +247,10 @@ def _around_changes(content: SiteContent) -> list[tuple[str, str]]:
         for change in entry.changes:
             before, after = entry.points[change.at - 1 : change.at + 1]
             changes.add((change.first_seen, before.run_id, after.run_id))
-    return [(before, after) for _, before, after in sorted(changes, reverse=True)[:MOST_CHANGES]]
+    return [
+        (before, after)
+        for _, before, after in sorted(changes, reverse=True)[:MOST_CHANGES]
+    ]
 
 
 def _consecutive(runs: Sequence[StoredRun], newest: int) -> list[tuple[str, str]]:

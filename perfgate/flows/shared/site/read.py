@@ -14,7 +14,13 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TrendSeries
 from perfgate.flows.shared.doors import Progress, Quiet, Remembering
 from perfgate.flows.shared.trend.commits import commit_names
-from perfgate.flows.shared.trend.read import SearchChanges, Wanted, find_trend, open_documents, read_histories
+from perfgate.flows.shared.trend.read import (
+    SearchChanges,
+    Wanted,
+    find_trend,
+    open_documents,
+    read_histories,
+)
 from perfgate.judging.store.index import ProjectLog
 from perfgate.judging.trend.find import with_changes
 from perfgate.judging.trend.gates import accepted_commits, gate_history
@@ -43,7 +49,9 @@ class ChangesRemembered:
         return searched
 
     def _searched_before(self, series: TrendSeries) -> TrendSeries | None:
-        for entry in self._last.get(series.key, []):  # over all branches, and of single branches
+        for entry in self._last.get(
+            series.key, []
+        ):  # over all branches, and of single branches
             if msgspec.structs.replace(entry, changes=[], noise=None) == series:
                 return entry
         return None
@@ -59,9 +67,17 @@ def read_site(
 ) -> SiteContent:
     """Main's history; ``root`` may lie in a clone, which names commits. Raises UsageError if there is no run of main."""
     remembered = Remembering(progress)
-    stored = read_histories(log, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
+    stored = read_histories(
+        log, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search
+    )
     opened = open_documents(log, stored, note=remembered.note, search=search)
-    trend = find_trend(log, opened, before=None, confirmations=log.confirmations, name_commits=commit_names(root))
+    trend = find_trend(
+        log,
+        opened,
+        before=None,
+        confirmations=log.confirmations,
+        name_commits=commit_names(root),
+    )
     documents = opened.documents
     # The newest run of every testbed, however long ago, and not only the newest of all.
     health: list[RunHealth] = []
@@ -70,12 +86,20 @@ def read_site(
             health.append(run_health(run.id, documents[run.id], run.recorded_at))
     gates = gate_history(log.gates, log.acceptances, log.triages)
     trend = msgspec.structs.replace(
-        trend, runs=msgspec.structs.replace(trend.runs, health=health), notes=remembered.notes, gates=gates
+        trend,
+        runs=msgspec.structs.replace(trend.runs, health=health),
+        notes=remembered.notes,
+        gates=gates,
     )
     branches: dict[str, list[TrendSeries]] = {}
     for branch in _branches(stored.runs):
         of_branch = read_histories(
-            log, Wanted(), Quiet(), seconds_since_1970=seconds_since_1970, branch=branch, search=search
+            log,
+            Wanted(),
+            Quiet(),
+            seconds_since_1970=seconds_since_1970,
+            branch=branch,
+            search=search,
         )
         branches[branch] = of_branch.series
     devices: dict[str, str] = {}

@@ -41,11 +41,19 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
 
     Empty if history was rewritten or the clone is too shallow, because git would then list other commits, or only some.
     """
-    command = ["log", "--first-parent", f"--format={_COMMIT_FORMAT}", f"{good}..{bad}", "--"]
+    command = [
+        "log",
+        "--first-parent",
+        f"--format={_COMMIT_FORMAT}",
+        f"{good}..{bad}",
+        "--",
+    ]
     try:
         if not is_behind(root, good, bad):
             return [], 0
-        listed = run_git(root, command, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS)
+        listed = run_git(
+            root, command, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS
+        )
     except RepositoryError:
         return [], 0
     if listed.code:
@@ -62,4 +70,9 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
 def _label(commit: str, author: str, subject: str, body: str) -> CommitLabel:
     reference = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
     request = reference[reference.lastindex or 0] if reference else ""
-    return CommitLabel(commit=commit, subject=subject[:200], author=author[:100], change_request=request)
+    return CommitLabel(
+        commit=commit,
+        subject=subject[:200],
+        author=author[:100],
+        change_request=request,
+    )

@@ -20,7 +20,9 @@ _MOST_OPERATORS = 12
 
 
 def with_operators(
-    cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
+    cause: TrendCause,
+    series: Sequence[TrendSeries],
+    documents: Mapping[str, RunDocument],
 ) -> TrendCause:
     """A cause with the operators that run more often since then, if the runs on both sides were opened.
 
@@ -32,16 +34,22 @@ def with_operators(
     for delta in _grown_operators(cause, series, documents):
         of_operators[delta.workload, delta.shape, delta.op].append(delta)
 
-    def order(operator: tuple[str, str, str]) -> tuple[int, float, tuple[str, str, str]]:
+    def order(
+        operator: tuple[str, str, str],
+    ) -> tuple[int, float, tuple[str, str, str]]:
         deltas = of_operators[operator]
         return -len(deltas), -deltas[0].more_count, operator
 
-    operators = [of_operators[operator][0] for operator in sorted(of_operators, key=order)]
+    operators = [
+        of_operators[operator][0] for operator in sorted(of_operators, key=order)
+    ]
     return msgspec.structs.replace(cause, operators=operators[:_MOST_OPERATORS])
 
 
 def _grown_operators(
-    cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
+    cause: TrendCause,
+    series: Sequence[TrendSeries],
+    documents: Mapping[str, RunDocument],
 ) -> list[OperatorDelta]:
     """The grown parts of every call counter in the workloads of the cause."""
     workloads: set[str] = set()
@@ -58,7 +66,10 @@ def _grown_operators(
             continue
         work = WorkTable(Evidence(documents[good], documents[bad]))
         for compared in compare_counters(work.counted, Policy()):
-            if compared.workload not in workloads or metric(compared.metric).display.amount != "calls":
+            if (
+                compared.workload not in workloads
+                or metric(compared.metric).display.amount != "calls"
+            ):
                 continue
             for part in compared.parts:
                 if part.head > part.base:

@@ -37,7 +37,12 @@ from perfgate.judging.store.index import Index, ProjectLog, Series
 from perfgate.judging.store.store import SeriesPlace
 from perfgate.judging.trend.carried import continuations, replaced_testbeds
 from perfgate.judging.trend.causes import align, causes, with_culprits, with_superseded
-from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
+from perfgate.judging.trend.find import (
+    VERSIONS_NEEDED,
+    is_long_enough,
+    one_a_version,
+    with_changes,
+)
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
 from perfgate.judging.trend.origin import with_origin
 from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
@@ -54,7 +59,11 @@ GATED = [
 ]
 GATED.append(f"{NUMBER}*")
 # The numbers in the comment's table of the checklist, and others that are followed; they are informative only.
-INFORMING = {name for name, card in METRICS.items() if card.display.leading or card.trend.followed}.difference(GATED)
+INFORMING = {
+    name
+    for name, card in METRICS.items()
+    if card.display.leading or card.trend.followed
+}.difference(GATED)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
 # For this many changes, the runs on both sides are opened too, for their counters.
@@ -78,7 +87,9 @@ class Wanted:
     workloads: tuple[str, ...] = ()
 
     def takes(self, series: Series) -> bool:
-        if not _is_known(series.metric) or (self.workloads and series.workload not in self.workloads):
+        if not _is_known(series.metric) or (
+            self.workloads and series.workload not in self.workloads
+        ):
             return False
         patterns = self.metrics or (*GATED, *INFORMING)
         return any(fnmatchcase(series.metric, pattern) for pattern in patterns)
@@ -121,7 +132,9 @@ def read_histories(
     ``search`` is `with_changes`, or what remembers its answers. Raises UsageError if there is no run, or no such series.
     Unreadable or implausible data is left out with a note: one run must not hide or move all others.
     """
-    runs = _readable_runs(log, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
+    runs = _readable_runs(
+        log, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc)
+    )
     if branch is not None:
         runs = [run for run in runs if run.branch == branch]
     selected: dict[SeriesPlace, Series] = {}
@@ -137,7 +150,13 @@ def read_histories(
             "no stored series is of these metrics and workloads; stored metrics are {metrics}",
             metrics=", ".join(sorted(names)[:20]),
         )
-    progress.status(sentence("reading {series} series of {runs} runs", series=len(selected), runs=len(runs)))
+    progress.status(
+        sentence(
+            "reading {series} series of {runs} runs",
+            series=len(selected),
+            runs=len(runs),
+        )
+    )
     numbers, run_ids = _JobNumbers(log), {run.id for run in runs}
     searched: list[TrendSeries] = []
     for place, series in selected.items():
@@ -169,9 +188,13 @@ def find_trend(
     named_series: list[TrendSeries] = []
     for entry in opened.series:
         changes = [name_commits(change) for change in entry.changes]
-        named_series.append(msgspec.structs.replace(_with_intervals(entry, documents), changes=changes))
+        named_series.append(
+            msgspec.structs.replace(_with_intervals(entry, documents), changes=changes)
+        )
     triaged = TriagedChanges(log.triages, named_series)
-    accepted = [acceptance for acceptance in log.acceptances if acceptance.counts_on(today)]
+    accepted = [
+        acceptance for acceptance in log.acceptances if acceptance.counts_on(today)
+    ]
     followed = continuations(named_series, opened.replacements)
     series: list[TrendSeries] = []
     for number, entry in enumerate(named_series):
@@ -202,7 +225,10 @@ def find_trend(
         project=log.project,
         made_at=made_at,
         runs=RunsOfMain(
-            newest=newest, count=len(opened.runs), health=health, weeks=weeks([run.started_at for run in opened.runs])
+            newest=newest,
+            count=len(opened.runs),
+            health=health,
+            weeks=weeks([run.started_at for run in opened.runs]),
         ),
         searched=TrendSearch(
             versions_needed=VERSIONS_NEEDED,
@@ -222,13 +248,19 @@ def find_trend(
 
 
 def _with_replaced(
-    series: Sequence[TrendSeries], replacements: Mapping[str, Uplift], search: SearchChanges
+    series: Sequence[TrendSeries],
+    replacements: Mapping[str, Uplift],
+    search: SearchChanges,
 ) -> list[TrendSeries]:
     """The series, with the changes of testbeds that were replaced, too."""
     ended: list[TrendSeries] = []
     numbers: list[int] = []
     for number, entry in enumerate(series):
-        if not entry.current and entry.fingerprint in replacements and is_long_enough(entry):
+        if (
+            not entry.current
+            and entry.fingerprint in replacements
+            and is_long_enough(entry)
+        ):
             ended.append(search(entry))
             numbers.append(number)
     completed = list(series)
@@ -238,7 +270,9 @@ def _with_replaced(
 
 
 def _explained(
-    series: Sequence[TrendSeries], triaged: TriagedChanges, documents: Mapping[str, RunDocument]
+    series: Sequence[TrendSeries],
+    triaged: TriagedChanges,
+    documents: Mapping[str, RunDocument],
 ) -> list[TrendCause]:
     """The causes with their triage, operators, packages and origin."""
     explained: list[TrendCause] = []
@@ -273,7 +307,9 @@ def open_documents(
     """
     documents = _Documents(log, note)
     documents.open([run.id for run in stored.runs[:RUNS_OPENED]])
-    firsts = {run.fingerprint: run.id for run in stored.runs}  # keeps the oldest of each, because runs are newest first
+    firsts = {
+        run.fingerprint: run.id for run in stored.runs
+    }  # keeps the oldest of each, because runs are newest first
     lasts = {run.fingerprint: run.id for run in reversed(stored.runs)}
     documents.open([*firsts.values(), *lasts.values()])
     comparable: dict[str, Mapping[str, str]] = {}
@@ -315,10 +351,18 @@ class _Documents:
         except StoreRefusedError as error:
             self._is_refused = True
             self._note(
-                Activity("the checklist over time has {count} runs alone: {error}", count=len(self.by_id), error=error)
+                Activity(
+                    "the checklist over time has {count} runs alone: {error}",
+                    count=len(self.by_id),
+                    error=error,
+                )
             )
         except StoreError as error:
-            self._note(Activity("a run is left out of the checklist over time: {error}", error=error))
+            self._note(
+                Activity(
+                    "a run is left out of the checklist over time: {error}", error=error
+                )
+            )
 
 
 def _around_newest_changes(series: Sequence[TrendSeries]) -> list[str]:
@@ -334,7 +378,9 @@ def _around_newest_changes(series: Sequence[TrendSeries]) -> list[str]:
     return run_ids
 
 
-def _readable_runs(log: ProjectLog, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
+def _readable_runs(
+    log: ProjectLog, note: Callable[[str], None], today: datetime
+) -> list[StoredRun]:
     """The stored runs, newest first, without runs dated weeks ahead."""
     stored = log.index.runs[::-1]
     if log.damaged and not stored:
@@ -402,7 +448,14 @@ def _read_series(
     implausible: list[tuple[StoredRun, float]] = []
     for run, value in history:
         if _is_measurable(value):
-            measured.append(TrendPoint(run_id=run.id, commit=run.commit, started_at=run.started_at, value=value))
+            measured.append(
+                TrendPoint(
+                    run_id=run.id,
+                    commit=run.commit,
+                    started_at=run.started_at,
+                    value=value,
+                )
+            )
         else:
             implausible.append((run, value))
     if implausible:
@@ -438,7 +491,9 @@ def _read_series(
     )
 
 
-def _newest_versions(index: Index, place: SeriesPlace, run_ids: Collection[str]) -> list[tuple[StoredRun, float]]:
+def _newest_versions(
+    index: Index, place: SeriesPlace, run_ids: Collection[str]
+) -> list[tuple[StoredRun, float]]:
     """The runs and values of the newest versions of a series, oldest first."""
     history: list[tuple[StoredRun, float]] = []
     versions, commit = 0, None
@@ -462,7 +517,9 @@ def _is_measurable(value: float) -> bool:
     return value == 0 or _SMALLEST <= abs(value) <= _LARGEST
 
 
-def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -> TrendSeries:
+def _with_intervals(
+    series: TrendSeries, documents: Mapping[str, RunDocument]
+) -> TrendSeries:
     points = list(series.points)
     for index, point in enumerate(points):
         if point.run_id in documents and point.runs == 1:
@@ -471,7 +528,9 @@ def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -
     return msgspec.structs.replace(series, points=points)
 
 
-def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, float | None] | None:
+def _interval(
+    run: RunDocument, series: TrendSeries
+) -> tuple[float | None, float | None] | None:
     labels = dict(series.labels)
     if series.shape:
         labels["shape"] = series.shape
@@ -483,10 +542,19 @@ def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, floa
     return None
 
 
-def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> list[NotLookedAt]:
+def _not_looked_at(
+    series: Sequence[TrendSeries], stored: StoredHistories
+) -> list[NotLookedAt]:
     newest = _newest(stored.runs)
-    alive = {run.fingerprint for run in stored.runs if is_recent(run.started_at, newest)}
-    names: dict[NoSearchReason, list[str]] = {"too_short": [], "not_measured": [], "old_testbed": [], "metric": []}
+    alive = {
+        run.fingerprint for run in stored.runs if is_recent(run.started_at, newest)
+    }
+    names: dict[NoSearchReason, list[str]] = {
+        "too_short": [],
+        "not_measured": [],
+        "old_testbed": [],
+        "metric": [],
+    }
     for entry in series:
         name = f"{entry.metric} · {entry.place_words}"
         if entry.current and not is_long_enough(entry):
@@ -499,7 +567,11 @@ def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> li
     not_looked_at: list[NotLookedAt] = []
     for reason, of_reason in names.items():
         if of_reason:
-            not_looked_at.append(NotLookedAt(reason=reason, series=len(of_reason), names=sorted(set(of_reason))))
+            not_looked_at.append(
+                NotLookedAt(
+                    reason=reason, series=len(of_reason), names=sorted(set(of_reason))
+                )
+            )
     return not_looked_at
 
 

@@ -54,10 +54,15 @@ def read_cluster(text: str) -> Cluster:
         return Cluster("slurm")
     if address := re.fullmatch(r"(ray|dask)://(.+:\d+)", text):
         return Cluster("ray" if address[1] == "ray" else "dask", address[2])
-    raise UsageError("--on {text!r} is not a cluster; write ray://HOST:PORT, dask://HOST:PORT or slurm", text=text)
+    raise UsageError(
+        "--on {text!r} is not a cluster; write ray://HOST:PORT, dask://HOST:PORT or slurm",
+        text=text,
+    )
 
 
-def open_executor(on: Cluster | None, workers: int | None) -> AbstractContextManager[Executor]:
+def open_executor(
+    on: Cluster | None, workers: int | None
+) -> AbstractContextManager[Executor]:
     """The workers of a cluster; without one ``workers`` processes of this machine, by default one a CPU.
 
     Raises UsageError if a package is missing, and ClusterRefusedError if the cluster cannot be reached.
@@ -79,7 +84,9 @@ def open_executor(on: Cluster | None, workers: int | None) -> AbstractContextMan
     return SlurmJobExecutor()
 
 
-def completed(executor: Executor, tasks: Sequence[Task]) -> Iterator[tuple[Task, bytes | None]]:
+def completed(
+    executor: Executor, tasks: Sequence[Task]
+) -> Iterator[tuple[Task, bytes | None]]:
     """Each task with its answer, as they end; None if its worker died, and another one that ran it again."""
     deaths: Counter[Task] = Counter()
     for task in tasks:

@@ -39,7 +39,9 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
     def outcomes(self) -> Iterator[Outcome]:
         while self._waiting or self._suspects:
             if self._waiting:
-                yield from self._run(self._waiting, min(self._processes, len(self._waiting)))
+                yield from self._run(
+                    self._waiting, min(self._processes, len(self._waiting))
+                )
             else:
                 yield from self._run(deque([self._suspects.popleft()]), 1)
 
@@ -56,7 +58,9 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield self._outcome(running.pop(future), future, is_alone=processes == 1)
+                    yield self._outcome(
+                        running.pop(future), future, is_alone=processes == 1
+                    )
 
     def _outcome(self, task: Task, future: Future[bytes], *, is_alone: bool) -> Outcome:
         try:

@@ -40,14 +40,18 @@ class DaskExecutor(AbstractContextManager["DaskExecutor"]):
     def submit(self, task: Task) -> None:
         workers = None if task.host is None else self._workers_on(task.host)
         # A task is not a pure function: its file may have changed since the last time.
-        self._running[self._client.submit(task.call, pure=False, workers=workers)] = task
+        self._running[self._client.submit(task.call, pure=False, workers=workers)] = (
+            task
+        )
 
     def _workers_on(self, host: str) -> list[str]:
         workers = [address for address, names in self._hosts.items() if host in names]
         if not workers:
             nodes = sorted(set().union(*self._hosts.values()))
             raise UsageError(
-                "{host} is not a node of the cluster; its nodes are {nodes}", host=host, nodes=", ".join(nodes)
+                "{host} is not a node of the cluster; its nodes are {nodes}",
+                host=host,
+                nodes=", ".join(nodes),
             )
         return workers
 

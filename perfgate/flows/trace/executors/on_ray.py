@@ -46,9 +46,13 @@ class RayExecutor(AbstractContextManager["RayExecutor"]):
                 nodes[node["NodeManagerAddress"]] = node["NodeID"]
         if host not in nodes:
             raise UsageError(
-                "{host} is not a node of the cluster; its nodes are {nodes}", host=host, nodes=", ".join(sorted(nodes))
+                "{host} is not a node of the cluster; its nodes are {nodes}",
+                host=host,
+                nodes=", ".join(sorted(nodes)),
             )
-        return self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(nodes[host], soft=False)
+        return self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            nodes[host], soft=False
+        )
 
     def outcomes(self) -> Iterator[Outcome]:
         while self._running:
@@ -59,7 +63,12 @@ class RayExecutor(AbstractContextManager["RayExecutor"]):
         errors = self._ray.exceptions
         try:
             return Outcome(task, self._ray.get(reference))
-        except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError, errors.ObjectLostError):
+        except (
+            errors.WorkerCrashedError,
+            errors.NodeDiedError,
+            errors.OutOfMemoryError,
+            errors.ObjectLostError,
+        ):
             return Outcome(task, None, deaths=1)
         except (errors.RayError, ConnectionError, RuntimeError) as error:
             raise ClusterRefusedError(

@@ -66,7 +66,10 @@ class SlurmJobExecutor(AbstractContextManager["SlurmJobExecutor"]):
             for job in list(self._running):
                 if job.paths.result_pickle.exists():
                     yield Outcome(self._running.pop(job), self._result(job))
-                elif job.job_id not in queued and now - self._ended_at.setdefault(job, now) > _SECONDS_OF_GRACE:
+                elif (
+                    job.job_id not in queued
+                    and now - self._ended_at.setdefault(job, now) > _SECONDS_OF_GRACE
+                ):
                     yield Outcome(self._running.pop(job), None, deaths=1)
             if self._running:
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -97,17 +100,30 @@ class SlurmJobExecutor(AbstractContextManager["SlurmJobExecutor"]):
             self._submitit.core.utils.FailedSubmissionError,
             OSError,
         ) as error:
-            raise ClusterRefusedError("sbatch refused the jobs: {error}", error=error) from error
+            raise ClusterRefusedError(
+                "sbatch refused the jobs: {error}", error=error
+            ) from error
         self._running.update(zip(jobs, tasks))
 
     def _queued(self) -> set[str]:
         """The ids of the user's jobs that have not ended, array elements apart."""
-        command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={getpass.getuser()}"]
+        command = [
+            "squeue",
+            "--noheader",
+            "--array",
+            "--format=%i",
+            f"--user={getpass.getuser()}",
+        ]
         try:
-            return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+            return set(
+                subprocess.run(
+                    command, capture_output=True, text=True, check=True
+                ).stdout.split()
+            )
         except (OSError, subprocess.CalledProcessError) as error:
             raise ClusterRefusedError(
-                "squeue does not answer: {error}", error=getattr(error, "stderr", "") or error
+                "squeue does not answer: {error}",
+                error=getattr(error, "stderr", "") or error,
             ) from error
 
     def _result(self, job: Any) -> bytes:

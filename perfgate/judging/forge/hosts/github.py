@@ -11,11 +11,24 @@ import msgspec
 
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.dialects import Dialect, DialectForge
-from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, ChangeRequest, CiEvent, Clock, ForgeArtifact, Sleep
+from perfgate.judging.forge.forge import (
+    ACCOUNT_VARIABLE,
+    ChangeRequest,
+    CiEvent,
+    Clock,
+    ForgeArtifact,
+    Sleep,
+)
 from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.orders import OrderedChange
-from perfgate.judging.forge.payloads import Commit, ForgeRepository, PostedComment, PostedIssue, User
+from perfgate.judging.forge.payloads import (
+    Commit,
+    ForgeRepository,
+    PostedComment,
+    PostedIssue,
+    User,
+)
 
 NAME = "github"
 API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
@@ -32,7 +45,13 @@ RECENT_PULLS = 300
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitHub:
-    session = ForgeSession(event.host.api_url, token, accept="application/vnd.github+json", sleep=sleep, clock=clock)
+    session = ForgeSession(
+        event.host.api_url,
+        token,
+        accept="application/vnd.github+json",
+        sleep=sleep,
+        clock=clock,
+    )
     return GitHub(session, event, DIALECT)
 
 
@@ -81,12 +100,23 @@ class GitHub(DialectForge):
         or renamed, the most recently updated pull requests are searched.
         """
         if self._event.change_request is not None:
-            return self._change_request(self._session.get(f"{self._path}/pulls/{self._event.change_request}", _Pull))
+            return self._change_request(
+                self._session.get(
+                    f"{self._path}/pulls/{self._event.change_request}", _Pull
+                )
+            )
         candidates = self._with_our_head()
         if not candidates:
             return None
         return self._change_request(
-            max(candidates, key=lambda pull: (pull.number == prefer, pull.state == "open", pull.number))
+            max(
+                candidates,
+                key=lambda pull: (
+                    pull.number == prefer,
+                    pull.state == "open",
+                    pull.number,
+                ),
+            )
         )
 
     def _change_request(self, pull: _Pull) -> ChangeRequest:
@@ -100,26 +130,44 @@ class GitHub(DialectForge):
         )
 
     def _is_from_fork(self, pull: _Pull) -> bool:
-        return pull.head.repo is None or pull.head.repo.full_name.lower() != self._event.project.lower()
+        return (
+            pull.head.repo is None
+            or pull.head.repo.full_name.lower() != self._event.project.lower()
+        )
 
     def _with_our_head(self) -> list[_Pull]:
         event, path = self._event, f"{self._path}/pulls"
         if event.branch is None:
             return []
         if event.owner:
-            query: Query = {"state": "all", "head": f"{event.owner}:{event.branch}", "per_page": 100}
+            query: Query = {
+                "state": "all",
+                "head": f"{event.owner}:{event.branch}",
+                "per_page": 100,
+            }
             matches = [
-                pull for pull in self._session.pages(path, _Pull, query=query) if pull.head.sha == event.head_sha
+                pull
+                for pull in self._session.pages(path, _Pull, query=query)
+                if pull.head.sha == event.head_sha
             ]
             if matches:
                 return matches
-        recent: Query = {"state": "all", "sort": "updated", "direction": "desc", "per_page": 100}
+        recent: Query = {
+            "state": "all",
+            "sort": "updated",
+            "direction": "desc",
+            "per_page": 100,
+        }
         pulls = islice(self._session.pages(path, _Pull, query=recent), RECENT_PULLS)
         return [pull for pull in pulls if pull.head.sha == event.head_sha]
 
     def changed_files(self, number: int) -> list[str] | None:
         """The paths a pull request touches; None if there may be more files than GitHub lists."""
-        files = list(self._session.pages(f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100}))
+        files = list(
+            self._session.pages(
+                f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100}
+            )
+        )
         if len(files) >= MOST_FILES:
             return None
         names: list[str | None] = []
@@ -130,16 +178,23 @@ class GitHub(DialectForge):
     def merge_base(self, first: str, second: str) -> str | None:
         commits = f"{quote(first, safe='')}...{quote(second, safe='')}"
         path = f"{self._path}/compare/{commits}"
-        return self._session.get(path, Commit, query={"per_page": 1}, field="merge_base_commit").sha
+        return self._session.get(
+            path, Commit, query={"per_page": 1}, field="merge_base_commit"
+        ).sha
 
     def parents(self, sha: str) -> list[str] | None:
         path = f"{self._path}/git/commits/{quote(sha, safe='')}"
-        return [parent.sha for parent in self._session.get(path, list[Commit], field="parents")]
+        return [
+            parent.sha
+            for parent in self._session.get(path, list[Commit], field="parents")
+        ]
 
     def artifacts(self) -> list[ForgeArtifact]:
         run = f"actions/runs/{quote(self._event.job.run_id, safe='')}/artifacts"
         query: Query = {"per_page": 100}
-        artifacts = self._session.pages(f"{self._path}/{run}", _Artifact, query=query, field="artifacts")
+        artifacts = self._session.pages(
+            f"{self._path}/{run}", _Artifact, query=query, field="artifacts"
+        )
         page_of_run = f"{self._event.host.server_url}/{self._event.repository}/{run}"
         return [
             ForgeArtifact(
@@ -153,11 +208,15 @@ class GitHub(DialectForge):
         ]
 
     def download(self, artifact: ForgeArtifact) -> bytes:
-        return self._session.download(f"{self._path}/actions/artifacts/{artifact.id}/zip")
+        return self._session.download(
+            f"{self._path}/actions/artifacts/{artifact.id}/zip"
+        )
 
     def add_comment(self, number: int, body: str) -> None:
         path = f"{self._path}/issues/{number}/comments"
-        written = self._session.send("POST", path, {"body": body}, PostedComment, expect=201, repeatable=False)
+        written = self._session.send(
+            "POST", path, {"body": body}, PostedComment, expect=201, repeatable=False
+        )
         # The author is the account of our token. Every publisher reads the comments again after writing, and then also finds
         # the earlier comments of this account.
         if written.user:
@@ -168,7 +227,12 @@ class GitHub(DialectForge):
         query: Query = {"labels": label, "state": "all", "per_page": 100}
         issues = self._session.pages(f"{self._path}/issues", _Issue, query=query)
         return [
-            Issue(issue.number, issue.body or "", own=self._is_own(issue.user), is_open=issue.state == "open")
+            Issue(
+                issue.number,
+                issue.body or "",
+                own=self._is_own(issue.user),
+                is_open=issue.state == "open",
+            )
             for issue in issues
             if issue.pull_request is None
         ]
@@ -176,7 +240,9 @@ class GitHub(DialectForge):
     def add_issue(self, title: str, body: str, label: str) -> None:
         """Open a new issue; GitHub creates a missing label."""
         sent = {"title": title, "body": body, "labels": [label]}
-        written = self._session.send("POST", f"{self._path}/issues", sent, _Issue, expect=201, repeatable=False)
+        written = self._session.send(
+            "POST", f"{self._path}/issues", sent, _Issue, expect=201, repeatable=False
+        )
         if not self._is_own(written.user):
             author = "nobody"
             if written.user:
@@ -189,9 +255,18 @@ class GitHub(DialectForge):
                 variable=ACCOUNT_VARIABLE,
             )
 
-    def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
+    def edit_issue(
+        self, number: int, body: str, state: Literal["open", "closed"] | None = None
+    ) -> None:
         sent = {"body": body, **({"state": state} if state else {})}
-        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, dict, expect=200, repeatable=True)
+        self._session.send(
+            "PATCH",
+            f"{self._path}/issues/{number}",
+            sent,
+            dict,
+            expect=200,
+            repeatable=True,
+        )
 
     def comment_issue(self, number: int, body: str) -> None:
         """Write a comment; GitHub stores comments on issues and on pull requests together."""
@@ -211,7 +286,9 @@ class GitHub(DialectForge):
     def may_push(self, login: str) -> bool:
         """Whether an account may push; GitHub reports the role `maintain` as ``write`` and `triage` as ``read``."""
         path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
-        return self._session.get_unless_refused(path, str, refused=404, field="permission") in ("admin", "write")
+        return self._session.get_unless_refused(
+            path, str, refused=404, field="permission"
+        ) in ("admin", "write")
 
     @cached_property
     def _login(self) -> str:

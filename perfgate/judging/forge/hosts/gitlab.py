@@ -41,7 +41,12 @@ RIGHTS = (
 _DEVELOPER = 30
 # The accounts of access tokens (docs.gitlab.com, "Project access tokens", "Bot users for projects").
 _BOT = re.compile(r"(?:project|group)_[0-9]+_bot(?:_|$)")
-_STATES: dict[StatusState, str] = {"success": "success", "failure": "failed", "error": "failed", "pending": "pending"}
+_STATES: dict[StatusState, str] = {
+    "success": "success",
+    "failure": "failed",
+    "error": "failed",
+    "pending": "pending",
+}
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitLab:
@@ -137,11 +142,15 @@ class GitLab:
         diffs = list(self._session.pages(path, _Diff, query={"per_page": 100}))
         if self._merge_request(number).changes_count != str(len(diffs)):
             return None
-        return sorted({diff.old_path for diff in diffs} | {diff.new_path for diff in diffs})
+        return sorted(
+            {diff.old_path for diff in diffs} | {diff.new_path for diff in diffs}
+        )
 
     def merge_base(self, first: str, second: str) -> str | None:
         path = f"{self._path}/repository/merge_base"
-        return self._session.get(path, str, query={"refs[]": [first, second]}, field="id")
+        return self._session.get(
+            path, str, query={"refs[]": [first, second]}, field="id"
+        )
 
     def parents(self, sha: str) -> list[str] | None:
         path = f"{self._path}/repository/commits/{quote(sha, safe='')}"
@@ -153,7 +162,9 @@ class GitLab:
         The pipeline belongs to the project it runs in, which for a merge request from a fork may be the fork.
         """
         path = f"{self._pipeline_project}/pipelines/{quote(self._event.job.run_id, safe='')}/jobs"
-        jobs = self._session.pages(path, _Job, query={"per_page": 100, "include_retried": "true"})
+        jobs = self._session.pages(
+            path, _Job, query={"per_page": 100, "include_retried": "true"}
+        )
         pages_of_jobs = f"{self._event.host.server_url}/{self._event.repository}/-/jobs"
         return [
             ForgeArtifact(
@@ -168,7 +179,9 @@ class GitLab:
         ]
 
     def download(self, artifact: ForgeArtifact) -> bytes:
-        return self._session.download(f"{self._pipeline_project}/jobs/{artifact.id}/artifacts")
+        return self._session.download(
+            f"{self._pipeline_project}/jobs/{artifact.id}/artifacts"
+        )
 
     @property
     def _pipeline_project(self) -> str:
@@ -178,13 +191,26 @@ class GitLab:
         """The notes of a merge request; those written by GitLab itself (``system``) are omitted."""
         query: Query = {"per_page": 100, "sort": "asc", "order_by": "created_at"}
         notes = self._session.pages(self._notes(number), _Note, query=query)
-        return [Comment(note.id, note.body, own=note.author.id == self._user_id) for note in notes if not note.system]
+        return [
+            Comment(note.id, note.body, own=note.author.id == self._user_id)
+            for note in notes
+            if not note.system
+        ]
 
     def add_comment(self, number: int, body: str) -> None:
-        self._session.send("POST", self._notes(number), {"body": body}, dict, expect=201, repeatable=False)
+        self._session.send(
+            "POST",
+            self._notes(number),
+            {"body": body},
+            dict,
+            expect=201,
+            repeatable=False,
+        )
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        self._session.replace("PUT", f"{self._notes(number)}/{comment_id}", {"body": body})
+        self._session.replace(
+            "PUT", f"{self._notes(number)}/{comment_id}", {"body": body}
+        )
 
     def delete_comment(self, number: int, comment_id: int) -> None:
         self._session.delete(f"{self._notes(number)}/{comment_id}")
@@ -196,38 +222,66 @@ class GitLab:
         A repeated job gets this answer; it is not an error.
         """
         description = status.description[:MAX_DESCRIPTION]
-        body = {"state": _STATES[status.state], "name": status.name, "description": description}
+        body = {
+            "state": _STATES[status.state],
+            "name": status.name,
+            "description": description,
+        }
         if status.url and len(status.url) <= MAX_DESCRIPTION:
             body["target_url"] = status.url
         path = f"{self._path}/statuses/{quote(status.sha, safe='')}"
         words = self._session.refusal("POST", path, body, expect=201, refused=400)
         if words is not None and "Cannot transition status" not in words:
             raise ForgeError(
-                "the status of commit {sha} was refused: {words!r}", sha=status.sha[:12], words=words[:300]
+                "the status of commit {sha} was refused: {words!r}",
+                sha=status.sha[:12],
+                words=words[:300],
             )
 
     def issues(self, label: str) -> list[Issue]:
         query: Query = {"labels": label, "state": "all", "per_page": 100}
         issues = self._session.pages(f"{self._path}/issues", _Issue, query=query)
         return [
-            Issue(i.iid, i.description or "", own=i.author.id == self._user_id, is_open=i.state == "opened")
+            Issue(
+                i.iid,
+                i.description or "",
+                own=i.author.id == self._user_id,
+                is_open=i.state == "opened",
+            )
             for i in issues
         ]
 
     def add_issue(self, title: str, body: str, label: str) -> None:
         """Open a new issue; GitLab creates a missing label."""
         sent = {"title": title, "description": body, "labels": label}
-        self._session.send("POST", f"{self._path}/issues", sent, dict, expect=201, repeatable=False)
+        self._session.send(
+            "POST", f"{self._path}/issues", sent, dict, expect=201, repeatable=False
+        )
 
-    def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
-        event = {"open": {"state_event": "reopen"}, "closed": {"state_event": "close"}, None: {}}[state]
+    def edit_issue(
+        self, number: int, body: str, state: Literal["open", "closed"] | None = None
+    ) -> None:
+        event = {
+            "open": {"state_event": "reopen"},
+            "closed": {"state_event": "close"},
+            None: {},
+        }[state]
         sent = {"description": body, **event}
-        self._session.send("PUT", f"{self._path}/issues/{number}", sent, dict, expect=200, repeatable=True)
+        self._session.send(
+            "PUT",
+            f"{self._path}/issues/{number}",
+            sent,
+            dict,
+            expect=200,
+            repeatable=True,
+        )
 
     def comment_issue(self, number: int, body: str) -> None:
         """Write a note below an issue (docs.gitlab.com, Notes API, "Create an issue note")."""
         path = f"{self._path}/issues/{number}/notes"
-        self._session.send("POST", path, {"body": body}, dict, expect=201, repeatable=False)
+        self._session.send(
+            "POST", path, {"body": body}, dict, expect=201, repeatable=False
+        )
 
     def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
         """A note of a merge request as it is now, whatever started the pipeline claims of it; None if it was deleted."""
@@ -240,7 +294,9 @@ class GitLab:
             number=place.number,
             body=note.body,
             author=author.username,
-            bot=note.system or author.id == self._user_id or _BOT.match(author.username) is not None,
+            bot=note.system
+            or author.id == self._user_id
+            or _BOT.match(author.username) is not None,
             edited=note.updated_at != note.created_at,
         )
 
@@ -251,7 +307,8 @@ class GitLab:
             head_sha=request.sha or "",
             base_sha=(request.diff_refs or {}).get("base_sha") or "",
             is_open=request.state == "opened",
-            from_fork=request.source_project_id is None or request.source_project_id != request.target_project_id,
+            from_fork=request.source_project_id is None
+            or request.source_project_id != request.target_project_id,
             author=request.author.username if request.author else None,
             ref=f"refs/merge-requests/{request.iid}/head",
             branch=request.source_branch,
@@ -263,20 +320,31 @@ class GitLab:
         A project may reserve variables for higher roles, and its `workflow:rules` may leave such pipelines out: both are
         refused with 400.
         """
-        body = {"ref": branch, "variables": [{"key": name, "value": value} for name, value in variables.items()]}
+        body = {
+            "ref": branch,
+            "variables": [
+                {"key": name, "value": value} for name, value in variables.items()
+            ],
+        }
         path = f"{self._path}/pipeline"
-        number = self._session.send("POST", path, body, int, expect=201, repeatable=False, field="id")
+        number = self._session.send(
+            "POST", path, body, int, expect=201, repeatable=False, field="id"
+        )
         return f"{self._event.host.server_url}/{self._event.repository}/-/pipelines/{number}"
 
     def may_push(self, login: str) -> bool:
         """Whether an account may push, from the role Developer on (docs.gitlab.com, "Roles and permissions")."""
         users = [
-            user for user in self._session.pages("/users", _User, query={"username": login}) if user.username == login
+            user
+            for user in self._session.pages("/users", _User, query={"username": login})
+            if user.username == login
         ]
         if len(users) != 1:
             return False
         path = f"{self._path}/members/all/{users[0].id}"
-        level = self._session.get_unless_refused(path, int, refused=404, field="access_level")
+        level = self._session.get_unless_refused(
+            path, int, refused=404, field="access_level"
+        )
         return level is not None and level >= _DEVELOPER
 
     @cached_property

@@ -33,7 +33,9 @@ class AlphaShares(NamedTuple):
     interim: bool = False
 
     @classmethod
-    def of_subjects(cls, policy: Policy, *, subjects: int, interim: bool = False) -> AlphaShares:
+    def of_subjects(
+        cls, policy: Policy, *, subjects: int, interim: bool = False
+    ) -> AlphaShares:
         """The shares for this number of workloads and jobs."""
         shares = sum(family.share for family in FAMILIES.values() if family.gating)
         if repeated_metrics(policy):

@@ -14,7 +14,11 @@ from scipy.special import betainc, betaincinv
 from perfgate.catalogue.names import JOB_OUTPUT
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import JudgedNumber, differing_output, informing
+from perfgate.judging.gate.compare.comparison import (
+    JudgedNumber,
+    differing_output,
+    informing,
+)
 from perfgate.judging.gate.evidence.answers import AlikeAnswers, AnswerCounts
 from perfgate.judging.gate.evidence.numbers import Levels, Number
 from perfgate.judging.gate.evidence.values import relative_change, rounded
@@ -49,7 +53,11 @@ def _other_answers(counts: AnswerCounts) -> Message:
         name = "head"
         side = counts.head
     answers = counts.base.answers
-    numbers = {"answers": answers, "differ": answers - side.other, "own": answers - side.own}
+    numbers = {
+        "answers": answers,
+        "differ": answers - side.other,
+        "own": answers - side.own,
+    }
     return Message("gate.other-answers", {"side": name, **numbers})
 
 
@@ -69,7 +77,10 @@ def _shares(number: Number, counts: AlikeAnswers) -> Paired:
     return replace(
         row,
         delta=relative_change(base, head),
-        interval=(rounded((low_head - high_base) / base), rounded((high_head - low_base) / base)),
+        interval=(
+            rounded((low_head - high_base) / base),
+            rounded((high_head - low_base) / base),
+        ),
         confidence=_CONFIDENCE,
     )
 

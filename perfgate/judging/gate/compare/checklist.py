@@ -14,14 +14,32 @@ from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, judged_by
 from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE, OPERATOR_SHARE
 from perfgate.catalogue.records import JudgedValue
 from perfgate.document.comparison import Bound, Comparison, EvidenceUnit, Paired
-from perfgate.document.decision import CountDifference, Policy, StepComparison, TurnDifference, TurnUnit
+from perfgate.document.decision import (
+    CountDifference,
+    Policy,
+    StepComparison,
+    TurnDifference,
+    TurnUnit,
+)
 from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.rule import Errors, Interval, interval, pairs_to_decide, single_interval
+from perfgate.judging.gate.compare.rule import (
+    Errors,
+    Interval,
+    interval,
+    pairs_to_decide,
+    single_interval,
+)
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber, PairedNumbers
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.values import change_of, relative_change, rounded, rounded_if_known, zero_of
+from perfgate.judging.gate.evidence.values import (
+    change_of,
+    relative_change,
+    rounded,
+    rounded_if_known,
+    zero_of,
+)
 from perfgate.stats.knee import Knee
 from perfgate.stats.summary import CONFIDENCE
 
@@ -71,7 +89,10 @@ class _Checklist:
         self._measured = measured
         self._policy = policy
         # The places with invalid times, and the workloads as a whole.
-        self._set_aside = {*spoiled, *(ShapePlace(place.workload, "") for place in spoiled)}
+        self._set_aside = {
+            *spoiled,
+            *(ShapePlace(place.workload, "") for place in spoiled),
+        }
         self._limits = _limits(policy)
         self._paired: dict[tuple[str, str, str], Paired] = {}
         self._budgets: dict[tuple[str, str, str], Bound] = {}
@@ -87,22 +108,36 @@ class _Checklist:
         after = self._measured.leading_of_head.get(number)
         row = _as_measured(number, before, after)
         paired = self._paired.get((*number.place, number.metric))
-        if paired is not None and not number.labels and paired.outcome != "not_comparable":
+        if (
+            paired is not None
+            and not number.labels
+            and paired.outcome != "not_comparable"
+        ):
             return _from_comparison(row, paired)
         if METRICS[number.metric].is_exact:
             if row.base is None or row.head is None:
                 return row
-            return replace(row, difference=CountDifference(delta=relative_change(row.base, row.head)))
+            return replace(
+                row,
+                difference=CountDifference(delta=relative_change(row.base, row.head)),
+            )
         if number.place in self._set_aside:
             return row
         if number.metric in (BATCH_KNEE, BATCH_BEST):
             return _from_sizes(row, self._sizes(number))
         return self._from_turns(row, number)
 
-    def _from_turns(self, row: StepComparison, number: ChecklistNumber) -> StepComparison:
+    def _from_turns(
+        self, row: StepComparison, number: ChecklistNumber
+    ) -> StepComparison:
         constant = self._measured.constant(number)
         if constant is not None:
-            return replace(row, base=rounded(constant), head=rounded(constant), difference=CountDifference(delta=0.0))
+            return replace(
+                row,
+                base=rounded(constant),
+                head=rounded(constant),
+                difference=CountDifference(delta=0.0),
+            )
         effect = self._measured.get(number)
         if isinstance(effect, Message) or effect.differences.size < 2:
             return row
@@ -148,7 +183,9 @@ def _limits(policy: Policy) -> Mapping[str, _Bounded]:
 # --- one row
 
 
-def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | None) -> StepComparison:
+def _as_measured(
+    number: ChecklistNumber, before: Value | None, after: Value | None
+) -> StepComparison:
     """The value that each side measured by itself, without a difference."""
     row = StepComparison(
         step=number.step,
@@ -159,9 +196,13 @@ def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | N
         unit=METRICS[number.metric].unit,
     )
     if before is not None:
-        row = replace(row, base=rounded_if_known(before.value), base_range=_range_of(before))
+        row = replace(
+            row, base=rounded_if_known(before.value), base_range=_range_of(before)
+        )
     if after is not None:
-        row = replace(row, head=rounded_if_known(after.value), head_range=_range_of(after))
+        row = replace(
+            row, head=rounded_if_known(after.value), head_range=_range_of(after)
+        )
     return row
 
 
@@ -175,10 +216,15 @@ def _range_of(value: Value) -> tuple[float, float] | None:
     return rounded(low), rounded(high)
 
 
-def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> StepComparison:
+def _from_effect(
+    row: StepComparison, effect: PairedEffect, policy: Policy
+) -> StepComparison:
     bounds = single_interval(effect.differences)
     if effect.evidence == "pair":
-        bounds = interval(effect.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
+        bounds = interval(
+            effect.differences,
+            Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)),
+        )
     difference = TurnDifference(
         unit=_turn_unit(effect.evidence),
         count=effect.differences.size,
@@ -191,11 +237,20 @@ def _from_effect(row: StepComparison, effect: PairedEffect, policy: Policy) -> S
         if effect.base != effect.head:
             delta = relative_change(zero + effect.base, zero + effect.head)
         ends = (rounded(change_of(bounds.low)), rounded(change_of(bounds.high)))
-        difference = replace(difference, delta=delta, interval=ends, confidence=rounded(bounds.confidence))
-    return replace(row, base=rounded(effect.base), head=rounded(effect.head), difference=difference)
+        difference = replace(
+            difference,
+            delta=delta,
+            interval=ends,
+            confidence=rounded(bounds.confidence),
+        )
+    return replace(
+        row, base=rounded(effect.base), head=rounded(effect.head), difference=difference
+    )
 
 
-def _pairs_needed(effect: PairedEffect, bounds: Interval | None, policy: Policy) -> int | None:
+def _pairs_needed(
+    effect: PairedEffect, bounds: Interval | None, policy: Policy
+) -> int | None:
     """The pairs that would show a difference, if it is not shown yet and a gate takes that many."""
     if bounds is not None and not bounds.low <= 0.0 <= bounds.high:
         return None
@@ -218,7 +273,10 @@ def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepCom
         unit="turn",
         count=before.visits,
         delta=relative_change(before.size, after.size),
-        interval=(rounded(after.earliest / before.shown - 1), rounded(after.shown / before.earliest - 1)),
+        interval=(
+            rounded(after.earliest / before.shown - 1),
+            rounded(after.shown / before.earliest - 1),
+        ),
         confidence=rounded(2 * CONFIDENCE - 1),
     )
     return replace(
@@ -247,7 +305,13 @@ def _from_comparison(row: StepComparison, paired: Paired) -> StepComparison:
         confidence=paired.confidence,
     )
     tolerance = paired.tolerance if paired.gating else None
-    return replace(row, base=paired.base, head=paired.head, difference=difference, tolerance=tolerance)
+    return replace(
+        row,
+        base=paired.base,
+        head=paired.head,
+        difference=difference,
+        tolerance=tolerance,
+    )
 
 
 # --- the order of rows, and those that lead
@@ -276,7 +340,9 @@ def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
     return [replace(row, leads=id(row) in leading) for row in rows]
 
 
-def _leading_rows(step: int, rows: Sequence[StepComparison]) -> Sequence[StepComparison]:
+def _leading_rows(
+    step: int, rows: Sequence[StepComparison]
+) -> Sequence[StepComparison]:
     """The rows of the first measured metric that the step's card names; a step of another package may name none."""
     names = CARDS[step].leading if step in CARDS else ()
     if not names:

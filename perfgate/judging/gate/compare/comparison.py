@@ -9,8 +9,20 @@ from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.comparison import Checked, Comparison, Exact, Outcome, Paired, Recorded
-from perfgate.document.decision import HarnessChange, NoiseFloor, SideSummary, UnfitHarness
+from perfgate.document.comparison import (
+    Checked,
+    Comparison,
+    Exact,
+    Outcome,
+    Paired,
+    Recorded,
+)
+from perfgate.document.decision import (
+    HarnessChange,
+    NoiseFloor,
+    SideSummary,
+    UnfitHarness,
+)
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
@@ -94,11 +106,17 @@ def checked(
 
 
 def paired(
-    number: Number, *, base: float | None = None, head: float | None = None, reason: Message | None = None
+    number: Number,
+    *,
+    base: float | None = None,
+    head: float | None = None,
+    reason: Message | None = None,
 ) -> Paired:
     """A number of both sides on its own terms."""
     return replace(
-        compared(Paired, number.place, number.metric, base=base, head=head, reason=reason),
+        compared(
+            Paired, number.place, number.metric, base=base, head=head, reason=reason
+        ),
         gating=number.gating,
         tolerance=number.terms.tolerance,
         unit=number.unit,
@@ -119,9 +137,15 @@ def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
     return checked(place, name, "regressed", base=1.0, head=0.0, reason=reason)
 
 
-def not_compared(places: Iterable[ShapePlace], changes: Iterable[HarnessChange]) -> list[Comparison]:
+def not_compared(
+    places: Iterable[ShapePlace], changes: Iterable[HarnessChange]
+) -> list[Comparison]:
     """A comparison for every shape that has none because the base does not run under the head's file."""
-    reasons = {change.workload: change.message for change in changes if isinstance(change, UnfitHarness)}
+    reasons = {
+        change.workload: change.message
+        for change in changes
+        if isinstance(change, UnfitHarness)
+    }
     comparisons: list[Comparison] = []
     for place in places:
         reason = reasons.get(place.workload)
@@ -132,7 +156,9 @@ def not_compared(places: Iterable[ShapePlace], changes: Iterable[HarnessChange])
 
 
 def with_accepted(
-    comparisons: Iterable[Comparison], head: SideSummary, acceptances: Iterable[Acceptance]
+    comparisons: Iterable[Comparison],
+    head: SideSummary,
+    acceptances: Iterable[Acceptance],
 ) -> list[Comparison]:
     """The comparisons, with those accepted for this very commit no longer gating.
 
@@ -140,19 +166,25 @@ def with_accepted(
     """
     of_commit: list[Acceptance] = []
     if not head.dirty:
-        of_commit += [acceptance for acceptance in acceptances if acceptance.commit == head.commit]
+        of_commit += [
+            acceptance for acceptance in acceptances if acceptance.commit == head.commit
+        ]
     return [_accepted(comparison, of_commit) for comparison in comparisons]
 
 
 def _accepted(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Comparison:
     if comparison.outcome != "regressed" or isinstance(comparison, Checked):
         return comparison
-    if not comparison.gating and not (isinstance(comparison, Exact) and comparison.costless):
+    if not comparison.gating and not (
+        isinstance(comparison, Exact) and comparison.costless
+    ):
         return comparison
     for acceptance in acceptances:
         if key_matches(acceptance.metric, comparison.metric, comparison.place):
             accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
             if isinstance(comparison, Exact):
-                return replace(comparison, gating=False, costless=False, accepted=accepted)
+                return replace(
+                    comparison, gating=False, costless=False, accepted=accepted
+                )
             return replace(comparison, gating=False, accepted=accepted)
     return comparison

@@ -64,26 +64,42 @@ class CountedShape:
     @cached_property
     def _varying(self) -> frozenset[tuple[str, str, str | None]]:
         """The places with a count that differs between calls or processes of a side: by counter, operator and code."""
-        return frozenset(_identity(row) for row in (*self.base.rows, *self.head.rows) if row.varies)
+        return frozenset(
+            _identity(row) for row in (*self.base.rows, *self.head.rows) if row.varies
+        )
 
     @cached_property
     def _located_operators(self) -> frozenset[str]:
         """The operators with known places at which their count varies."""
-        return frozenset(operator for aspect, operator, _ in self._varying if aspect == FRAMEWORK_OPS)
+        return frozenset(
+            operator for aspect, operator, _ in self._varying if aspect == FRAMEWORK_OPS
+        )
 
     def varies(self, row: Work) -> bool:
         """Whether a count differs at a place; of an operator with unknown places, at each of its lines."""
         if _identity(row) in self._varying:
             return True
-        return row.operator not in self._located_operators and OPERATOR_COUNT + row.operator in self.unstable
+        return (
+            row.operator not in self._located_operators
+            and OPERATOR_COUNT + row.operator in self.unstable
+        )
 
     def steady(self, rows: Iterable[Work]) -> list[Work]:
         return [row for row in rows if not self.varies(row)]
 
-    def count(self, name: str, base: tuple[float, float], head: tuple[float, float]) -> Count:
+    def count(
+        self, name: str, base: tuple[float, float], head: tuple[float, float]
+    ) -> Count:
         """A counter by its ranges on both sides, under the policy's tolerance."""
         allowed = tolerance(self.policy, name, self.place)
-        return Count(self.place, name, Range(*base), Range(*head), allowed, metric(name).gate.allowed_more)
+        return Count(
+            self.place,
+            name,
+            Range(*base),
+            Range(*head),
+            allowed,
+            metric(name).gate.allowed_more,
+        )
 
     def parts(self, name: str, *, varying: bool = False) -> list[Part]:
         """The parts of a counter that changed, the largest change first; places with varying counts only if ``varying``."""
@@ -98,7 +114,13 @@ class CountedShape:
                 parts.append(self._part(operator, _ASPECTS.get(name), before, after))
         return sorted(parts, key=lambda part: (-abs(part.head - part.base), part.name))
 
-    def _part(self, operator: str, aspect: Aspect | None, before: Sequence[Work], after: Sequence[Work]) -> Part:
+    def _part(
+        self,
+        operator: str,
+        aspect: Aspect | None,
+        before: Sequence[Work],
+        after: Sequence[Work],
+    ) -> Part:
         """The change of a count at the places of one operator, with the lines that grew."""
         lines = grown_lines(before, after, self.base_code)
         return Part(
@@ -110,14 +132,20 @@ class CountedShape:
             sites=lines,
         )
 
-    def comparison(self, name: str, outcome: Outcome, reason: Message | None = None) -> Exact:
+    def comparison(
+        self, name: str, outcome: Outcome, reason: Message | None = None
+    ) -> Exact:
         """The comparison of a counter by its values, with an outcome that the counts alone do not give."""
         base = self.base.values.get(name)
         head = self.head.values.get(name)
-        row = compared(Exact, self.place, name, outcome, base=base, head=head, reason=reason)
+        row = compared(
+            Exact, self.place, name, outcome, base=base, head=head, reason=reason
+        )
         return replace(row, gating=outcome != "not_comparable")
 
-    def checked(self, name: str, outcome: Outcome, reason: Message | None = None) -> Checked:
+    def checked(
+        self, name: str, outcome: Outcome, reason: Message | None = None
+    ) -> Checked:
         """A count that the workload's check of the output excuses, or would excuse."""
         base = self.base.values[name]
         head = self.head.values[name]
@@ -132,7 +160,12 @@ class CountedShape:
             return Message("gate.unstable")
         (least, most) = before
         (head_least, head_most) = after
-        ends = {"least": least, "most": most, "head_least": head_least, "head_most": head_most}
+        ends = {
+            "least": least,
+            "most": most,
+            "head_least": head_least,
+            "head_most": head_most,
+        }
         return Message("gate.unstable-between", ends)
 
 

@@ -53,7 +53,9 @@ def _compare(shape: CountedShape, name: str) -> Exact | Checked:
     if name not in base.values or name not in head.values:
         # For example the graph breaks of a side without compilation.
         side = "base" if name in base.values else "head"
-        return shape.comparison(name, "not_comparable", Message("gate.only-one-side", {"side": side}))
+        return shape.comparison(
+            name, "not_comparable", Message("gate.only-one-side", {"side": side})
+        )
     if not is_known(name):
         return _compare_unknown(shape, name)
     if name == LOW_PRECISION_OPS:
@@ -68,7 +70,10 @@ def _compare(shape: CountedShape, name: str) -> Exact | Checked:
         return _compare_outside(shape, name) or _compare_ranges(shape, name)
     if not shape.is_of_calls and base.values[name] != head.values[name]:
         reason = Message("gate.whole-recordings")
-        return replace(shape.comparison(name, "inconclusive", reason), parts=_largest_parts(shape, name))
+        return replace(
+            shape.comparison(name, "inconclusive", reason),
+            parts=_largest_parts(shape, name),
+        )
     return _compare_exact(shape, name)
 
 
@@ -92,7 +97,9 @@ def _compare_exact(shape: CountedShape, name: str) -> Exact:
     return replace(count.comparison, reason=reason, parts=_largest_parts(shape, name))
 
 
-def _largest_parts(shape: CountedShape, name: str, *, varying: bool = False) -> list[Part]:
+def _largest_parts(
+    shape: CountedShape, name: str, *, varying: bool = False
+) -> list[Part]:
     return shape.parts(name, varying=varying)[:MAX_PARTS]
 
 
@@ -112,14 +119,20 @@ def _compare_outside(shape: CountedShape, name: str) -> Exact | None:
 
     None if that part is the same on both sides, or unknown because the places do not add up to the count.
     """
-    if not (_is_located(shape, shape.base, name) and _is_located(shape, shape.head, name)):
+    if not (
+        _is_located(shape, shape.base, name) and _is_located(shape, shape.head, name)
+    ):
         return None
     before = total(shape.steady(shape.base.located(name)))
     after = total(shape.steady(shape.head.located(name)))
     count = shape.count(name, (before, before), (after, after))
     if count.outcome == "unchanged":
         return None
-    return replace(count.comparison, reason=Message("gate.outside-varying"), parts=_largest_parts(shape, name))
+    return replace(
+        count.comparison,
+        reason=Message("gate.outside-varying"),
+        parts=_largest_parts(shape, name),
+    )
 
 
 def _is_located(shape: CountedShape, side: CountedSide, name: str) -> bool:
@@ -145,11 +158,16 @@ def _compare_ranges(shape: CountedShape, name: str) -> Exact:
             needed = RANGES_APART * max(count.base.width, count.head.width)
         if count.outcome != "unchanged" and count.gap > needed:
             parts = _largest_parts(shape, name, varying=True)
-            return replace(count.comparison, reason=Message("gate.ranges-apart"), parts=parts)
+            return replace(
+                count.comparison, reason=Message("gate.ranges-apart"), parts=parts
+            )
     if not shape.base.is_exact(name):
         return shape.comparison(name, "not_comparable", shape.overlap(name))
     # The change made it waver.
-    return replace(shape.comparison(name, "inconclusive", Message("gate.unstable-in-head")), gating=False)
+    return replace(
+        shape.comparison(name, "inconclusive", Message("gate.unstable-in-head")),
+        gating=False,
+    )
 
 
 def _keeps_unblocked_transfers(shape: CountedShape) -> bool:
@@ -161,7 +179,11 @@ def _keeps_unblocked_transfers(shape: CountedShape) -> bool:
 
 def _lost_all_work(shape: CountedShape, name: str) -> bool:
     is_exact = shape.head.is_exact(name) and shape.is_of_calls
-    return name in _PROOFS_OF_WORK and is_exact and shape.base.values[name] > shape.head.values[name] == 0
+    return (
+        name in _PROOFS_OF_WORK
+        and is_exact
+        and shape.base.values[name] > shape.head.values[name] == 0
+    )
 
 
 def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
@@ -172,8 +194,14 @@ def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
     """
     parts = _largest_parts(shape, name)
     if shape.is_checked:
-        return replace(shape.checked(name, "inconclusive", Message("gate.nothing-left-checked")), parts=parts)
-    return replace(shape.comparison(name, "inconclusive", Message("gate.nothing-left")), parts=parts)
+        return replace(
+            shape.checked(name, "inconclusive", Message("gate.nothing-left-checked")),
+            parts=parts,
+        )
+    return replace(
+        shape.comparison(name, "inconclusive", Message("gate.nothing-left")),
+        parts=parts,
+    )
 
 
 def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
@@ -185,7 +213,11 @@ def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
         return
     base = shape.base
     head = shape.head
-    views = {operator.op for operator in (*base.counters.ops, *head.counters.ops) if operator.view}
+    views = {
+        operator.op
+        for operator in (*base.counters.ops, *head.counters.ops)
+        if operator.view
+    }
     uncounted = _uncounted_operators(shape)
     parts = shape.parts(FRAMEWORK_OPS)
     for operator in sorted(base.calls.keys() | head.calls.keys()):
@@ -217,8 +249,12 @@ def is_differing_count(compared: Comparison) -> bool:
     """Whether a count differs between the sides, or between processes of the head alone."""
     if not compared.metric.startswith(_COUNTED):
         return False
-    wavers = compared.reason is not None and compared.reason.code == "gate.unstable-in-head"
-    return wavers or (isinstance(compared, Exact) and compared.outcome in ("regressed", "improved"))
+    wavers = (
+        compared.reason is not None and compared.reason.code == "gate.unstable-in-head"
+    )
+    return wavers or (
+        isinstance(compared, Exact) and compared.outcome in ("regressed", "improved")
+    )
 
 
 def notes_on_varying(counted: Iterable[CounterSet]) -> list[Message]:

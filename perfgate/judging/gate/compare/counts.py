@@ -77,5 +77,7 @@ class Count:
     def comparison(self) -> Exact:
         """The comparison of the closest counts."""
         base, head = self.closest
-        row = compared(Exact, self.place, self.metric, self.outcome, base=base, head=head)
+        row = compared(
+            Exact, self.place, self.metric, self.outcome, base=base, head=head
+        )
         return replace(row, tolerance=self.tolerance)

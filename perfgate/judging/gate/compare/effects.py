@@ -33,14 +33,20 @@ from perfgate.judging.gate.evidence.values import change_of, rounded, rounded_if
 FLOOR_DOUBT = 2.1
 
 
-def p_of_alarm(number: Number, effect: PairedEffect, errors: Errors, *, interim: bool) -> float:
+def p_of_alarm(
+    number: Number, effect: PairedEffect, errors: Errors, *, interim: bool
+) -> float:
     """At an ``interim`` look an alarm of pairs or turns needs more evidence than at the end."""
     if not effect.fair:
         return 1.0
     alike_margin = None
     if effect.evidence != "quad":
-        alike_margin = alarm_margin(effect.differences.size, errors.looks, interim=interim)
-    return p_slower(_worse(number, effect), 0.0, errors.alarm_looks, alike_margin=alike_margin)
+        alike_margin = alarm_margin(
+            effect.differences.size, errors.looks, interim=interim
+        )
+    return p_slower(
+        _worse(number, effect), 0.0, errors.alarm_looks, alike_margin=alike_margin
+    )
 
 
 def _worse(number: Number, effect: PairedEffect) -> Differences:
@@ -70,7 +76,9 @@ def judge_effect(judged: JudgedNumber, effect: PairedEffect) -> Paired:
         code = "gate.cpu-not-alike" if effect.clock == "cpu" else "gate.no-fair-clock"
         return replace(row, reason=Message(code))
     worse = _worse(number, effect)
-    visible = detectable(worse, math.log1p(number.terms.tolerance), judged.errors, tests=judged.tests)
+    visible = detectable(
+        worse, math.log1p(number.terms.tolerance), judged.errors, tests=judged.tests
+    )
     row = replace(
         row,
         delta=rounded(change_of(effect.differences.estimate)),
@@ -81,12 +89,19 @@ def judge_effect(judged: JudgedNumber, effect: PairedEffect) -> Paired:
     bounds = interval(worse, judged.errors)
     if bounds is not None:
         sign = -1.0 if row.better == "higher" else 1.0
-        low, high = sorted([rounded(change_of(sign * bounds.low)), rounded(change_of(sign * bounds.high))])
+        low, high = sorted(
+            [
+                rounded(change_of(sign * bounds.low)),
+                rounded(change_of(sign * bounds.high)),
+            ]
+        )
         row = replace(row, interval=(low, high), confidence=rounded(bounds.confidence))
     return _with_doubts(_concluded(row, judged, worse, bounds), judged, worse)
 
 
-def _concluded(row: Paired, judged: JudgedNumber, worse: Differences, bounds: Interval | None) -> Paired:
+def _concluded(
+    row: Paired, judged: JudgedNumber, worse: Differences, bounds: Interval | None
+) -> Paired:
     """Answer for the first margin or, if that is inconclusive, for the next."""
     pairs = row.pairs or 0
     floor = judged.floor
@@ -98,10 +113,22 @@ def _concluded(row: Paired, judged: JudgedNumber, worse: Differences, bounds: In
         if outcome in ("regressed", "improved"):
             return replace(row, outcome=outcome, pairs_needed=None, reason=None)
         if outcome == "inconclusive":
-            needed = math.ceil(pairs_to_decide(worse, excluded=excluded) * pairs / worse.size)
-            row = replace(row, pairs_needed=needed, reason=_undecided_because(bounds, margin, pairs=pairs))
+            needed = math.ceil(
+                pairs_to_decide(worse, excluded=excluded) * pairs / worse.size
+            )
+            row = replace(
+                row,
+                pairs_needed=needed,
+                reason=_undecided_because(bounds, margin, pairs=pairs),
+            )
         elif floor is None or not _is_below(margin, floor):
-            return replace(row, outcome="unchanged", pairs_needed=None, reason=None, excluded=margin)
+            return replace(
+                row,
+                outcome="unchanged",
+                pairs_needed=None,
+                reason=None,
+                excluded=margin,
+            )
         else:
             row = _below_floor(row, margin, floor.floor)
     return row
@@ -118,17 +145,26 @@ def _below_floor(row: Paired, margin: float, floor: float) -> Paired:
     needed = MOST_PAIRS
     if margin > 0:
         needed = min(MOST_PAIRS, math.ceil((row.pairs or 0) * (floor / margin) ** 2))
-    reason = Message("gate.limit-below-floor", {"limit": rounded(margin), "floor": floor})
+    reason = Message(
+        "gate.limit-below-floor", {"limit": rounded(margin), "floor": floor}
+    )
     return replace(row, pairs_needed=needed, reason=reason)
 
 
-def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> Message:
+def _undecided_because(
+    bounds: Interval | None, margin: float, *, pairs: int
+) -> Message:
     """Name the slowdown that the pairs do not exclude, and the bound that they show instead."""
     evidence = Message("gate.too-few-pairs", {"pairs": pairs})
     if bounds:
-        values = {"bound": rounded(change_of(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
+        values = {
+            "bound": rounded(change_of(bounds.high)),
+            "confidence": rounded((1 + bounds.confidence) / 2),
+        }
         evidence = Message("gate.upper-bound", values)
-    return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": evidence})
+    return Message(
+        "gate.slowdown-possible", {"size": rounded(margin), "shown": evidence}
+    )
 
 
 def _with_doubts(row: Paired, judged: JudgedNumber, worse: Differences) -> Paired:
@@ -140,11 +176,15 @@ def _with_doubts(row: Paired, judged: JudgedNumber, worse: Differences) -> Paire
     if is_known(number.metric):
         if number.directed or row.outcome not in ("improved", "unchanged"):
             return row
-        limits = Limits(math.log1p(number.terms.tolerance), math.log1p(number.terms.margins[0]))
+        limits = Limits(
+            math.log1p(number.terms.tolerance), math.log1p(number.terms.margins[0])
+        )
         if answer(-worse, limits, judged.errors) == "unchanged":
             return row
         reason = Message("gate.direction-unknown", {"job": number.place.workload})
-    return replace(row, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None)
+    return replace(
+        row, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None
+    )
 
 
 def shown_effects(name: str, differences: Differences) -> list[float]:

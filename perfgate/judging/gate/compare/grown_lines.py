@@ -13,7 +13,9 @@ from perfgate.judging.gate.evidence.values import rounded
 MAX_LINES = 6
 
 
-def grown_lines(before: Iterable[Work], after: Iterable[Work], base_code: Collection[str]) -> list[Part]:
+def grown_lines(
+    before: Iterable[Work], after: Iterable[Work], base_code: Collection[str]
+) -> list[Part]:
     """The lines of ``after`` with a higher amount, most relevant first.
 
     The same code on both sides is the same line, even if its number differs. A line of edited code replaces the line that was
@@ -21,7 +23,11 @@ def grown_lines(before: Iterable[Work], after: Iterable[Work], base_code: Collec
     the base has too was not added by the change, though it may behave differently now. So new code comes before it, unless it
     adds less than half the most.
     """
-    grown = [pair for pair in _aligned_by_code(before, after, base_code) if pair.head and pair.delta > 0]
+    grown = [
+        pair
+        for pair in _aligned_by_code(before, after, base_code)
+        if pair.head and pair.delta > 0
+    ]
     most = max((pair.delta for pair in grown), default=0.0)
 
     def order(pair: AlignedWork) -> tuple[bool, float, str, int]:
@@ -33,7 +39,14 @@ def grown_lines(before: Iterable[Work], after: Iterable[Work], base_code: Collec
         row = pair.row
         if row.line:
             base = rounded(row.amount - pair.delta)
-            parts.append(Part(line=row.line, base=base, head=rounded(row.amount), tensor=row.inputs))
+            parts.append(
+                Part(
+                    line=row.line,
+                    base=base,
+                    head=rounded(row.amount),
+                    tensor=row.inputs,
+                )
+            )
     return parts[:MAX_LINES]
 
 
@@ -42,7 +55,9 @@ def most_grown(parts: Iterable[Part]) -> list[Part]:
     return sorted(parts, key=lambda part: part.base - part.head)
 
 
-def _aligned_by_code(before: Iterable[Work], after: Iterable[Work], base_code: Collection[str]) -> list[AlignedWork]:
+def _aligned_by_code(
+    before: Iterable[Work], after: Iterable[Work], base_code: Collection[str]
+) -> list[AlignedWork]:
     """The rows of both sides, line by line: by their code, and removed lines with the new lines in their place."""
     old = _by_code(before)
     new = _by_code(after)

@@ -25,7 +25,9 @@ def fails_alone(comparison: Comparison, policy: Policy) -> bool:
     )
 
 
-def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Comparison]:
+def with_costless(
+    comparisons: Iterable[Comparison], policy: Policy
+) -> list[Comparison]:
     """The comparisons; counts no longer gate if every time that must decide is shown not to be worse.
 
     Full precision instead of low may be the reason that calls are faster: it gates unless one of these times is shown to be
@@ -36,7 +38,11 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
     not_slower = set()
     undecided = set()
     for time in listed:
-        if not isinstance(time, Paired) or not time.must_decide or time.evidence == "turn":
+        if (
+            not isinstance(time, Paired)
+            or not time.must_decide
+            or time.evidence == "turn"
+        ):
             continue
         if time.outcome == "improved":
             faster.add(time.place)
@@ -44,17 +50,27 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
             not_slower.add(time.place)
         else:
             undecided.add(time.place)
-    return [_excused(comparison, policy, faster, not_slower - undecided) for comparison in listed]
+    return [
+        _excused(comparison, policy, faster, not_slower - undecided)
+        for comparison in listed
+    ]
 
 
 def _excused(
-    comparison: Comparison, policy: Policy, faster: Collection[ShapePlace], not_slower: Collection[ShapePlace]
+    comparison: Comparison,
+    policy: Policy,
+    faster: Collection[ShapePlace],
+    not_slower: Collection[ShapePlace],
 ) -> Comparison:
     """The comparison, no longer gating if the times of its place excuse it."""
     if not comparison.gating or comparison.outcome != "regressed":
         return comparison
     if comparison.metric == LOW_PRECISION_OPS and comparison.place in faster:
         return replace(comparison, gating=False)
-    if not isinstance(comparison, Exact) or comparison.place not in not_slower or fails_alone(comparison, policy):
+    if (
+        not isinstance(comparison, Exact)
+        or comparison.place not in not_slower
+        or fails_alone(comparison, policy)
+    ):
         return comparison
     return replace(comparison, gating=False, costless=True)

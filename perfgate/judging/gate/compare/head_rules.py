@@ -17,16 +17,27 @@ from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS
 from perfgate.judging.gate.compare.comparison import checked, differing_output
-from perfgate.judging.gate.evidence.bounds import BoundedNumber, HeadNumbers, OutputCheck, RanKernels, by_turn
+from perfgate.judging.gate.evidence.bounds import (
+    BoundedNumber,
+    HeadNumbers,
+    OutputCheck,
+    RanKernels,
+    by_turn,
+)
 from perfgate.judging.gate.evidence.values import rounded_if_known
 
 
 def compare_rules(numbers: HeadNumbers, kernels: Sequence[str]) -> list[Comparison]:
     """Judge the head's numbers by all rules; ``kernels`` are the patterns of those that are expected."""
-    comparisons: list[Comparison] = [*compare_correctness(numbers.checks), *compare_signatures(numbers.checks)]
+    comparisons: list[Comparison] = [
+        *compare_correctness(numbers.checks),
+        *compare_signatures(numbers.checks),
+    ]
     comparisons += map(compare_bound, numbers.bounded)
     if kernels:
-        comparisons += [compare_expected_kernels(ran, kernels) for ran in numbers.kernels]
+        comparisons += [
+            compare_expected_kernels(ran, kernels) for ran in numbers.kernels
+        ]
     return comparisons
 
 
@@ -47,15 +58,24 @@ def compare_correctness(checks: Iterable[OutputCheck]) -> Iterator[Checked]:
             "regressed" if check.status == "failed" else "unchanged",
             base=_CORRECT.get(before.status) if before else None,
             head=_CORRECT[check.status],
-            reason=quote(check.message) if isinstance(check.message, str) else check.message,
+            reason=quote(check.message)
+            if isinstance(check.message, str)
+            else check.message,
         )
 
 
 def compare_signatures(checks: Iterable[OutputCheck]) -> Iterator[Checked]:
     """Compare the output signatures that changed: an equal signature is not evidence that would make a gate pass."""
     for check, before in checks:
-        if before and before.signature and check.signature and check.signature != before.signature:
-            reason = Message("gate.output-changed", {"old": before.signature, "new": check.signature})
+        if (
+            before
+            and before.signature
+            and check.signature
+            and check.signature != before.signature
+        ):
+            reason = Message(
+                "gate.output-changed", {"old": before.signature, "new": check.signature}
+            )
             yield differing_output(check.place, SIGNATURE, reason)
 
 
@@ -103,7 +123,9 @@ def compare_expected_kernels(ran: RanKernels, patterns: Sequence[str]) -> Bound:
 def _kernels_missing(missing: dict[str, str]) -> Message:
     kernels = []
     for pattern, nearest in missing.items():
-        kernels.append(Message("gate.kernel-missing", {"kernel": pattern, "nearest": nearest}))
+        kernels.append(
+            Message("gate.kernel-missing", {"kernel": pattern, "nearest": nearest})
+        )
     return Message("gate.kernels-missing", {"kernels": kernels})
 
 
@@ -136,7 +158,9 @@ def compare_bound(number: BoundedNumber) -> Bound:
         return judged
     if judged.reason is None:
         return replace(judged, reason=Message("gate.at-rate", {"rate": budget.rate}))
-    reason = Message("gate.at-rate-because", {"rate": budget.rate, "reason": judged.reason})
+    reason = Message(
+        "gate.at-rate-because", {"rate": budget.rate, "reason": judged.reason}
+    )
     return replace(judged, reason=reason)
 
 
@@ -147,14 +171,24 @@ def _judge(bound: Bound, number: BoundedNumber) -> Bound:
     worst_of_turns = [max(values, key=limit.badness) for values in turns.values()]
     best = min(worst_of_turns, key=limit.badness, default=None)
     if best is None:
-        return replace(bound, reason=Message("gate.bound-not-measured", {"step": measuring_step(limit.budget.metric)}))
+        return replace(
+            bound,
+            reason=Message(
+                "gate.bound-not-measured", {"step": measuring_step(limit.budget.metric)}
+            ),
+        )
     end = limit.best_end(best)
     value = rounded_if_known(best.value)
     if limit.is_beyond(end):
         if value is None:
             value = rounded_if_known(end)
         if number.is_broken_by_base:
-            return replace(bound, gating=False, head=value, reason=Message("gate.base-breaks-bound"))
+            return replace(
+                bound,
+                gating=False,
+                head=value,
+                reason=Message("gate.base-breaks-bound"),
+            )
         reason: Message | None = None
         if number.kernel is not None:
             reason = Message("gate.longest-kernel", {"op": number.kernel})
@@ -162,7 +196,9 @@ def _judge(bound: Bound, number: BoundedNumber) -> Bound:
     if value is None:
         return replace(bound, reason=best.reason)
     if limit.is_beyond(best.value):
-        return replace(bound, gating=False, head=value, reason=Message("gate.interval-holds-bound"))
+        return replace(
+            bound, gating=False, head=value, reason=Message("gate.interval-holds-bound")
+        )
     return replace(bound, outcome="unchanged", head=value)
 
 
@@ -170,7 +206,9 @@ def broken_metrics(numbers: Iterable[BoundedNumber], workload: str) -> set[str]:
     """The metrics of a workload that seem to break a bound, and that a repeated measurement could settle."""
     broken = set()
     for comparison in map(compare_bound, numbers):
-        is_broken = comparison.workload == workload and comparison.outcome == "regressed"
+        is_broken = (
+            comparison.workload == workload and comparison.outcome == "regressed"
+        )
         if is_broken and not metric(comparison.metric).origin.counted:
             broken.add(P99 if comparison.metric == SLA else comparison.metric)
     return broken

@@ -14,7 +14,9 @@ from perfgate.judging.gate.evidence.pairs import paired_effects, pairs_of
 Ends = tuple[float, float]
 
 
-def interim_interval(base: Sequence[Replicate], head: Sequence[Replicate], workload: str) -> Ends | None:
+def interim_interval(
+    base: Sequence[Replicate], head: Sequence[Replicate], workload: str
+) -> Ends | None:
     """The interval of head's slowdown relative to base on the shape that looks worst; None of fewer than six pairs."""
     pairs = pairs_of(base, head)[workload]
     clocks = deciding_clocks(base, head)

@@ -23,7 +23,12 @@ from perfgate.judging.gate.evidence.producers.quads import JobQuads
 from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
 from perfgate.judging.gate.evidence.quads import JobOfSides, Quad, other_work, turns_of
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
-from perfgate.judging.gate.evidence.turn_counters import CACHED, FEWEST_COUNTED, common_ratio, counted_lines
+from perfgate.judging.gate.evidence.turn_counters import (
+    CACHED,
+    FEWEST_COUNTED,
+    common_ratio,
+    counted_lines,
+)
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.clusters import START_LUCK
 
@@ -35,12 +40,16 @@ _DRIFT = 0.1
 _Z_ALARM = 2.9  # of a look's share of 1 %
 
 
-def compare_job(job: JobOfSides, policy: Policy, *, of_stacks: bool) -> Iterator[Comparison]:
+def compare_job(
+    job: JobOfSides, policy: Policy, *, of_stacks: bool
+) -> Iterator[Comparison]:
     """Yield the checks and the exact counts of a job."""
     yield from _other_work(job.place, job.quads)
     yield from _other_output(job.place, job.quads, policy)
     if job.record.is_command:
-        yield from compare_lines(job.place, job.base, job.head, policy, of_stacks=of_stacks)
+        yield from compare_lines(
+            job.place, job.base, job.head, policy, of_stacks=of_stacks
+        )
     lines = lines_with_more_calls(job.base_profile, job.head_profile, job.code)
     yield from compare_counts(job.place, *turns_of(job.quads), policy, lines)
 
@@ -49,19 +58,29 @@ def _other_work(place: ShapePlace, quads: Sequence[Quad]) -> Iterator[Checked]:
     """Yield a comparison that fails if the two sides did not do the same work, regardless of their times."""
     other = other_work(quads)
     if other is not None:
-        reason = Message("gate.other-work", {"what": other.name, "before": other.base, "after": other.head})
+        reason = Message(
+            "gate.other-work",
+            {"what": other.name, "before": other.base, "after": other.head},
+        )
         yield differing_output(place, JOB_WORK, reason)
 
 
-def _other_output(place: ShapePlace, quads: Sequence[Quad], policy: Policy) -> Iterator[Checked]:
+def _other_output(
+    place: ShapePlace, quads: Sequence[Quad], policy: Policy
+) -> Iterator[Checked]:
     """Yield a comparison that fails if equal work gave different output."""
     tolerated = configured_tolerance(policy, RANKS_LOSS, place) or 0.0
     compared = differing = 0
     for quad in quads:
         # If a program checks a server's answers, only the first turns of a start have an output.
-        if any(turn.output or RANKS_LOSS in turn.values for turn in (*quad.base, *quad.head)):
+        if any(
+            turn.output or RANKS_LOSS in turn.values
+            for turn in (*quad.base, *quad.head)
+        ):
             compared += 1
-            differing += _outputs(quad.base) != _outputs(quad.head) or losses_differ(quad.base, quad.head, tolerated)
+            differing += _outputs(quad.base) != _outputs(quad.head) or losses_differ(
+                quad.base, quad.head, tolerated
+            )
     if differing:
         reason = Message("gate.other-output", {"count": differing, "quads": compared})
         yield differing_output(place, JOB_OUTPUT, reason)
@@ -95,15 +114,24 @@ def compare_quantiles(jobs: Iterable[JobOfSides]) -> list[QuantileComparison]:
 # --- before and between looks
 
 
-def smallest_tolerance(policy: Policy, job: str, metrics: Iterable[str]) -> float | None:
+def smallest_tolerance(
+    policy: Policy, job: str, metrics: Iterable[str]
+) -> float | None:
     """The smallest tolerance of these numbers, below which no verdict is about a slowdown; None without numbers."""
-    return min((tolerance(policy, name, ShapePlace(job, "")) for name in metrics), default=None)
+    return min(
+        (tolerance(policy, name, ShapePlace(job, "")) for name in metrics), default=None
+    )
 
 
-def foreseen(job: JobOfSides, policy: Policy, *, quads: int, starts: int) -> float | None:
+def foreseen(
+    job: JobOfSides, policy: Policy, *, quads: int, starts: int
+) -> float | None:
     """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
     numbers = JobQuads(job, Rules(policy)).reported_numbers()
-    return min((_foreseen(number, quads, starts) for number in numbers if number.gating), default=None)
+    return min(
+        (_foreseen(number, quads, starts) for number in numbers if number.gating),
+        default=None,
+    )
 
 
 def _foreseen(number: Number, quads: int, starts: int) -> float:
@@ -112,14 +140,21 @@ def _foreseen(number: Number, quads: int, starts: int) -> float:
     error = spread(differences) * math.sqrt(math.pi / 3 / quads)
     if differences.starts is not None:
         error = math.hypot(error, START_LUCK / math.sqrt(starts))
-    return math.expm1(max(_Z_ALARM * error, math.log1p(number.terms.tolerance)) + Z_POWER * error)
+    return math.expm1(
+        max(_Z_ALARM * error, math.log1p(number.terms.tolerance)) + Z_POWER * error
+    )
 
 
 # --- the lines of Python that the runs of a command execute
 
 
 def compare_lines(
-    place: ShapePlace, base: Iterable[Turn], head: Iterable[Turn], policy: Policy, *, of_stacks: bool
+    place: ShapePlace,
+    base: Iterable[Turn],
+    head: Iterable[Turn],
+    policy: Policy,
+    *,
+    of_stacks: bool,
 ) -> Iterator[Comparison]:
     """Compare the two closest runs of base and head: any difference left is beyond their variation.
 
@@ -132,16 +167,22 @@ def compare_lines(
     if min(len(before), len(after)) < FEWEST_COUNTED or not any((*before, *after)):
         return
     if min(*before, *after) <= 0:
-        yield compared(Exact, place, COMMAND_LINES, reason=Message("gate.lines-of-one-side"))
+        yield compared(
+            Exact, place, COMMAND_LINES, reason=Message("gate.lines-of-one-side")
+        )
         return
     allowed = tolerance(policy, COMMAND_LINES, place)
     base_range = Range.of(map(rounded, before))
     head_range = Range.of(map(rounded, after))
     count = Count(place, COMMAND_LINES, base_range, head_range, allowed, fewer=allowed)
-    spread = max(base_range.most / base_range.least - 1, head_range.most / head_range.least - 1)
+    spread = max(
+        base_range.most / base_range.least - 1, head_range.most / head_range.least - 1
+    )
     row = count.comparison
     if of_stacks:
-        row = replace(row, outcome="informs", gating=False, reason=Message("gate.lines-of-stacks"))
+        row = replace(
+            row, outcome="informs", gating=False, reason=Message("gate.lines-of-stacks")
+        )
     elif spread > allowed:
         vary = Message("gate.lines-vary", {"spread": rounded(spread)})
         row = replace(row, outcome="informs", gating=False, reason=vary)
@@ -173,7 +214,10 @@ def _notes_on(job: JobOfSides) -> Iterator[Message]:
         yield Message("notes.requests-resent", {"workload": name, **resent})
     shares = _cached_shares(job.base) or _cached_shares(job.head)
     if shares is not None:
-        yield Message("notes.cache-fills", {"workload": name, "first": shares[0], "later": shares[1]})
+        yield Message(
+            "notes.cache-fills",
+            {"workload": name, "first": shares[0], "later": shares[1]},
+        )
 
 
 def _cached_shares(turns: list[Turn]) -> tuple[float, float] | None:

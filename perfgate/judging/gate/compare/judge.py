@@ -89,10 +89,16 @@ class _FamilyJudge:
         corrected = list(filter(_is_corrected, members))
         p_values = holm(list(map(self._p_of_alarm, corrected)))
         self._p_adjusted = {id(number): p for number, p in zip(corrected, p_values)}
-        self._tests = max(1, sum(isinstance(number.units, PairedEffect) for number in corrected))
+        self._tests = max(
+            1, sum(isinstance(number.units, PairedEffect) for number in corrected)
+        )
 
     def _errors(self, number: Number) -> Errors:
-        return Errors(alarm=self._alpha, unchanged=self._shares.unchanged, looks=number.terms.looks)
+        return Errors(
+            alarm=self._alpha,
+            unchanged=self._shares.unchanged,
+            looks=number.terms.looks,
+        )
 
     def _p_of_alarm(self, number: Number) -> float:
         units = number.units
@@ -101,11 +107,15 @@ class _FamilyJudge:
         if isinstance(units, AnswerCounts):
             return answers.p_of_alarm(units, len(number.terms.looks))
         assert isinstance(units, PairedEffect)
-        return effects.p_of_alarm(number, units, self._errors(number), interim=self._shares.interim)
+        return effects.p_of_alarm(
+            number, units, self._errors(number), interim=self._shares.interim
+        )
 
     def judge(self, number: Number, floor: NoiseFloor | None) -> list[Comparison]:
         p_adjusted = self._p_adjusted.get(id(number))
-        judged = JudgedNumber(number, self._errors(number), p_adjusted, self._tests, floor)
+        judged = JudgedNumber(
+            number, self._errors(number), p_adjusted, self._tests, floor
+        )
         match number.units:
             case Levels() as levels:
                 return [informing(number, levels)]
@@ -124,14 +134,18 @@ def _is_corrected(number: Number) -> bool:
     """Whether a number shares the alpha of its family; a number of a job that does not gate is tested alone."""
     if isinstance(number.units, (Levels, Message)):
         return False
-    is_of_quads = isinstance(number.units, PairedEffect) and number.units.evidence == "quad"
+    is_of_quads = (
+        isinstance(number.units, PairedEffect) and number.units.evidence == "quad"
+    )
     return number.gating or not is_of_quads
 
 
 # --- numbers that follow from others
 
 
-def with_implied(comparisons: Sequence[Comparison], waited: Mapping[str, float]) -> list[Comparison]:
+def with_implied(
+    comparisons: Sequence[Comparison], waited: Mapping[str, float]
+) -> list[Comparison]:
     """The comparisons; numbers that follow from others of their place no longer gate if they are left open.
 
     ``waited`` are the shares of CPU time for which jobs waited, if CPU time is fair to both sides.
@@ -161,21 +175,38 @@ def informing_because(comparison: Paired, reason: Message) -> Paired:
     return informing
 
 
-def _reason(comparison: Paired, of_place: Sequence[Paired], waited: Mapping[str, float]) -> Message | None:
+def _reason(
+    comparison: Paired, of_place: Sequence[Paired], waited: Mapping[str, float]
+) -> Message | None:
     """The reason that a comparison does not decide by itself; None if it counts."""
     if comparison.metric == INSTRUCTIONS and comparison.gating:
         if any(row.metric == LATENCY and row.outcome == "improved" for row in of_place):
             return Message("gate.calls-take-less")
         return None
-    if not comparison.is_of_job or not comparison.gating or comparison.outcome != "inconclusive":
+    if (
+        not comparison.is_of_job
+        or not comparison.gating
+        or comparison.outcome != "inconclusive"
+    ):
         return None
-    outcomes = {row.metric: row.outcome for row in of_place if row.is_of_job and row.gating}
+    outcomes = {
+        row.metric: row.outcome for row in of_place if row.is_of_job and row.gating
+    }
     for names in _FINER.get(comparison.metric, ()):
         if names <= outcomes.keys():
             return Message("gate.covered", {"by": sorted(names)})
-    cpu = next((name for name in _OF_THE_CPU if outcomes.get(name) in ("unchanged", "improved")), None)
+    cpu = next(
+        (
+            name
+            for name in _OF_THE_CPU
+            if outcomes.get(name) in ("unchanged", "improved")
+        ),
+        None,
+    )
     if cpu is None or comparison.metric not in _OF_THE_WALL or comparison.looks_worse:
         return None
     if comparison.workload not in waited:
         return None
-    return Message(CPU_DECIDES, {"waited": rounded(waited[comparison.workload]), "by": cpu})
+    return Message(
+        CPU_DECIDES, {"waited": rounded(waited[comparison.workload]), "by": cpu}
+    )

@@ -24,7 +24,9 @@ LEVEL = 0.99
 _LARGEST_LOGARITHM = 700.0
 
 
-def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str) -> list[float]:
+def level(
+    values: Sequence[float], is_accepted: Callable[[int], bool], name: str
+) -> list[float]:
     """The values of a metric from main's runs, oldest first, that later runs are compared with.
 
     A run that the level before it shows as regressed is left out. If ``is_accepted`` holds for its index, the level before
@@ -55,7 +57,9 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
     return [*current.values, *improved.values]
 
 
-def prediction_interval(values: Sequence[float], name: str) -> tuple[float, float] | None:
+def prediction_interval(
+    values: Sequence[float], name: str
+) -> tuple[float, float] | None:
     """The interval in which one more run of the same code lies; None of too few runs.
 
     A noisy number that all runs agree on has shown no spread yet, which is not the same as having none.
@@ -86,7 +90,9 @@ class _Level:
         numbers = np.array(self.values, dtype=np.float64)
         if self._in_logarithms:
             numbers = np.log(numbers)
-        self._mean = float((numbers / numbers.size).sum())  # a sum of the largest numbers would overflow
+        self._mean = float(
+            (numbers / numbers.size).sum()
+        )  # a sum of the largest numbers would overflow
         with np.errstate(over="ignore"):
             self._squares = float(np.square(numbers - self._mean).sum())
 

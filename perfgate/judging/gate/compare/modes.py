@@ -9,11 +9,20 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from perfgate.catalogue.names import AUTOGRAD_BEGINS, AUTOGRAD_OPS, LOW_PRECISION_OPS, NO_GRAD_OPS
+from perfgate.catalogue.names import (
+    AUTOGRAD_BEGINS,
+    AUTOGRAD_OPS,
+    LOW_PRECISION_OPS,
+    NO_GRAD_OPS,
+)
 from perfgate.document.comparison import Checked, Exact
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.counted_shape import MAX_PARTS, CountedShape, largest_line
+from perfgate.judging.gate.compare.counted_shape import (
+    MAX_PARTS,
+    CountedShape,
+    largest_line,
+)
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
@@ -31,7 +40,9 @@ def compare_autograd(shape: CountedShape) -> Exact | None:
     if not recorded:
         return replace(shape.comparison(AUTOGRAD_OPS, "unchanged"), tolerance=0.0)
     part = _first_recorded(shape, recorded)
-    return replace(shape.comparison(AUTOGRAD_OPS, "regressed"), tolerance=0.0, parts=[part])
+    return replace(
+        shape.comparison(AUTOGRAD_OPS, "regressed"), tolerance=0.0, parts=[part]
+    )
 
 
 def _first_recorded(shape: CountedShape, recorded: Collection[str]) -> Part:
@@ -51,7 +62,13 @@ def _first_recorded(shape: CountedShape, recorded: Collection[str]) -> Part:
                 name = part.name
                 line = part.line
                 break
-    return Part(name=name, aspect="recorded" if is_mode else "attached", base=before, head=after, line=line)
+    return Part(
+        name=name,
+        aspect="recorded" if is_mode else "attached",
+        base=before,
+        head=after,
+        line=line,
+    )
 
 
 def _newly_recorded(shape: CountedShape) -> set[str]:
@@ -61,8 +78,12 @@ def _newly_recorded(shape: CountedShape) -> set[str]:
     """
     moved = {}
     for operator in shape.head.work[AUTOGRAD_OPS]:
-        more_recorded = _recorded(shape.head, operator) - _recorded(shape.base, operator)
-        fewer_unrecorded = _unrecorded(shape.base, operator) - _unrecorded(shape.head, operator)
+        more_recorded = _recorded(shape.head, operator) - _recorded(
+            shape.base, operator
+        )
+        fewer_unrecorded = _unrecorded(shape.base, operator) - _unrecorded(
+            shape.head, operator
+        )
         count = min(more_recorded, fewer_unrecorded)
         if count > 0:
             moved[operator] = count
@@ -101,19 +122,28 @@ def compare_precision(shape: CountedShape) -> Exact | Checked:
     if dropped:
         number = rounded(sum(part.head - part.base for part in dropped))
         reason = _with_first_line("gate.full-precision", dropped, number)
-        return replace(shape.comparison(LOW_PRECISION_OPS, "regressed", reason), parts=dropped[:MAX_PARTS])
+        return replace(
+            shape.comparison(LOW_PRECISION_OPS, "regressed", reason),
+            parts=dropped[:MAX_PARTS],
+        )
     before = shape.base.ends(LOW_PRECISION_OPS)
     after = shape.head.ends(LOW_PRECISION_OPS)
     if before is None or after is None:
-        return shape.comparison(LOW_PRECISION_OPS, "not_comparable", shape.overlap(LOW_PRECISION_OPS))
+        return shape.comparison(
+            LOW_PRECISION_OPS, "not_comparable", shape.overlap(LOW_PRECISION_OPS)
+        )
     more = after[0] - before[1]
     if more <= 0:
         return shape.checked(LOW_PRECISION_OPS, "unchanged")
     parts = shape.parts(LOW_PRECISION_OPS)
     computed = {"computed": _with_first_line("gate.low-precision", parts, more)}
-    row = shape.checked(LOW_PRECISION_OPS, "inconclusive", Message("gate.check-absent", computed))
+    row = shape.checked(
+        LOW_PRECISION_OPS, "inconclusive", Message("gate.check-absent", computed)
+    )
     if shape.is_checked:
-        row = shape.checked(LOW_PRECISION_OPS, "unchanged", Message("gate.check-accepts", computed))
+        row = shape.checked(
+            LOW_PRECISION_OPS, "unchanged", Message("gate.check-accepts", computed)
+        )
     return replace(row, parts=parts[:MAX_PARTS])
 
 
@@ -126,7 +156,9 @@ def _dropped_precision(shape: CountedShape) -> list[Part]:
     for operator in sorted(shape.base.work[LOW_PRECISION_OPS]):
         before = shape.base.of(LOW_PRECISION_OPS, operator)
         after = shape.head.of(LOW_PRECISION_OPS, operator)
-        if OPERATOR_COUNT + operator in shape.unstable or any(map(shape.varies, (*before, *after))):
+        if OPERATOR_COUNT + operator in shape.unstable or any(
+            map(shape.varies, (*before, *after))
+        ):
             continue
         full_before = _in_full_precision(shape.base, operator)
         full_after = _in_full_precision(shape.head, operator)
@@ -151,5 +183,7 @@ def _in_full_precision(side: CountedSide, operator: str) -> float:
 
 def _with_first_line(code: str, parts: list[Part], number: float) -> Message:
     if parts and parts[0].line:
-        return Message(f"{code}-at", {"number": number, "op": parts[0].name, "line": parts[0].line})
+        return Message(
+            f"{code}-at", {"number": number, "op": parts[0].name, "line": parts[0].line}
+        )
     return Message(code, {"number": number})

@@ -30,11 +30,16 @@ def noise_floor(twins: Twins) -> NoiseFloor:
         workload=twins.place.workload,
         shape=twins.place.shape,
         metric=twins.metric,
-        floor=rounded(FLOOR_QUANTILE * spread(differences, around=0.0) / math.sqrt(max(twins.pairs, 1))),
+        floor=rounded(
+            FLOOR_QUANTILE
+            * spread(differences, around=0.0)
+            / math.sqrt(max(twins.pairs, 1))
+        ),
         pairs=differences.size,
         clock=twins.effect.clock,
         effects=shown_effects(twins.metric, differences),
-        differs=is_gating and differs(differences, math.log1p(twins.margin), alpha=AA_ALPHA),
+        differs=is_gating
+        and differs(differences, math.log1p(twins.margin), alpha=AA_ALPHA),
     )
 
 
@@ -44,6 +49,11 @@ def base_differs(floors: Iterable[NoiseFloor]) -> list[Invalid]:
     for floor in floors:
         if floor.differs and floor.place not in entries:
             message = Message("gate.aa-differs", {"metric": floor.metric})
-            entry = Invalid(workload=floor.workload, shape=floor.shape, kind="aa_differs", message=message)
+            entry = Invalid(
+                workload=floor.workload,
+                shape=floor.shape,
+                kind="aa_differs",
+                message=message,
+            )
             entries[floor.place] = entry
     return list(entries.values())

@@ -27,12 +27,22 @@ from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work_table import TimedParts, WorkTable
 from perfgate.stats.arrays import Floats
 from perfgate.stats.error_control import false_discovery, nominal_level
-from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
+from perfgate.stats.signed_rank import (
+    estimate,
+    lower_bound,
+    p_above,
+    p_below,
+    upper_bound,
+)
 from perfgate.stats.summary import median
 
 FALSE_DISCOVERIES = 0.05  # share of the named operators that may be named wrongly
-SMALLEST_CHANGE = 0.02  # the profiler and the memory layout change an operator by less than this
-EXCLUDED_CHANGE = 0.05  # an operator is unchanged if both a loss and a gain of this size are excluded
+SMALLEST_CHANGE = (
+    0.02  # the profiler and the memory layout change an operator by less than this
+)
+EXCLUDED_CHANGE = (
+    0.05  # an operator is unchanged if both a loss and a gain of this size are excluded
+)
 # Of the operators' time in a call. Each tested operator makes the others harder to name: eight pairs, which give no p-value
 # below 1/256, can name one of twelve. A slowdown by a tenth of an operator below this share is 0.05 % of the call.
 MIN_SHARE = 0.005
@@ -65,11 +75,17 @@ def compare_operators(rows: Iterable[TimedParts]) -> list[OperatorDelta]:
     faster.
     """
     tests = _tests(list(_operators(rows)))
-    return sorted(tests, key=lambda test: (-test.seconds, test.workload, test.shape, test.op))
+    return sorted(
+        tests, key=lambda test: (-test.seconds, test.workload, test.shape, test.op)
+    )
 
 
 def judge_subroutines(
-    work: WorkTable, policy: Policy, alpha: float, *, spoiled: Collection[ShapePlace] = ()
+    work: WorkTable,
+    policy: Policy,
+    alpha: float,
+    *,
+    spoiled: Collection[ShapePlace] = (),
 ) -> list[Paired]:
     """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times,
     even if the call did not change.
@@ -80,7 +96,10 @@ def judge_subroutines(
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
     by_workload: dict[str, list[_Subject]] = {}
-    for subject in (*_operators(valid(work.operators, spoiled)), *_subroutines(valid(work.subroutines, spoiled))):
+    for subject in (
+        *_operators(valid(work.operators, spoiled)),
+        *_subroutines(valid(work.subroutines, spoiled)),
+    ):
         if configured_tolerance(policy, subject.metric, subject.place) is not None:
             by_workload.setdefault(subject.place.workload, []).append(subject)
     comparisons = []
@@ -90,7 +109,9 @@ def judge_subroutines(
     return comparisons
 
 
-def valid(rows: Iterable[TimedParts], spoiled: Collection[ShapePlace]) -> list[TimedParts]:
+def valid(
+    rows: Iterable[TimedParts], spoiled: Collection[ShapePlace]
+) -> list[TimedParts]:
     """The rows, without places whose times are ``spoiled``."""
     return [row for row in rows if row.place not in spoiled]
 
@@ -99,7 +120,10 @@ def _operators(rows: Iterable[TimedParts]) -> Iterator[_Subject]:
     """Yield the operators; a call takes as long as all of them."""
     for row in rows:
         if row.times:
-            seconds = [sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0) for base in row.times.base]
+            seconds = [
+                sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0)
+                for base in row.times.base
+            ]
             yield from _subjects(row, median(seconds), OPERATOR_TIME)
 
 
@@ -111,7 +135,9 @@ def _subroutines(rows: Iterable[TimedParts]) -> Iterator[_Subject]:
             yield from _subjects(row, median(seconds), "")
 
 
-def _subjects(parts: TimedParts, call_seconds: float, prefix: str) -> Iterator[_Subject]:
+def _subjects(
+    parts: TimedParts, call_seconds: float, prefix: str
+) -> Iterator[_Subject]:
     """Yield the parts that enough pairs timed on both sides, large enough in the call; none that one side runs more often."""
     for name in sorted(parts.times.names):
         times = parts.times.of_part(name)
@@ -125,13 +151,25 @@ def _subjects(parts: TimedParts, call_seconds: float, prefix: str) -> Iterator[_
         full_name = prefix + name
         short_name = full_name.partition(".")[2]
         line = parts.lines.get(short_name)
-        yield _Subject(parts.place, short_name, full_name, ratios, typical, typical / call_seconds, line)
+        yield _Subject(
+            parts.place,
+            short_name,
+            full_name,
+            ratios,
+            typical,
+            typical / call_seconds,
+            line,
+        )
 
 
 def _tests(subjects: Sequence[_Subject]) -> Iterator[OperatorDelta]:
     """Yield the test of each subject: one-sided in the direction of its effect, and adjusted for all subjects."""
-    q_slower = false_discovery([p_above(subject.differences, 0.0) for subject in subjects])
-    q_faster = false_discovery([p_below(subject.differences, 0.0) for subject in subjects])
+    q_slower = false_discovery(
+        [p_above(subject.differences, 0.0) for subject in subjects]
+    )
+    q_faster = false_discovery(
+        [p_below(subject.differences, 0.0) for subject in subjects]
+    )
     for subject, slower, faster in zip(subjects, q_slower, q_faster):
         effect = estimate(subject.differences)
         yield _test(subject, effect, slower if effect > 0 else faster)
@@ -145,7 +183,9 @@ def _test(subject: _Subject, effect: float, q: float) -> OperatorDelta:
     head = rounded(subject.base * math.exp(effect))
     smallest = math.log1p(SMALLEST_CHANGE)
     excluded = math.log1p(EXCLUDED_CHANGE)
-    outcome: Literal["regressed", "improved", "unchanged", "inconclusive"] = "inconclusive"
+    outcome: Literal["regressed", "improved", "unchanged", "inconclusive"] = (
+        "inconclusive"
+    )
     if q <= FALSE_DISCOVERIES and abs(effect) > smallest:
         outcome = "regressed" if effect > 0 else "improved"
     elif -excluded < low and high < excluded:
@@ -168,7 +208,9 @@ def _test(subject: _Subject, effect: float, q: float) -> OperatorDelta:
     )
 
 
-def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float) -> Paired:
+def _judge(
+    subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float
+) -> Paired:
     assert test.pairs is not None
     assert test.delta is not None
     assert test.q is not None
@@ -181,7 +223,14 @@ def _judge(subject: _Subject, test: OperatorDelta, policy: Policy, alpha: float)
         outcome = "unchanged"
     parts: list[Part] = []
     if outcome == "regressed":
-        parts = [Part(name=subject.name, base=test.base or 0.0, head=test.head or 0.0, line=test.line)]
+        parts = [
+            Part(
+                name=subject.name,
+                base=test.base or 0.0,
+                head=test.head or 0.0,
+                line=test.line,
+            )
+        ]
     return replace(
         compared(Paired, subject.place, subject.metric, outcome),
         tolerance=allowed,

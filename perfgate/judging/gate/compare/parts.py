@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from perfgate.catalogue.names import BUSY, PREPROCESSING, RANKS_CPU, RANKS_MEMORY, RANKS_STEP
+from perfgate.catalogue.names import (
+    BUSY,
+    PREPROCESSING,
+    RANKS_CPU,
+    RANKS_MEMORY,
+    RANKS_STEP,
+)
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Part
 from perfgate.judging.gate.compare.grown_lines import most_grown
@@ -25,7 +31,9 @@ _TAIL = 0.025
 MOST_KERNELS = 5
 
 
-def with_parts(comparisons: Iterable[Comparison], work: WorkTable) -> Iterator[Comparison]:
+def with_parts(
+    comparisons: Iterable[Comparison], work: WorkTable
+) -> Iterator[Comparison]:
     for comparison in comparisons:
         parts: list[Part] = []
         if isinstance(comparison, Paired):
@@ -41,7 +49,11 @@ def _parts(work: WorkTable, comparison: Paired) -> list[Part]:
         return _grown_kernels(work.kernels(comparison.place), comparison)
     if comparison.metric == PREPROCESSING:
         return work.stages(comparison.place)
-    if comparison.is_of_job and comparison.metric in (RANKS_STEP, RANKS_CPU, RANKS_MEMORY):
+    if comparison.is_of_job and comparison.metric in (
+        RANKS_STEP,
+        RANKS_CPU,
+        RANKS_MEMORY,
+    ):
         return _grown_ranks(work.jobs[comparison.workload].quads, comparison.metric)
     return []
 
@@ -57,7 +69,9 @@ def _grown_kernels(pairs: PairedTimes, comparison: Paired) -> list[Part]:
         added = estimate(head - base)
         if added >= LEAST_OF_LOSS * loss and lower_bound(head - base, _TAIL) > 0:
             level = median(base)
-            parts.append(Part(name=name, base=rounded(level), head=rounded(level + added)))
+            parts.append(
+                Part(name=name, base=rounded(level), head=rounded(level + added))
+            )
     return most_grown(parts)[:MOST_KERNELS]
 
 

@@ -85,7 +85,9 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
         if p_slower(lead, 0.0, (lead.size,)) <= _WRONG_RANK / len(ranks):
             before = median(base[:, column]) / unit
             after = median(head[:, column]) / unit
-            parts.append(Part(name=f"rank {rank}", base=rounded(before), head=rounded(after)))
+            parts.append(
+                Part(name=f"rank {rank}", base=rounded(before), head=rounded(after))
+            )
     return most_grown(parts)
 
 
@@ -153,7 +155,13 @@ def compare_counts(
         head_total = after.usual_total(name)
         if before.agree(name) and after.agree(name):
             allowed = configured_tolerance(policy, name, place) or 0.0
-            count = Count(place, name, Range(base_total, base_total), Range(head_total, head_total), allowed)
+            count = Count(
+                place,
+                name,
+                Range(base_total, base_total),
+                Range(head_total, head_total),
+                allowed,
+            )
             parts = []
             for part in _parts(name, before[0], after[0]):
                 line: str | None = None
@@ -163,7 +171,9 @@ def compare_counts(
             yield replace(count.comparison, parts=parts)
         elif base_total != head_total:
             reason = Message("gate.starts-disagree")
-            yield compared(Exact, place, name, base=base_total, head=head_total, reason=reason)
+            yield compared(
+                Exact, place, name, base=base_total, head=head_total, reason=reason
+            )
 
 
 class _Starts(list[StartWork]):
@@ -191,7 +201,9 @@ def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
     return _differing(base[name], head[name])
 
 
-def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]) -> list[Part]:
+def _differing(
+    base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]
+) -> list[Part]:
     """The counts that differ: one part if every rank has the same count, else one for each rank that differs."""
     names: dict[str, None] = {}
     ranks = set()
@@ -204,7 +216,12 @@ def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, f
         of_name = []
         for rank in sorted(ranks):
             key = RankOperator(name, rank)
-            part = Part(name=name, ranks=str(rank), base=base.get(key, 0.0), head=head.get(key, 0.0))
+            part = Part(
+                name=name,
+                ranks=str(rank),
+                base=base.get(key, 0.0),
+                head=head.get(key, 0.0),
+            )
             amounts.add((part.base, part.head))
             if part.base != part.head:
                 of_name.append(part)
@@ -214,7 +231,9 @@ def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, f
     return parts
 
 
-def _operator_parts(base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]) -> list[Part]:
+def _operator_parts(
+    base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]
+) -> list[Part]:
     """The operators with the largest differences over all ranks, without those that other counts name."""
     growth: dict[str, float] = defaultdict(float)
     for key, times in base.items():
@@ -222,7 +241,9 @@ def _operator_parts(base: Mapping[RankOperator, float], head: Mapping[RankOperat
     for key, times in head.items():
         growth[key.operator] += times
     differing = [name for name, more in growth.items() if more]
-    most = sorted(differing, key=lambda name: (-abs(growth[name]), name))[:_NAMED_OPERATORS]
+    most = sorted(differing, key=lambda name: (-abs(growth[name]), name))[
+        :_NAMED_OPERATORS
+    ]
     parts = [part for part in _differing(base, head) if part.name in most]
     return sorted(parts, key=lambda part: most.index(part.name))
 

@@ -23,8 +23,17 @@ from perfgate.judging.gate.compare.comparison import compared
 from perfgate.judging.gate.compare.grown_lines import most_grown
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.values import rounded_if_known
-from perfgate.judging.gate.evidence.work import KERNELS_TIME, MATRIX_TIME, VECTOR_TIME, KernelSums
-from perfgate.judging.gate.evidence.work_table import ListedOperators, RecordedKernels, WorkTable
+from perfgate.judging.gate.evidence.work import (
+    KERNELS_TIME,
+    MATRIX_TIME,
+    VECTOR_TIME,
+    KernelSums,
+)
+from perfgate.judging.gate.evidence.work_table import (
+    ListedOperators,
+    RecordedKernels,
+    WorkTable,
+)
 
 FEWEST_STEPS = 3
 NOT_COMPARED = Message("gate.recorded-only")
@@ -40,12 +49,16 @@ _ROUNDING = 1e-9
 # --- times of kernels, which are compared
 
 
-def compare_kernel_times(rows: Iterable[RecordedKernels], policy: Policy) -> list[Recorded]:
+def compare_kernel_times(
+    rows: Iterable[RecordedKernels], policy: Policy
+) -> list[Recorded]:
     """Compare the times of kernels of every place; a place that one side lacks is undecided."""
     comparisons = []
     for place, base, head in rows:
         if base is None or head is None:
-            reason = Message("gate.no-kernel-times", {"side": "head" if head is None else "base"})
+            reason = Message(
+                "gate.no-kernel-times", {"side": "head" if head is None else "base"}
+            )
             comparisons.append(_undecided(place, base, head, reason))
             continue
         comparisons.append(_compare_sum(place, base, head, policy))
@@ -55,25 +68,38 @@ def compare_kernel_times(rows: Iterable[RecordedKernels], policy: Policy) -> lis
     return comparisons
 
 
-def untimed_places(places: Iterable[ShapePlace], comparisons: Iterable[Comparison]) -> list[str]:
+def untimed_places(
+    places: Iterable[ShapePlace], comparisons: Iterable[Comparison]
+) -> list[str]:
     """The places of two recordings without a comparable time, if none of them has one."""
-    if any(isinstance(row, Recorded) and row.outcome != "informs" for row in comparisons):
+    if any(
+        isinstance(row, Recorded) and row.outcome != "informs" for row in comparisons
+    ):
         return []
     return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in places]
 
 
-def _compare_sum(place: ShapePlace, base: KernelSums, head: KernelSums, policy: Policy) -> Recorded:
+def _compare_sum(
+    place: ShapePlace, base: KernelSums, head: KernelSums, policy: Policy
+) -> Recorded:
     """Compare the sums of all kernels: the median steps give the change, and the middle halves whether it is beyond doubt."""
     old = base.times
     new = head.times
     if old.steps != len(old.seconds) or new.steps != len(new.seconds):
         return _undecided(place, base, head, Message("gate.steps-missing"))
     if min(old.steps, new.steps) < FEWEST_STEPS:
-        few = Message("gate.too-few-steps", {"few": FEWEST_STEPS, "base": old.steps, "head": new.steps})
+        few = Message(
+            "gate.too-few-steps",
+            {"few": FEWEST_STEPS, "base": old.steps, "head": new.steps},
+        )
         return _undecided(place, base, head, few)
     allowed = tolerance(policy, KERNELS_TIME, place)
-    base_low, base_median, base_high = statistics.quantiles(old.seconds, n=4, method="inclusive")
-    head_low, head_median, head_high = statistics.quantiles(new.seconds, n=4, method="inclusive")
+    base_low, base_median, base_high = statistics.quantiles(
+        old.seconds, n=4, method="inclusive"
+    )
+    head_low, head_median, head_high = statistics.quantiles(
+        new.seconds, n=4, method="inclusive"
+    )
     outcome: Outcome = "inconclusive"
     reason: Message | None = None
     parts: list[Part] = []
@@ -86,7 +112,9 @@ def _compare_sum(place: ShapePlace, base: KernelSums, head: KernelSums, policy: 
         outcome = "unchanged"
     else:
         reason = Message("gate.steps-differ-more")
-    return _judged(place, KERNELS_TIME, outcome, base_median, head_median, allowed, parts, reason)
+    return _judged(
+        place, KERNELS_TIME, outcome, base_median, head_median, allowed, parts, reason
+    )
 
 
 def _slower_operators(base: KernelSums, head: KernelSums) -> list[Part]:
@@ -96,17 +124,24 @@ def _slower_operators(base: KernelSums, head: KernelSums) -> list[Part]:
         part = Part(name=name, base=before.get(name, 0.0), head=seconds)
         if part.head > part.base:
             slower.append(part)
-    return sorted(slower, key=lambda part: (part.base - part.head, part.name))[:_MAX_PARTS]
+    return sorted(slower, key=lambda part: (part.base - part.head, part.name))[
+        :_MAX_PARTS
+    ]
 
 
-def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: str, policy: Policy) -> Recorded:
+def _compare_unit(
+    place: ShapePlace, base: KernelSums, head: KernelSums, unit: str, policy: Policy
+) -> Recorded:
     """Compare the counts of the cores' units, operator by operator and shape by shape.
 
     Operators that run on one side alone are compared as a sum: one may have been replaced, or got other inputs.
     """
     before = base.of(unit)
     after = head.of(unit)
-    for side, total, rows in (("base", base.totals[unit], before), ("head", head.totals[unit], after)):
+    for side, total, rows in (
+        ("base", base.totals[unit], before),
+        ("head", head.totals[unit], after),
+    ):
         if total is None or abs(sum(rows.values()) - total) > _ROUNDING:
             reason = Message("gate.times-incomplete", {"side": side})
             return _judged(place, unit, "inconclusive", reason=reason)
@@ -131,14 +166,27 @@ def _compare_unit(place: ShapePlace, base: KernelSums, head: KernelSums, unit: s
         worse += added
     if worse:
         worst = most_grown(worse)[:_MAX_PARTS]
-        return _judged(place, unit, "regressed", worst[0].base, worst[0].head, allowed, worst)
+        return _judged(
+            place, unit, "regressed", worst[0].base, worst[0].head, allowed, worst
+        )
     best = sorted(better, key=lambda part: part.head - part.base)[:_MAX_PARTS]
     outcome: Outcome = "improved" if best else "unchanged"
-    return _judged(place, unit, outcome, sum(before.values()), sum(after.values()), allowed, best)
+    return _judged(
+        place, unit, outcome, sum(before.values()), sum(after.values()), allowed, best
+    )
 
 
-def _undecided(place: ShapePlace, base: KernelSums | None, head: KernelSums | None, reason: Message) -> Recorded:
-    return _judged(place, KERNELS_TIME, "inconclusive", _typical_step(base), _typical_step(head), reason=reason)
+def _undecided(
+    place: ShapePlace, base: KernelSums | None, head: KernelSums | None, reason: Message
+) -> Recorded:
+    return _judged(
+        place,
+        KERNELS_TIME,
+        "inconclusive",
+        _typical_step(base),
+        _typical_step(head),
+        reason=reason,
+    )
 
 
 def _typical_step(sums: KernelSums | None) -> float | None:
@@ -190,10 +238,19 @@ def _heaviest_operators(listed: ListedOperators) -> list[Recorded]:
 
     rows = []
     for operator in sorted(before.keys() | after.keys(), key=order)[:MAX_OPERATORS]:
-        rows.append(_shown(listed.place, f"ops.time:{operator}", before.get(operator), after.get(operator)))
+        rows.append(
+            _shown(
+                listed.place,
+                f"ops.time:{operator}",
+                before.get(operator),
+                after.get(operator),
+            )
+        )
     return rows
 
 
-def _shown(place: ShapePlace, name: str, base: float | None, head: float | None) -> Recorded:
+def _shown(
+    place: ShapePlace, name: str, base: float | None, head: float | None
+) -> Recorded:
     row = _judged(place, name, "informs", base, head, reason=NOT_COMPARED)
     return replace(row, gating=False, delta=None)

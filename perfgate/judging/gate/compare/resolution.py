@@ -15,7 +15,9 @@ from perfgate.judging.gate.evidence.values import rounded
 
 
 def resolutions(
-    numbers: Iterable[Number], timed_seconds: Mapping[str, float], decision: DecisionDocument
+    numbers: Iterable[Number],
+    timed_seconds: Mapping[str, float],
+    decision: DecisionDocument,
 ) -> Iterator[Resolution]:
     """Yield the smallest slowdown that each paired comparison of unchanged code would have shown.
 
@@ -24,7 +26,11 @@ def resolutions(
     effects = {(number.place, number.metric): number.units for number in numbers}
     for compared in decision.comparisons:
         effect = effects.get((compared.place, compared.metric))
-        if not isinstance(compared, Paired) or not compared.is_of_call or not isinstance(effect, PairedEffect):
+        if (
+            not isinstance(compared, Paired)
+            or not compared.is_of_call
+            or not isinstance(effect, PairedEffect)
+        ):
             continue
         yield Resolution(
             workload=compared.workload,

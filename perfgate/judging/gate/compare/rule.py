@@ -17,8 +17,19 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from perfgate.judging.gate.evidence.effect import Differences
 from perfgate.stats.clusters import cluster_error
-from perfgate.stats.error_control import log_e_of_p, log_e_value, nominal_level, sequential_p
-from perfgate.stats.signed_rank import detectable_shift, lower_bound, p_above, p_below, upper_bound
+from perfgate.stats.error_control import (
+    log_e_of_p,
+    log_e_value,
+    nominal_level,
+    sequential_p,
+)
+from perfgate.stats.signed_rank import (
+    detectable_shift,
+    lower_bound,
+    p_above,
+    p_below,
+    upper_bound,
+)
 from perfgate.stats.summary import error_factor, median, neighbour_correlation
 
 # All looks weigh alike (Pocock). Boundaries that are stricter early gain a little if all pairs can be had, and lose much if a
@@ -110,7 +121,13 @@ def looks_left(looks: Sequence[int], measured: int) -> list[int]:
     return [pairs - measured for pairs in looks if pairs > measured] or list(looks)
 
 
-def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjusted: float | None = None) -> Answer:
+def answer(
+    differences: Differences,
+    limits: Limits,
+    errors: Errors,
+    *,
+    p_adjusted: float | None = None,
+) -> Answer:
     """Answer one of four ways; ``p_adjusted`` is ``p_slower``, corrected for all other tests.
 
     A regression is shown beyond chance and estimated beyond the tolerance. To demand evidence of the tolerance itself would
@@ -123,7 +140,10 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
         p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin)
     if differences.estimate > limits.tolerated and p <= errors.alarm:
         return "regressed"
-    if differences.estimate < -limits.tolerated and p_slower(-differences, 0.0, errors.alarm_looks) <= errors.alarm:
+    if (
+        differences.estimate < -limits.tolerated
+        and p_slower(-differences, 0.0, errors.alarm_looks) <= errors.alarm
+    ):
         return "improved"
     if excludes(differences, limits.excluded, errors):
         return "unchanged"
@@ -142,7 +162,11 @@ def alarm_margin(pairs: int, looks: Sequence[int], *, interim: bool) -> AlikeMar
 
 
 def p_slower(
-    differences: Differences, margin: float, looks: Sequence[int], *, alike_margin: AlikeMargin | None = None
+    differences: Differences,
+    margin: float,
+    looks: Sequence[int],
+    *,
+    alike_margin: AlikeMargin | None = None,
 ) -> float:
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
@@ -156,31 +180,49 @@ def p_slower(
 
 
 def _p_of_noise(
-    differences: Differences, margin: float, looks: Sequence[int], alike_margin: AlikeMargin | None
+    differences: Differences,
+    margin: float,
+    looks: Sequence[int],
+    alike_margin: AlikeMargin | None,
 ) -> float:
     planned = differences[: looks[-1]]
     further = differences[looks[-1] :]
-    p_alike = float(ndtr((margin - planned.estimate) / correlated_error(planned, alike_margin)))
-    p_last = max(p_above(planned.values, margin, planned.weights), p_alike, _p_of_starts(planned, margin))
+    p_alike = float(
+        ndtr((margin - planned.estimate) / correlated_error(planned, alike_margin))
+    )
+    p_last = max(
+        p_above(planned.values, margin, planned.weights),
+        p_alike,
+        _p_of_starts(planned, margin),
+    )
     p_planned = sequential_p(p_last, looks, planned.size, shape=SHAPE)
     p = p_planned / (1 - RERUN_SHARE)
     if further.size:
         scale = max(_LEAST_SCALE, spread(planned))
-        evidence = log_e_of_p(p_planned) + log_e_value(further.values, margin, scale=scale)
+        evidence = log_e_of_p(p_planned) + log_e_value(
+            further.values, margin, scale=scale
+        )
         p = min(p, math.exp(-max(0.0, evidence)) / RERUN_SHARE)
     return min(1.0, p)
 
 
 def _p_with_luck(
-    differences: Differences, margin: float, looks: Sequence[int], alike_margin: AlikeMargin | None
+    differences: Differences,
+    margin: float,
+    looks: Sequence[int],
+    alike_margin: AlikeMargin | None,
 ) -> float:
     error = correlated_error(differences, alike_margin)
-    p_last = float(ndtr((margin - differences.estimate) / math.hypot(error, differences.luck)))
+    p_last = float(
+        ndtr((margin - differences.estimate) / math.hypot(error, differences.luck))
+    )
     information = _information(differences, error, looks)
     return sequential_p(p_last, information[:-1], information[-1], shape=SHAPE)
 
 
-def _information(differences: Differences, error: float, looks: Sequence[int]) -> tuple[float, ...]:
+def _information(
+    differences: Differences, error: float, looks: Sequence[int]
+) -> tuple[float, ...]:
     """The information on an effect with luck, at these numbers of pairs and, last, at the number measured.
 
     It is the inverse of the variance of the estimate, luck included: the estimates of the looks are then a walk with
@@ -189,14 +231,18 @@ def _information(differences: Differences, error: float, looks: Sequence[int]) -
     """
     of_a_pair = error**2 * differences.size
     pairs = np.array([*looks, min(differences.size, looks[-1])])
-    return tuple((pairs / (of_a_pair + pairs * differences.luck**2) * of_a_pair).tolist())
+    return tuple(
+        (pairs / (of_a_pair + pairs * differences.luck**2) * of_a_pair).tolist()
+    )
 
 
 def _p_of_starts(differences: Differences, margin: float) -> float:
     """A p-value with the start, not the pair, as the unit of evidence; 0 if every pair is a fresh start."""
     if differences.starts is None:
         return 0.0
-    of_starts = cluster_error(differences.values, differences.starts, luck=differences.start_luck)
+    of_starts = cluster_error(
+        differences.values, differences.starts, luck=differences.start_luck
+    )
     if of_starts is None:
         return 1.0
     error, freedom = of_starts
@@ -208,7 +254,9 @@ def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
     return p_slower(-differences, -slowdown, errors.looks) <= errors.unchanged
 
 
-def correlated_error(differences: Differences, alike_margin: AlikeMargin | None = None) -> float:
+def correlated_error(
+    differences: Differences, alike_margin: AlikeMargin | None = None
+) -> float:
     """The standard error of the estimate for pairs that resemble their predecessor (an AR(1) series).
 
     The correlation r observed in n pairs is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
@@ -224,10 +272,16 @@ def correlated_error(differences: Differences, alike_margin: AlikeMargin | None 
         if alike_margin is not None:
             errors, full_from = alike_margin
             share = min(1.0, max(0.0, corrected) / full_from) if full_from else 1.0
-            corrected += share * errors * math.sqrt(max(0.0, 1 - correlation**2) / pairs)
+            corrected += (
+                share * errors * math.sqrt(max(0.0, 1 - correlation**2) / pairs)
+            )
             most = MOST_ALIKE_OF_ALARMS
         alike = min(most, max(0.0, corrected))
-    return max(_NO_SPREAD, spread(differences)) * math.sqrt(math.pi / 3 / pairs) * error_factor(alike)
+    return (
+        max(_NO_SPREAD, spread(differences))
+        * math.sqrt(math.pi / 3 / pairs)
+        * error_factor(alike)
+    )
 
 
 def spread(differences: Differences, around: float | None = None) -> float:
@@ -254,7 +308,10 @@ def interval(differences: Differences, errors: Errors) -> Interval | None:
 
 
 def _reach_with_luck(
-    differences: Differences, error: float, looks: Sequence[int], alike_margin: AlikeMargin | None = None
+    differences: Differences,
+    error: float,
+    looks: Sequence[int],
+    alike_margin: AlikeMargin | None = None,
 ) -> float:
     """How far the estimate lies from a margin that is excluded just so with this error, by ``_p_with_luck``."""
     of_pairs = correlated_error(differences, alike_margin)
@@ -268,12 +325,16 @@ def single_interval(differences: Differences) -> Interval | None:
     return _interval(differences, (1 - SINGLE_CONFIDENCE) / 2, differences)
 
 
-def _interval(differences: Differences, level: float, planned: Differences) -> Interval | None:
+def _interval(
+    differences: Differences, level: float, planned: Differences
+) -> Interval | None:
     low = lower_bound(differences.values, level, differences.weights)
     high = upper_bound(differences.values, level, differences.weights)
     reach = -float(ndtri(level)) * correlated_error(planned)
     if differences.starts is not None:
-        of_starts = cluster_error(differences.values, differences.starts, luck=differences.start_luck)
+        of_starts = cluster_error(
+            differences.values, differences.starts, luck=differences.start_luck
+        )
         error, freedom = of_starts or (math.inf, 1.0)
         reach = max(reach, -float(stdtrit(freedom, level)) * error)
     low = min(low, differences.estimate - reach)
@@ -283,7 +344,9 @@ def _interval(differences: Differences, level: float, planned: Differences) -> I
     return Interval(low, high, 1 - 2 * level)
 
 
-def detectable(differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1) -> float | None:
+def detectable(
+    differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1
+) -> float | None:
     """The slowdown that as many pairs of this spread show in 95 of 100 jobs, as a share; None if none would.
 
     The slowdown must be shown beyond chance, at the level that the boundary leaves this look and ``tests`` comparisons share,
@@ -303,7 +366,9 @@ def detectable(differences: Differences, tolerated: float, errors: Errors, *, te
     widened = (Z_POWER - float(ndtri(level))) * (1 + WIDENED / pairs**1.5) * error
     if differences.luck:
         margin = alarm_margin(pairs, errors.looks, interim=False)
-        of_alarm = _reach_with_luck(differences, errors.alarm / tests, errors.alarm_looks, margin)
+        of_alarm = _reach_with_luck(
+            differences, errors.alarm / tests, errors.alarm_looks, margin
+        )
         widened = max(widened, of_alarm + Z_POWER * error)
     return math.expm1(max(shift * pair_spread, widened, tolerated + Z_POWER * error))
 

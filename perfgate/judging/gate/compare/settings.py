@@ -18,7 +18,9 @@ from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
 from perfgate.judging.gate.evidence.work_table import Counted
 
 
-def compare_settings(rows: Iterable[Counted], changes: Sequence[CodeChange]) -> Iterator[Comparison]:
+def compare_settings(
+    rows: Iterable[Counted], changes: Sequence[CodeChange]
+) -> Iterator[Comparison]:
     """Yield each setting of a workload that differs, or is on one side only."""
     reported = set()
     for row in rows:
@@ -40,7 +42,9 @@ def _warning(place: ShapePlace, reason: Message) -> Exact:
     return replace(compared(Exact, place, SETTINGS, reason=reason), gating=False)
 
 
-def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> list[Message]:
+def notes_on_settings(
+    comparisons: Iterable[Comparison], verdict: Verdict
+) -> list[Message]:
     """Notes about other settings for the top of a report with a verdict that has another reason; a WARN may be about them."""
     if verdict == "WARN":
         return []
@@ -51,7 +55,9 @@ def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> li
     return notes
 
 
-def _difference(name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]) -> Message:
+def _difference(
+    name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]
+) -> Message:
     values = {"setting": name, "base": before or "-", "head": after or "-"}
     line = _line_that_names(name, changes)
     if line is None:

@@ -22,7 +22,10 @@ from perfgate.judging.gate.compare.judge import judge_numbers
 from perfgate.judging.gate.compare.noise import base_differs, noise_floor
 from perfgate.judging.gate.compare.operators import judge_subroutines
 from perfgate.judging.gate.compare.parts import with_parts
-from perfgate.judging.gate.compare.recordings import compare_kernel_times, recorded_times
+from perfgate.judging.gate.compare.recordings import (
+    compare_kernel_times,
+    recorded_times,
+)
 from perfgate.judging.gate.compare.settings import compare_settings
 from perfgate.judging.gate.evidence.numbers import NumberTable
 from perfgate.judging.gate.evidence.work_table import WorkTable
@@ -41,7 +44,11 @@ class SessionComparisons(NamedTuple):
 
 
 def compare_session(
-    numbers: NumberTable, work: WorkTable, sides: ComparedSides, policy: Policy, accepted: Iterable[Acceptance]
+    numbers: NumberTable,
+    work: WorkTable,
+    sides: ComparedSides,
+    policy: Policy,
+    accepted: Iterable[Acceptance],
 ) -> SessionComparisons:
     """The comparisons as they count: without numbers of different testbeds, and with accepted regressions."""
     shares = AlphaShares.of_subjects(policy, subjects=numbers.subjects)
@@ -56,12 +63,18 @@ def compare_session(
     return session._replace(comparisons=comparisons)
 
 
-def compare_sides(numbers: NumberTable, work: WorkTable, policy: Policy, shares: AlphaShares) -> SessionComparisons:
+def compare_sides(
+    numbers: NumberTable, work: WorkTable, policy: Policy, shares: AlphaShares
+) -> SessionComparisons:
     """Compare everything that one session measured on both sides; invalid times are set aside."""
     floors = list(map(noise_floor, numbers.twins))
     invalid = [*numbers.invalid_times, *base_differs(floors), *numbers.invalid_turns]
     reasons = {entry.place: entry.message for entry in invalid}
-    judged = list(with_parts(judge_numbers(numbers.measured, shares, floors, numbers.waited), work))
+    judged = list(
+        with_parts(
+            judge_numbers(numbers.measured, shares, floors, numbers.waited), work
+        )
+    )
     comparisons: list[Comparison] = [
         *compare_rules(numbers.of_head, policy.kernels),
         *compare_counters(work.counted, policy),
@@ -74,12 +87,18 @@ def compare_sides(numbers: NumberTable, work: WorkTable, policy: Policy, shares:
     return SessionComparisons(with_costless(comparisons, policy), floors, invalid)
 
 
-def _of_jobs(work: WorkTable, policy: Policy, judged: Iterable[Comparison]) -> list[Comparison]:
+def _of_jobs(
+    work: WorkTable, policy: Policy, judged: Iterable[Comparison]
+) -> list[Comparison]:
     """The checks and counts of jobs, job by job."""
     comparisons: list[Comparison] = []
     for name, job in work.jobs.items():
         comparisons += compare_job(job, policy, of_stacks=work.of_stacks)
-        comparisons += [row for row in judged if row.workload == name and not isinstance(row, Paired)]
+        comparisons += [
+            row
+            for row in judged
+            if row.workload == name and not isinstance(row, Paired)
+        ]
     return comparisons
 
 
@@ -100,7 +119,9 @@ def _set_aside(comparison: Comparison, reason: Message) -> Comparison:
     return replace(comparison, outcome="not_comparable", gating=False, reason=reason)
 
 
-def _without_invalid(judged: Iterable[Comparison], reasons: Mapping[ShapePlace, Message]) -> Iterator[Comparison]:
+def _without_invalid(
+    judged: Iterable[Comparison], reasons: Mapping[ShapePlace, Message]
+) -> Iterator[Comparison]:
     """Yield the numbers, set aside if there is a reason why the times of their place are invalid."""
     for comparison in judged:
         if isinstance(comparison, Paired):

@@ -18,7 +18,11 @@ from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.shape import ShapePlace
 from perfgate.document.site import BesideLevel, Position
 from perfgate.document.trend import TrendSeries
-from perfgate.judging.gate.compare.main_level import LEVEL, MIN_RUNS, prediction_interval
+from perfgate.judging.gate.compare.main_level import (
+    LEVEL,
+    MIN_RUNS,
+    prediction_interval,
+)
 from perfgate.judging.gate.evidence.checklist import HeadNumber, NumberKey, median
 from perfgate.judging.gate.evidence.tolerance import key_matches
 from perfgate.judging.gate.evidence.values import relative_change, rounded, zero_of
@@ -29,12 +33,16 @@ _DRAWN = 60
 _OF_A_CALL = (LATENCY, P50, P90, P99)
 
 
-def compare_stored(numbers: Mapping[NumberKey, HeadNumber], history: History) -> list[StoredComparison]:
+def compare_stored(
+    numbers: Mapping[NumberKey, HeadNumber], history: History
+) -> list[StoredComparison]:
     """The head's leading numbers next to main's series with a comparable run, or with runs that are not comparable."""
     rows = []
     for series in history.series:
         labels = tuple(sorted(series.labels.items()))
-        number = numbers.get(NumberKey(series.workload, series.shape, series.metric, labels))
+        number = numbers.get(
+            NumberKey(series.workload, series.shape, series.metric, labels)
+        )
         if number is not None and (series.values or series.left_out):
             rows.append(_compare(series, number.value, head_is_busy=number.is_busy))
     return rows
@@ -46,7 +54,9 @@ def accepts(acceptance: Acceptance, metric: str, place: ShapePlace) -> bool:
     return any(key_matches(acceptance.metric, name, place) for name in names)
 
 
-def _compare(series: HistorySeries, value: float, *, head_is_busy: bool) -> StoredComparison:
+def _compare(
+    series: HistorySeries, value: float, *, head_is_busy: bool
+) -> StoredComparison:
     compared = StoredComparison(
         workload=series.workload,
         shape=series.shape,
@@ -65,11 +75,17 @@ def _compare(series: HistorySeries, value: float, *, head_is_busy: bool) -> Stor
     return compared
 
 
-def _with_level(compared: StoredComparison, series: HistorySeries, value: float) -> StoredComparison:
+def _with_level(
+    compared: StoredComparison, series: HistorySeries, value: float
+) -> StoredComparison:
     """The comparison with main's level, and the interval for one more run if there is one."""
     typical = median(series.values, series.metric)
     zero = zero_of(series.metric)
-    compared = replace(compared, typical=rounded(typical), delta=relative_change(zero + typical, zero + value))
+    compared = replace(
+        compared,
+        typical=rounded(typical),
+        delta=relative_change(zero + typical, zero + value),
+    )
     bounds = prediction_interval(series.values, series.metric)
     if bounds is None:
         return compared
@@ -80,7 +96,9 @@ def _with_level(compared: StoredComparison, series: HistorySeries, value: float)
 # --- numbers of two stored runs
 
 
-def beside_level(series: TrendSeries, value: float | None, level: Sequence[float]) -> BesideLevel:
+def beside_level(
+    series: TrendSeries, value: float | None, level: Sequence[float]
+) -> BesideLevel:
     """A number of a run next to its level; ``level`` are the level's versions without the run itself."""
     interval = prediction_interval(level, series.metric)
     return BesideLevel(
@@ -94,7 +112,9 @@ def beside_level(series: TrendSeries, value: float | None, level: Sequence[float
     )
 
 
-def _position(value: float | None, interval: tuple[float, float] | None, versions: int) -> Position:
+def _position(
+    value: float | None, interval: tuple[float, float] | None, versions: int
+) -> Position:
     if value is None:
         return "unknown"
     if interval is None:
@@ -109,7 +129,12 @@ def _position(value: float | None, interval: tuple[float, float] | None, version
     return "inside"
 
 
-def run_to_run(series: TrendSeries, before: float | None, value: float | None, level: Sequence[float]) -> BesideLevel:
+def run_to_run(
+    series: TrendSeries,
+    before: float | None,
+    value: float | None,
+    level: Sequence[float],
+) -> BesideLevel:
     """A number of two runs; ``level`` are the versions of the earlier run's level without the later run's.
 
     It is empty if the runs are of two testbeds; then they are not compared.

@@ -21,7 +21,12 @@ from perfgate.judging.gate.compare.comparison import JudgedNumber, paired
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE, Errors
 from perfgate.judging.gate.evidence.numbers import Number
 from perfgate.judging.gate.evidence.stalls import HALF
-from perfgate.judging.gate.evidence.stretches import FAMILY, LOOKS, StretchSample, StretchSide
+from perfgate.judging.gate.evidence.stretches import (
+    FAMILY,
+    LOOKS,
+    StretchSample,
+    StretchSide,
+)
 from perfgate.judging.gate.evidence.values import rounded, rounded_if_known
 from perfgate.stats.error_control import nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
@@ -53,7 +58,9 @@ def judge_sample(judged: JudgedNumber, sample: StretchSample) -> Paired:
     return _judge_stalls(judged, sample)
 
 
-def _compared(judged: JudgedNumber, sample: StretchSample, base: float, head: float) -> Paired:
+def _compared(
+    judged: JudgedNumber, sample: StretchSample, base: float, head: float
+) -> Paired:
     return replace(
         paired(judged.number, base=rounded(base), head=rounded(head)),
         p_adjusted=rounded_if_known(judged.p_adjusted),
@@ -76,11 +83,19 @@ def _luck(sample: StretchSample) -> float:
 
 def _p_worse_mean(sample: StretchSample) -> float:
     """The p-value of a mean that is worse beyond luck, which is not evidence, however many quads share it."""
-    return min(1.0, _p_above(sample, math.expm1(BEYOND_LUCK * _luck(sample))) + float(ndtr(-BEYOND_LUCK)))
+    return min(
+        1.0,
+        _p_above(sample, math.expm1(BEYOND_LUCK * _luck(sample)))
+        + float(ndtr(-BEYOND_LUCK)),
+    )
 
 
 def _p_better_mean(sample: StretchSample) -> float:
-    return min(1.0, _p_below(sample, -math.expm1(BEYOND_LUCK * _luck(sample))) + float(ndtr(-BEYOND_LUCK)))
+    return min(
+        1.0,
+        _p_below(sample, -math.expm1(BEYOND_LUCK * _luck(sample)))
+        + float(ndtr(-BEYOND_LUCK)),
+    )
 
 
 def _p_above(sample: StretchSample, change: float) -> float:
@@ -101,11 +116,21 @@ class _Bounds(NamedTuple):
 
 def _bounds_of_mean(sample: StretchSample, errors: Errors) -> _Bounds:
     effect = sample.effect
-    level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), LOOKS, sample.quads, shape=SHAPE)
+    level = nominal_level(
+        errors.unchanged * (1 - RERUN_SHARE), LOOKS, sample.quads, shape=SHAPE
+    )
     reach = -float(ndtri(level)) * _luck(sample)
-    low = largest_not_excluded(lambda change: _p_above(sample, change), level, start=effect, most=-0.999)
-    high = largest_not_excluded(lambda change: _p_below(sample, change), level, start=effect, most=_MOST)
-    return _Bounds(effect - math.hypot(effect - low, reach), effect + math.hypot(high - effect, reach), level)
+    low = largest_not_excluded(
+        lambda change: _p_above(sample, change), level, start=effect, most=-0.999
+    )
+    high = largest_not_excluded(
+        lambda change: _p_below(sample, change), level, start=effect, most=_MOST
+    )
+    return _Bounds(
+        effect - math.hypot(effect - low, reach),
+        effect + math.hypot(high - effect, reach),
+        level,
+    )
 
 
 def _judge_mean(judged: JudgedNumber, sample: StretchSample) -> Paired:
@@ -123,12 +148,19 @@ def _judge_mean(judged: JudgedNumber, sample: StretchSample) -> Paired:
     sufficient = terms.margins[-1]
     if sample.effect > allowed and judged.is_alarm:
         return replace(row, outcome="regressed")
-    if sample.effect < -allowed and _over_looks(_p_better_mean(sample), sample.quads) <= errors.alarm:
+    if (
+        sample.effect < -allowed
+        and _over_looks(_p_better_mean(sample), sample.quads) <= errors.alarm
+    ):
         return replace(row, outcome="improved")
     if high <= sufficient:
         return replace(row, outcome="unchanged", excluded=sufficient)
-    bound = Message("gate.upper-bound", {"bound": rounded(high), "confidence": rounded(1 - level)})
-    reason = Message("gate.slowdown-possible", {"size": rounded(sufficient), "shown": bound})
+    bound = Message(
+        "gate.upper-bound", {"bound": rounded(high), "confidence": rounded(1 - level)}
+    )
+    reason = Message(
+        "gate.slowdown-possible", {"size": rounded(sufficient), "shown": bound}
+    )
     return replace(row, reason=reason)
 
 
@@ -159,7 +191,10 @@ def _judge_stalls(judged: JudgedNumber, sample: StretchSample) -> Paired:
         return replace(row, outcome="regressed", reason=rare_slow_calls(sample))
     # Fewer stalls, or an unclear difference, leave no verdict open: the mean bounds what they can cost.
     informing = replace(row, gating=False)
-    is_better = effect < -allowed and _over_looks(p_fewer_stalls(sample), sample.quads) <= judged.errors.alarm
+    is_better = (
+        effect < -allowed
+        and _over_looks(p_fewer_stalls(sample), sample.quads) <= judged.errors.alarm
+    )
     if is_better and sample.effect < -STALLS_MATTER:
         return replace(informing, outcome="improved")
     return informing
@@ -187,8 +222,16 @@ def rare_slow_calls(sample: StretchSample) -> Message:
         often = head.share_above(long)
     how = Message("gate.stall-unknown")
     if head.computing is not None:
-        how = Message("gate.stall-computing" if head.computing >= COMPUTES_SHARE else "gate.stall-waiting")
-    values: dict[str, MessageValue] = {"every": round(1 / often), "seconds": rounded(head.typical), "how": how}
+        how = Message(
+            "gate.stall-computing"
+            if head.computing >= COMPUTES_SHARE
+            else "gate.stall-waiting"
+        )
+    values: dict[str, MessageValue] = {
+        "every": round(1 / often),
+        "seconds": rounded(head.typical),
+        "how": how,
+    }
     if sample.line is None:
         return Message("gate.rare-slow-calls", values)
     return Message("gate.rare-slow-calls-at", {**values, "line": sample.line})
@@ -197,11 +240,17 @@ def rare_slow_calls(sample: StretchSample) -> Message:
 # --- between two looks
 
 
-def more_calls_would_help(numbers: Iterable[Number], comparisons: Sequence[Comparison]) -> bool:
+def more_calls_would_help(
+    numbers: Iterable[Number], comparisons: Sequence[Comparison]
+) -> bool:
     """Whether mean or stalls look worse and are not yet shown to be, so that further stretches may show it."""
     for number in numbers:
         if number.metric == MEAN and isinstance(number.units, StretchSample):
-            of_place = [row for row in comparisons if row.place == number.place and row.metric in METRICS]
+            of_place = [
+                row
+                for row in comparisons
+                if row.place == number.place and row.metric in METRICS
+            ]
             if leans_slower(number.units, of_place):
                 return True
     return False

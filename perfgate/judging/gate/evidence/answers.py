@@ -46,12 +46,16 @@ def _texts_by_start(turns: Iterable[Turn]) -> dict[int, Sequence[str]]:
     return {turn.start: turn.texts for turn in turns if turn.texts}
 
 
-def _alike(answers: Mapping[int, Sequence[str]], others: Mapping[int, Sequence[str]]) -> AlikeAnswers | None:
+def _alike(
+    answers: Mapping[int, Sequence[str]], others: Mapping[int, Sequence[str]]
+) -> AlikeAnswers | None:
     count = own = other = own_alone = other_alone = 0
     for previous, start in pairwise(sorted(answers)):
         if start not in others:
             continue
-        for text_before, text, text_of_other in zip(answers[previous], answers[start], others[start]):
+        for text_before, text, text_of_other in zip(
+            answers[previous], answers[start], others[start]
+        ):
             is_own = text == text_before
             is_other = text == text_of_other
             count += 1

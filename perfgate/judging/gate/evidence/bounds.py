@@ -11,7 +11,13 @@ from perfgate.catalogue.lookup import judged_by, measuring_step
 from perfgate.catalogue.names import P99, SLA
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Policy
-from perfgate.document.run import REPEAT, CorrectnessResult, ShapeKernels, Value, WorkloadRecord
+from perfgate.document.run import (
+    REPEAT,
+    CorrectnessResult,
+    ShapeKernels,
+    Value,
+    WorkloadRecord,
+)
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.tolerance import repeated_metrics
@@ -35,17 +41,25 @@ class HeadBound(NamedTuple):
         rate: str | None = None
         if self.budget.rate is not None:
             rate = f"{self.budget.rate:g}"
-        is_at_place = value.labels.get("shape", shape) == shape and value.labels.get("rate") == rate
+        is_at_place = (
+            value.labels.get("shape", shape) == shape
+            and value.labels.get("rate") == rate
+        )
         return is_at_place and self.labels.items() <= value.labels.items()
 
     def values(self, run: RunIndex, place: ShapePlace) -> Iterator[Value]:
         for step in run.steps.get(place.workload, ()):
             for value in step.values:
-                if value.metric == self.budget.metric and self._bounds(value, place.shape):
+                if value.metric == self.budget.metric and self._bounds(
+                    value, place.shape
+                ):
                     yield value
         counters = run.counters.get(place)
         if counters and self.budget.metric in counters.values:
-            yield Value(metric=self.budget.metric, value=float(counters.values[self.budget.metric]))
+            yield Value(
+                metric=self.budget.metric,
+                value=float(counters.values[self.budget.metric]),
+            )
 
     def best_end(self, value: Value) -> float | None:
         """The end of the interval that is best for the bound, or the value itself if it has no interval."""
@@ -56,7 +70,9 @@ class HeadBound(NamedTuple):
         return end
 
     def is_beyond(self, number: float | None) -> bool:
-        return number is not None and self._sign * number > self._sign * self.budget.bound
+        return (
+            number is not None and self._sign * number > self._sign * self.budget.bound
+        )
 
     def badness(self, value: Value) -> float:
         end = self.best_end(value)
@@ -87,7 +103,9 @@ class BoundedNumber(NamedTuple):
     @property
     def is_broken_by_base(self) -> bool:
         """Whether any turn of the base breaks it."""
-        return any(self.bound.is_beyond(self.bound.best_end(value)) for value in self.base)
+        return any(
+            self.bound.is_beyond(self.bound.best_end(value)) for value in self.base
+        )
 
     @property
     def lacks_values(self) -> bool:
@@ -137,7 +155,9 @@ class HeadNumbers(NamedTuple):
     def of(cls, base: RunIndex | None, head: RunIndex, policy: Policy) -> HeadNumbers:
         checks = []
         for check in head.correctness:
-            checks.append(OutputCheck(check, base.checks.get(check.place) if base else None))
+            checks.append(
+                OutputCheck(check, base.checks.get(check.place) if base else None)
+            )
         kernels = []
         for workload in head.workloads:
             shapes: list[ShapeKernels] = []
@@ -147,7 +167,9 @@ class HeadNumbers(NamedTuple):
         return cls(checks, list(_bounded_numbers(base, head, policy)), kernels)
 
 
-def _bounded_numbers(base: RunIndex | None, head: RunIndex, policy: Policy) -> Iterator[BoundedNumber]:
+def _bounded_numbers(
+    base: RunIndex | None, head: RunIndex, policy: Policy
+) -> Iterator[BoundedNumber]:
     for workload in head.workloads:
         for bound in bounds_of(workload, policy):
             for shape in workload.shapes:
@@ -155,7 +177,13 @@ def _bounded_numbers(base: RunIndex | None, head: RunIndex, policy: Policy) -> I
                 if bound.budget.place.covers(*place):
                     values = list(bound.values(head, place))
                     of_base = list(bound.values(base, place)) if base else ()
-                    yield BoundedNumber(place, bound, values, of_base, _longest_kernel(head, bound, place))
+                    yield BoundedNumber(
+                        place,
+                        bound,
+                        values,
+                        of_base,
+                        _longest_kernel(head, bound, place),
+                    )
 
 
 def _longest_kernel(head: RunIndex, bound: HeadBound, place: ShapePlace) -> str | None:
@@ -170,7 +198,12 @@ def _longest_kernel(head: RunIndex, bound: HeadBound, place: ShapePlace) -> str 
 def bounds_of(workload: WorkloadRecord, policy: Policy) -> Iterator[HeadBound]:
     # An SLA is a budget set by the workload itself.
     if workload.sla_p99 is not None:
-        yield HeadBound(Budget(metric=P99, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate), SLA)
+        yield HeadBound(
+            Budget(
+                metric=P99, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate
+            ),
+            SLA,
+        )
     for budget in policy.budgets:
         yield HeadBound(budget, budget.metric)
     for name, bound in policy.limits.items():
@@ -203,4 +236,6 @@ def deciding_steps(policy: Policy) -> frozenset[int]:
 
 def steps_with_rules(policy: Policy) -> frozenset[int]:
     """The steps that measure a metric with a bound, or with a tolerance that turns decide."""
-    return frozenset(map(measuring_step, (*bounded_metrics(policy), *repeated_metrics(policy))))
+    return frozenset(
+        map(measuring_step, (*bounded_metrics(policy), *repeated_metrics(policy)))
+    )

@@ -46,7 +46,9 @@ class HeadCode:
 
     @classmethod
     def of(cls, head: RunDocument) -> HeadCode:
-        functions = {counters.place: counters.functions for counters in head.checklist.counters}
+        functions = {
+            counters.place: counters.functions for counters in head.checklist.counters
+        }
         rows: list[ProfiledLine | CallRow | CounterSite] = []
         for profile in head.jobs.profiles:
             functions[ShapePlace(profile.workload, "")] = profile.functions
@@ -55,12 +57,18 @@ class HeadCode:
             rows += account.rows
         for counters in head.checklist.counters:
             rows += counters.sites
-        return cls(head.source.changes, functions, {row.line: row.code for row in rows if row.line and row.code})
+        return cls(
+            head.source.changes,
+            functions,
+            {row.line: row.code for row in rows if row.line and row.code},
+        )
 
     def at(self, place: ShapePlace) -> ChangedCode:
         """The code, with the calls between functions at a place."""
         if place not in self._at:
-            self._at[place] = ChangedCode(self.changes, self._functions.get(place, ()), self._texts)
+            self._at[place] = ChangedCode(
+                self.changes, self._functions.get(place, ()), self._texts
+            )
         return self._at[place]
 
 
@@ -77,7 +85,9 @@ class ChangedCode:
         for change in changes:
             self._changes.setdefault(change.file, []).append(change)
         # Imported names are mostly used in code that changed too.
-        self._all = [change for change in changes if not change.imports] or list(changes)
+        self._all = [change for change in changes if not change.imports] or list(
+            changes
+        )
         self._functions: dict[str, list[CalledFunction]] = {}
         for function in functions:
             self._functions.setdefault(function.file, []).append(function)
@@ -94,7 +104,9 @@ class ChangedCode:
                 self._lines[line] = CodeLine(self._text(line))
             else:
                 origin = replace(origin, code=self._text(origin.line))
-                self._lines[line] = CodeLine(self._text(line), origin, self._chain_of(origin))
+                self._lines[line] = CodeLine(
+                    self._text(line), origin, self._chain_of(origin)
+                )
         return self._lines[line]
 
     def is_changed(self, line: str | None) -> bool:
@@ -105,14 +117,22 @@ class ChangedCode:
         for line in lines:
             file, number = split_line(line)
             for change in self._changes.get(file, []):
-                if (change.begins or change.first) <= number <= (change.ends or change.last):
+                if (
+                    (change.begins or change.first)
+                    <= number
+                    <= (change.ends or change.last)
+                ):
                     return True
         return False
 
     def of_function(self, line: str) -> str:
         """The first changed line of a function that begins at a line; that line itself if the function did not change."""
         file, number = split_line(line)
-        inside = [change.first for change in self._changes.get(file, []) if change.begins == number]
+        inside = [
+            change.first
+            for change in self._changes.get(file, [])
+            if change.begins == number
+        ]
         if inside:
             return f"{file}:{min(inside)}"
         return line
@@ -154,7 +174,11 @@ class ChangedCode:
         for at in callers:
             change = self._at(at)
             if change is not None:
-                return Origin(line=at, reach="line" if at == line else "caller", function=change.function)
+                return Origin(
+                    line=at,
+                    reach="line" if at == line else "caller",
+                    function=change.function,
+                )
         for at in callers:
             change = self._in_function(at)
             if change is not None:
@@ -175,7 +199,11 @@ class ChangedCode:
             return _chain_around(change, split_line(origin.line)[1])
         behind = self._all
         if origin.reach == "function":
-            behind = [other for other in self._changes[change.file] if other.begins == change.begins]
+            behind = [
+                other
+                for other in self._changes[change.file]
+                if other.begins == change.begins
+            ]
         if len(behind) != 1 or len(change.chains) != 1:
             return None
         return change.file, _first_line(change.chains[0])
@@ -194,23 +222,39 @@ class ChangedCode:
         def order(change: CodeChange) -> tuple[int, int]:
             return -(change.begins or 0), abs(change.first - number)
 
-        around = [change for change in self._changes.get(file, []) if _is_around(change, number)]
+        around = [
+            change
+            for change in self._changes.get(file, [])
+            if _is_around(change, number)
+        ]
         return min(around, key=order, default=None)
 
     def _around(self, line: str) -> CalledFunction | None:
         """The innermost function around a line."""
         file, number = split_line(line)
-        around = [function for function in self._functions.get(file, []) if function.first <= number <= function.last]
-        return min(around, key=lambda function: function.last - function.first, default=None)
+        around = [
+            function
+            for function in self._functions.get(file, [])
+            if function.first <= number <= function.last
+        ]
+        return min(
+            around, key=lambda function: function.last - function.first, default=None
+        )
 
 
 def _origin_of(change: CodeChange, reach: Reach) -> Origin:
-    return Origin(line=f"{change.file}:{change.first}", reach=reach, function=change.function)
+    return Origin(
+        line=f"{change.file}:{change.first}", reach=reach, function=change.function
+    )
 
 
 def _is_around(change: CodeChange, number: int) -> bool:
     """Whether a line is in the function that a change touches."""
-    return change.begins is not None and change.ends is not None and change.begins <= number <= change.ends
+    return (
+        change.begins is not None
+        and change.ends is not None
+        and change.begins <= number <= change.ends
+    )
 
 
 def _chain_around(change: CodeChange, number: int) -> tuple[str, int] | None:

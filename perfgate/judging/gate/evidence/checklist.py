@@ -96,11 +96,15 @@ class HeadNumber(NamedTuple):
 
 def numbers_of_head(run: RunDocument) -> dict[NumberKey, HeadNumber]:
     """The leading numbers of a run that were measured."""
-    busy_steps = {(step.workload, step.step) for step in conditions_of(run) if step.is_busy}
+    busy_steps = {
+        (step.workload, step.step) for step in conditions_of(run) if step.is_busy
+    }
     numbers = {}
     for number, value in leading_numbers(run).items():
         if value.value is not None:
-            is_busy = (number.workload, number.step) in busy_steps and metric(number.metric).depends_on_load
+            is_busy = (number.workload, number.step) in busy_steps and metric(
+                number.metric
+            ).depends_on_load
             numbers[number.key] = HeadNumber(value.value, is_busy)
     return numbers
 
@@ -109,14 +113,20 @@ def is_of_turns(name: str) -> bool:
     """Whether a metric is compared by turns of its step: it is not an exact count, and the pairs do not measure it."""
     entry = METRICS.get(name)
     return bool(
-        entry and entry.display.leading and not entry.is_exact and not entry.gate.family and name not in SAMPLED
+        entry
+        and entry.display.leading
+        and not entry.is_exact
+        and not entry.gate.family
+        and name not in SAMPLED
     )
 
 
 class PairedNumbers:
     """The numbers of two run documents, side by side."""
 
-    def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks = ALL_BY_WALL) -> None:
+    def __init__(
+        self, base: RunDocument, head: RunDocument, clocks: Clocks = ALL_BY_WALL
+    ) -> None:
         self._base = base
         self._head = head
         self._clocks = clocks
@@ -137,7 +147,10 @@ class PairedNumbers:
 
     def has(self, number: ChecklistNumber) -> bool:
         """Whether a side has a value of it."""
-        return number.metric in SAMPLED or number.key in {**self._turns_of_base, **self._turns_of_head}
+        return number.metric in SAMPLED or number.key in {
+            **self._turns_of_base,
+            **self._turns_of_head,
+        }
 
     def constant(self, number: ChecklistNumber) -> float | None:
         """The value that all turns of both sides had, at least two of each; None if any differs.
@@ -145,7 +158,10 @@ class PairedNumbers:
         A time that is equal twice is so by chance.
         """
         before, after = self._turns(number)
-        if metric(number.metric).origin.timed or min(len(before), len(after)) < FEWEST_EQUAL_TURNS:
+        if (
+            metric(number.metric).origin.timed
+            or min(len(before), len(after)) < FEWEST_EQUAL_TURNS
+        ):
             return None
         values = {*before.values(), *after.values()}
         if len(values) > 1:
@@ -195,7 +211,9 @@ class PairedNumbers:
 
     def _turns(self, number: ChecklistNumber) -> tuple[_Turns, _Turns]:
         """The turns of base and of head."""
-        return self._turns_of_base.get(number.key, {}), self._turns_of_head.get(number.key, {})
+        return self._turns_of_base.get(number.key, {}), self._turns_of_head.get(
+            number.key, {}
+        )
 
     def _rates_of_sizes(self, number: ChecklistNumber) -> tuple[Rates, Rates] | None:
         """The items per second of every size that all turns of both sides measured; a turn is one visit of each size."""
@@ -225,14 +243,18 @@ class PairedNumbers:
 
     def _effects(self, place: ShapePlace) -> dict[str, PairedEffect]:
         if place not in self._sampled:
-            self._sampled[place] = sampled_effects(self._base, self._head, place, self._clocks)
+            self._sampled[place] = sampled_effects(
+                self._base, self._head, place, self._clocks
+            )
         return self._sampled[place]
 
 
 # --- turns of a step
 
 
-def _turns_of(run: RunDocument, left_to_turns: set[NumberKey]) -> dict[NumberKey, _Turns]:
+def _turns_of(
+    run: RunDocument, left_to_turns: set[NumberKey]
+) -> dict[NumberKey, _Turns]:
     """The values of each number, by turn: the first and its repetitions.
 
     If the first turn of base left a number out, the turns after it are numbered from 1 on both sides.
@@ -245,7 +267,11 @@ def _turns_of(run: RunDocument, left_to_turns: set[NumberKey]) -> dict[NumberKey
         else:  # the step's own number, or the typical one of turns that all have a label
             of_number.setdefault(1, value.value)
     for key in left_to_turns:
-        turns[key] = {number - 1: value for number, value in turns.get(key, {}).items() if number > 1}
+        turns[key] = {
+            number - 1: value
+            for number, value in turns.get(key, {}).items()
+            if number > 1
+        }
     return dict(turns)
 
 
@@ -268,12 +294,16 @@ def _is_measured(turns: _Turns) -> bool:
     return None not in turns.values()
 
 
-def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> PairedEffect | Message:
+def _from_turns(
+    name: str, before: _Turns, after: _Turns, clock: Clock
+) -> PairedEffect | Message:
     if not before or not after or not _is_measured(before) or not _is_measured(after):
         return Message("gate.bound-not-measured", {"step": metric(name).step})
     numbers = range(1, len(before) + 1)
     if not before.keys() == after.keys() == set(numbers):
-        return Message("gate.repetitions-differ", {"base": len(before), "head": len(after)})
+        return Message(
+            "gate.repetitions-differ", {"base": len(before), "head": len(after)}
+        )
     zero = zero_of(name)
     of_base = []
     of_head = []
@@ -284,7 +314,9 @@ def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> Paire
     if not max(map(abs, ratios)) <= LARGEST_RATIO:
         return Message("gate.no-ratio")
     base = median(of_base, name) - zero
-    effect = PairedEffect.of(Differences.of(ratios), base, "turn", zero=zero, clock=clock)
+    effect = PairedEffect.of(
+        Differences.of(ratios), base, "turn", zero=zero, clock=clock
+    )
     if metric(name).is_whole:  # it keeps the head's median: no batch size is 5.6
         return effect._replace(head=median(of_head, name) - zero)
     return effect

@@ -52,7 +52,9 @@ def deciding_clocks(base: Iterable[Replicate], head: Iterable[Replicate]) -> Clo
     return clocks
 
 
-def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -> Clock | None:
+def deciding_clock(
+    base: Sequence[BlockColumns], head: Sequence[BlockColumns]
+) -> Clock | None:
     """The clock that decides about these blocks of both sides: the CPU time of the calling thread if the host computes.
 
     Calls that sleep or leave their work to other threads are timed by how long their blocks were awake. None if that is
@@ -61,7 +63,10 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
     if base[0].times.cpu_source == "device":
         return "device"
     blocks = [*base, *head]
-    if any(columns.conductor.seen_ns and awake_seconds(columns) is None for columns in blocks):
+    if any(
+        columns.conductor.seen_ns and awake_seconds(columns) is None
+        for columns in blocks
+    ):
         return None
     if (waited_share(blocks) or 0.0) < WAITED:
         return "wall"
@@ -74,12 +79,17 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
     return "awake"
 
 
-def _blocks_by_lane(replicates: Iterable[Replicate]) -> dict[TimedLane, list[BlockColumns]]:
+def _blocks_by_lane(
+    replicates: Iterable[Replicate],
+) -> dict[TimedLane, list[BlockColumns]]:
     blocks: dict[TimedLane, list[BlockColumns]] = {}
     for replicate in replicates:
         if replicate.arm != "ab":
             continue
-        for preprocess, lanes in ((False, replicate.shapes), (True, replicate.preprocess)):
+        for preprocess, lanes in (
+            (False, replicate.shapes),
+            (True, replicate.preprocess),
+        ):
             for shape, columns in lanes.items():
                 lane = TimedLane(ShapePlace(replicate.workload, shape), preprocess)
                 blocks.setdefault(lane, []).append(columns)

@@ -40,7 +40,9 @@ def _waited_if_fair(base: Sequence[Turn], head: Sequence[Turn]) -> float | None:
         return None
     waited = (before.waited + after.waited) / 2
     computes = min(before.cpus, after.cpus) >= COMPUTES
-    are_alike = abs(after.cpus - before.cpus) <= ALIKE * max(1.0, before.cpus, after.cpus)
+    are_alike = abs(after.cpus - before.cpus) <= ALIKE * max(
+        1.0, before.cpus, after.cpus
+    )
     if computes and are_alike and waited >= WAITED:
         return waited
     return None

@@ -32,14 +32,22 @@ class Differences:
     start_luck: float = START_LUCK
 
     @classmethod
-    def of(cls, values: npt.ArrayLike, starts: npt.ArrayLike | None = None) -> Differences:
+    def of(
+        cls, values: npt.ArrayLike, starts: npt.ArrayLike | None = None
+    ) -> Differences:
         """Pairs of equal weight."""
         array = np.asarray(values, dtype=np.float64)
-        return cls(array, np.ones(array.size), None if starts is None else np.asarray(starts, dtype=np.int64))
+        return cls(
+            array,
+            np.ones(array.size),
+            None if starts is None else np.asarray(starts, dtype=np.int64),
+        )
 
     def __getitem__(self, index: slice | list[bool]) -> Differences:
         starts = None if self.starts is None else self.starts[index]
-        return replace(self, values=self.values[index], weights=self.weights[index], starts=starts)
+        return replace(
+            self, values=self.values[index], weights=self.weights[index], starts=starts
+        )
 
     def __neg__(self) -> Differences:
         return replace(self, values=-self.values)

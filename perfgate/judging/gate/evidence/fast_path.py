@@ -43,7 +43,9 @@ def fast_path(quads: Sequence[Floats]) -> ProcessFastPath:
     return ProcessFastPath(float(np.log(p10)), np.log(low), np.log(fastest))
 
 
-def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> tuple[float, float]:
+def compare_fast_paths(
+    first: ProcessFastPath, second: ProcessFastPath
+) -> tuple[float, float]:
     """Second over first, as a logarithm, and the weight of the pair, of two processes that ran the same quads.
 
     The weight is less if the quads disagree: 1 / sqrt(0.7 %^2 + se^2), se the standard error of the median over quads from
@@ -53,5 +55,10 @@ def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> tuple
     fastest = second.fastest - first.fastest
     effect = median([second.p10 - first.p10, median(low), median(fastest)])
     quads = (low + fastest) / 2
-    error = _MEDIAN_ERROR * 1.4826 * median(np.abs(quads - median(quads))) / math.sqrt(quads.size)
+    error = (
+        _MEDIAN_ERROR
+        * 1.4826
+        * median(np.abs(quads - median(quads)))
+        / math.sqrt(quads.size)
+    )
     return effect, 1 / math.sqrt(BETWEEN_PAIRS**2 + error**2)

@@ -80,7 +80,12 @@ class RunIndex:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was measured."""
-        return not (self.workloads or self.records or self.run.pairs.replicates or self.run.jobs.turns)
+        return not (
+            self.workloads
+            or self.records
+            or self.run.pairs.replicates
+            or self.run.jobs.turns
+        )
 
     @property
     def says_steady(self) -> bool:
@@ -129,7 +134,9 @@ def _by_workload(entries: Iterable[_Own]) -> dict[str, list[_Own]]:
 class Evidence:
     """The evidence of base and head; ``start_luck`` is what main's stored runs showed of it."""
 
-    def __init__(self, base: RunDocument, head: RunDocument, start_luck: StartLuck = ASSUMED) -> None:
+    def __init__(
+        self, base: RunDocument, head: RunDocument, start_luck: StartLuck = ASSUMED
+    ) -> None:
         self.base = RunIndex(base)
         self.head = RunIndex(head)
         self._start_luck = start_luck
@@ -169,7 +176,12 @@ class Evidence:
         for run in self.runs:
             names |= dict.fromkeys(workload.name for workload in run.workloads)
             listed = run.checklist
-            entries: list[_OfWorkload] = [*run.pairs.replicates, *listed.counters, *listed.correctness, *listed.steps]
+            entries: list[_OfWorkload] = [
+                *run.pairs.replicates,
+                *listed.counters,
+                *listed.correctness,
+                *listed.steps,
+            ]
             names |= dict.fromkeys(entry.workload for entry in entries)
         return list(names)
 
@@ -180,7 +192,9 @@ class Evidence:
 
     @cached_property
     def clocks(self) -> Clocks:
-        return deciding_clocks(self.base.run.pairs.replicates, self.head.run.pairs.replicates)
+        return deciding_clocks(
+            self.base.run.pairs.replicates, self.head.run.pairs.replicates
+        )
 
     @cached_property
     def on_device(self) -> set[ShapePlace]:
@@ -196,7 +210,9 @@ class Evidence:
     def clock_shift(self, place: ShapePlace) -> float | None:
         """The difference of the device's clock in all pairs of a shape together: readings are rarer than quads."""
         if place not in self._clock_shifts:
-            self._clock_shifts[place] = clock_shift(self.pairs.get(place.workload, ()), place.shape)
+            self._clock_shifts[place] = clock_shift(
+                self.pairs.get(place.workload, ()), place.shape
+            )
         return self._clock_shifts[place]
 
     @cached_property
@@ -207,7 +223,11 @@ class Evidence:
     def kept_layout(self) -> set[str]:
         """The workloads with a pair that kept its memory layout."""
         replicates = chain.from_iterable(run.pairs.replicates for run in self.runs)
-        return {replicate.workload for replicate in replicates if replicate.worker.moved is False}
+        return {
+            replicate.workload
+            for replicate in replicates
+            if replicate.worker.moved is False
+        }
 
     @cached_property
     def pairs(self) -> dict[str, list[Pair]]:
@@ -232,7 +252,8 @@ class Evidence:
             timed_ns = 0
             for replicate in chain.from_iterable(pairs):
                 timed_ns += sum(
-                    sum(blocks.worker.end_ns) - sum(blocks.worker.start_ns) for _, blocks in replicate.lanes
+                    sum(blocks.worker.end_ns) - sum(blocks.worker.start_ns)
+                    for _, blocks in replicate.lanes
                 )
             seconds[workload] = timed_ns / 1e9
         return seconds
@@ -240,12 +261,16 @@ class Evidence:
     def _pairs(self, arm: Arm, other: RunIndex) -> dict[str, list[Pair]]:
         return pairs_of(self.base.run.pairs.replicates, other.run.pairs.replicates, arm)
 
-    def effects(self, place: ShapePlace, *, of_twins: bool = False) -> dict[str, PairedEffect]:
+    def effects(
+        self, place: ShapePlace, *, of_twins: bool = False
+    ) -> dict[str, PairedEffect]:
         """The paired effects of each metric, of head against base or of base against itself."""
         if (place, of_twins) not in self._effects:
             pairs = self.twins if of_twins else self.pairs
             luck = self.start_luck(place.workload)
-            effects = paired_effects(pairs.get(place.workload, ()), place, self.clocks, start_luck=luck)
+            effects = paired_effects(
+                pairs.get(place.workload, ()), place, self.clocks, start_luck=luck
+            )
             self._effects[place, of_twins] = effects
         return self._effects[place, of_twins]
 
@@ -291,7 +316,9 @@ def of_workload(run: RunDocument, workload: str) -> RunDocument:
             accounts=own(run.checklist.accounts),
             advisories=own(run.checklist.advisories),
         ),
-        pairs=MeasuredPairs(replicates=own(run.pairs.replicates), failed=own(run.pairs.failed)),
+        pairs=MeasuredPairs(
+            replicates=own(run.pairs.replicates), failed=own(run.pairs.failed)
+        ),
         jobs=JobResults(
             records=[job for job in run.jobs.records if job.name == workload],
             turns=own(run.jobs.turns),

@@ -19,7 +19,13 @@ from perfgate.load_settings import LoadSettings
 TURNS, NUMBERS, SETTINGS, FITS = "job.turns", "job.numbers", "job.settings", "job.fits"
 REQUESTS, OUTPUT, STEPS_COUNTED = "job.requests", "job.output", "counts.steps"
 # Distinguish rows of one metric: of a number, and of the settings.
-ABOVE_ZERO, ZERO, MEASURED, GATES, LISTED = "above zero", "zero", "measured", "gates", "listed"
+ABOVE_ZERO, ZERO, MEASURED, GATES, LISTED = (
+    "above zero",
+    "zero",
+    "measured",
+    "gates",
+    "listed",
+)
 CONFIGURED, OF_PROGRAM = "configured", "of the program"
 AS_SET = "as set"
 # The counts of work that every turn of a kind has.
@@ -30,7 +36,9 @@ _WORK = {
 }
 
 
-def rows_of_job(run: RunIndex, name: str, settings: JobReference | None, work: Iterable[str]) -> RowTable:
+def rows_of_job(
+    run: RunIndex, name: str, settings: JobReference | None, work: Iterable[str]
+) -> RowTable:
     """The rows of a job in a document, with those that its ``settings`` ask for if the trusted side knows them.
 
     ``work`` are the counts of work in main's stored run.
@@ -45,7 +53,10 @@ def rows_of_job(run: RunIndex, name: str, settings: JobReference | None, work: I
     for row, turn in _turns_by_row(name, turns):
         _add_turn(table, row, turn)
         if turn.requests or not record.is_server:
-            table.announce(row._replace(metric=REQUESTS), _text_of([turn.requests, sorted(turn.without)]))
+            table.announce(
+                row._replace(metric=REQUESTS),
+                _text_of([turn.requests, sorted(turn.without)]),
+            )
         else:
             table.announce(row._replace(metric=REQUESTS), whole=False)
     _promise_fields(table, record, turns)
@@ -82,9 +93,14 @@ def _turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]
 def _add_record(table: RowTable, record: JobRecord) -> None:
     name = record.name
     has_gating = any(number.gating for number in record.numbers)
-    table.announce(row_of_job(name, NUMBERS), _text_of(record.numbers), whole=has_gating)
+    table.announce(
+        row_of_job(name, NUMBERS), _text_of(record.numbers), whole=has_gating
+    )
     table.announce(row_of_job(name, SETTINGS), _text_of(replace(record, numbers=[])))
-    table.add(row_of_job(name, SETTINGS, CONFIGURED), settings_text(record.kind, record.sha256))
+    table.add(
+        row_of_job(name, SETTINGS, CONFIGURED),
+        settings_text(record.kind, record.sha256),
+    )
     for number in record.numbers:
         metric = number.metric
         table.add(row_of_job(name, metric, LISTED))
@@ -119,18 +135,28 @@ def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -
     if not record.starts_afresh:
         # The first turn of a start has no turn before it, on either half of the devices.
         halves = 2 if record.fits == "swap" else 1
-        table.promise(row_of_job(record.name, "out_of_turn"), whole=unreported <= halves * len(starts))
+        table.promise(
+            row_of_job(record.name, "out_of_turn"),
+            whole=unreported <= halves * len(starts),
+        )
     if record.has_ranks:
         table.promise(row_of_job(record.name, "counts"), whole=_are_counted(turns))
     if record.is_server:
         table.promise(row_of_job(record.name, "late"), whole=are_timely)
     if record.is_command:
-        table.promise(row_of_job(record.name, "counters"), whole=len(counted_lines(turns)) >= FEWEST_COUNTED)
+        table.promise(
+            row_of_job(record.name, "counters"),
+            whole=len(counted_lines(turns)) >= FEWEST_COUNTED,
+        )
     if answers:
         # Starts are counted from 0: with other numbers, a side's answers would match no start of the other side. And with one
         # answer less, those behind it would be compared with the answers to other requests.
         is_whole = answers.keys() == starts and min(starts) >= 0
-        table.announce(row_of_job(record.name, "texts"), _text_of(sorted(set(answers.values()))), whole=is_whole)
+        table.announce(
+            row_of_job(record.name, "texts"),
+            _text_of(sorted(set(answers.values()))),
+            whole=is_whole,
+        )
 
 
 def _are_counted(turns: Sequence[Turn]) -> bool:
@@ -162,7 +188,11 @@ def _is_whole(count: RankCounts) -> bool:
 
 
 def _promise_proofs(
-    table: RowTable, record: JobRecord, turns: Sequence[Turn], settings: JobReference, work: Iterable[str]
+    table: RowTable,
+    record: JobRecord,
+    turns: Sequence[Turn],
+    settings: JobReference,
+    work: Iterable[str],
 ) -> None:
     """Promise the proof that the turns of both sides are comparable: their work and their output."""
     own = settings.settings
@@ -171,28 +201,47 @@ def _promise_proofs(
     for row, turn in _turns_by_row(settings.name, turns):
         for name, times in divisors.items():
             count = turn.work.get(name)
-            is_done = count is not None and (times is None or (count > 0 and count % times == 0))
-            table.promise(row._replace(metric=f"work.{name}"), whole=is_done, named_by="configuration")
+            is_done = count is not None and (
+                times is None or (count > 0 and count % times == 0)
+            )
+            table.promise(
+                row._replace(metric=f"work.{name}"),
+                whole=is_done,
+                named_by="configuration",
+            )
         output = row._replace(metric=OUTPUT)
         table.promise(output, whole=row in with_output, named_by="configuration")
     has_token_times = all(map(_has_token_times, turns))
-    table.promise(row_of_job(settings.name, ITL), whole=has_token_times, named_by="configuration")
+    table.promise(
+        row_of_job(settings.name, ITL), whole=has_token_times, named_by="configuration"
+    )
     if own.loss_tolerance:
         has_losses = all(RANKS_LOSS in turn.values for turn in turns)
-        table.promise(row_of_job(settings.name, RANKS_LOSS), whole=has_losses, named_by="configuration")
+        table.promise(
+            row_of_job(settings.name, RANKS_LOSS),
+            whole=has_losses,
+            named_by="configuration",
+        )
     steps: set[int] = set()
     for turn in turns:
         steps.update(count.steps for count in turn.counts)
     has_steps = steps <= {0, own.steps}
-    table.add(row_of_job(settings.name, STEPS_COUNTED), AS_SET if has_steps else str(sorted(steps)))
+    table.add(
+        row_of_job(settings.name, STEPS_COUNTED),
+        AS_SET if has_steps else str(sorted(steps)),
+    )
     is_shared = _shares_devices_as(settings, record, turns)
     table.add(row_of_job(settings.name, FITS), AS_SET if is_shared else record.fits)
 
 
-def _work_of(record: JobRecord, settings: JobReference, stored: Iterable[str]) -> dict[str, int | None]:
+def _work_of(
+    record: JobRecord, settings: JobReference, stored: Iterable[str]
+) -> dict[str, int | None]:
     """The counts of work that each turn must have, each with its divisor: a visit of ``alternate`` has several turns."""
     own = settings.settings
-    divisors: dict[str, int | None] = dict.fromkeys(_WORK[record.kind] or sorted(stored))
+    divisors: dict[str, int | None] = dict.fromkeys(
+        _WORK[record.kind] or sorted(stored)
+    )
     if record.has_ranks:
         divisors |= {"steps": own.steps, "ranks": own.ranks}
     if record.is_server:
@@ -206,7 +255,9 @@ def _requests_of(settings: JobReference) -> int:
     return (settings.settings.load or LoadSettings(concurrency=1)).requests
 
 
-def _turns_with_output(record: JobRecord, settings: JobReference, turns: Sequence[Turn]) -> Iterator[Row]:
+def _turns_with_output(
+    record: JobRecord, settings: JobReference, turns: Sequence[Turn]
+) -> Iterator[Row]:
     """Yield the turns that have the output that the settings let both sides compare, or need none.
 
     A program that checks a server's answers sees only the answers in the first turn of a start, and if the share of equal
@@ -234,7 +285,9 @@ def _has_token_times(turn: Turn) -> bool:
     return TPOT not in turn.values or any(entry.metric == ITL for entry in turn.samples)
 
 
-def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterable[Turn]) -> bool:
+def _shares_devices_as(
+    settings: JobReference, record: JobRecord, turns: Iterable[Turn]
+) -> bool:
     """Whether the sides shared the devices as set, and the starts of their turns agree."""
     allowed = [settings.settings.fits]
     if allowed == ["auto"]:

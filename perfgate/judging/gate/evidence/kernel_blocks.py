@@ -50,16 +50,22 @@ def busy_effect(pairs: Iterable[_Pair], shape: str) -> PairedEffect:
         effects.append(float(np.mean(ratios)))
         levels.append(math.log(median(seconds)))
     level = math.exp(median(levels))
-    return PairedEffect.of(Differences.of(effects), level, "pair", pairs=len(effects), clock="device")
+    return PairedEffect.of(
+        Differences.of(effects), level, "pair", pairs=len(effects), clock="device"
+    )
 
 
-def _quads_of(first: Replicate, second: Replicate, shape: str) -> list[tuple[_BusyQuad, _BusyQuad]]:
+def _quads_of(
+    first: Replicate, second: Replicate, shape: str
+) -> list[tuple[_BusyQuad, _BusyQuad]]:
     """The profiled blocks of quads in which both members have one."""
     if shape not in first.kernels or shape not in second.kernels:
         return []
     before = _by_quad(first.kernels[shape])
     after = _by_quad(second.kernels[shape])
-    return [(before[quad], after[quad]) for quad in sorted(before.keys() & after.keys())]
+    return [
+        (before[quad], after[quad]) for quad in sorted(before.keys() & after.keys())
+    ]
 
 
 def _by_quad(blocks: KernelBlocks) -> dict[int, _BusyQuad]:
@@ -88,7 +94,10 @@ def _log_ratio(base: _BusyQuad, head: _BusyQuad) -> float:
 def counts_cycles(pairs: Sequence[_Pair], shape: str) -> bool:
     """Whether the device counted the cycles of the kernels in all pairs."""
     for member in chain(*pairs):
-        if shape not in member.kernels or min(member.kernels[shape].cycles, default=0) <= 0:
+        if (
+            shape not in member.kernels
+            or min(member.kernels[shape].cycles, default=0) <= 0
+        ):
             return False
     return bool(pairs)
 

@@ -100,7 +100,15 @@ class Rules(NamedTuple):
     def numbers_of(self, job: JobRecord) -> TrustedNumbers:
         return self.jobs.get(job.name, TrustedNumbers(job.numbers))
 
-    def number(self, place: ShapePlace, name: str, units: Units, family: str, *, moved: bool = True) -> Number:
+    def number(
+        self,
+        place: ShapePlace,
+        name: str,
+        units: Units,
+        family: str,
+        *,
+        moved: bool = True,
+    ) -> Number:
         """A number on the terms of its catalogue entry; ``moved`` is whether its memory layout moved."""
         entry = metric(name)
         terms = Terms(

@@ -39,7 +39,9 @@ def _capped_share(replicates: Iterable[Replicate]) -> float | None:
     return sum(reported) / len(reported)
 
 
-def clock_shift(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) -> float | None:
+def clock_shift(
+    pairs: Iterable[tuple[Replicate, Replicate]], shape: str
+) -> float | None:
     """The relative difference of head's clock from base's; None if it is within the tolerance, may be 0, or is unknown."""
     base: list[float] = []
     head: list[float] = []
@@ -51,7 +53,11 @@ def clock_shift(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) -> flo
     if not of_base.size or not of_head.size:
         return None
     estimate = shift(of_base, of_head)
-    if estimate.low is None or estimate.high is None or estimate.low <= 0 <= estimate.high:
+    if (
+        estimate.low is None
+        or estimate.high is None
+        or estimate.low <= 0 <= estimate.high
+    ):
         return None
     change = float(np.expm1(estimate.value))
     if abs(change) <= CLOCK_TOLERANCE:

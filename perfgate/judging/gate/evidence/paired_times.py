@@ -20,7 +20,9 @@ class PairedTimes:
 
     @classmethod
     def of(
-        cls, pairs: Iterable[tuple[Replicate, Replicate]], seconds_of: Callable[[Replicate], Mapping[str, float] | None]
+        cls,
+        pairs: Iterable[tuple[Replicate, Replicate]],
+        seconds_of: Callable[[Replicate], Mapping[str, float] | None],
     ) -> PairedTimes:
         """The seconds of the pairs in which both members have some."""
         times = cls()
@@ -45,4 +47,9 @@ class PairedTimes:
 
     def of_part(self, name: str) -> Floats:
         """The seconds of a part, a row for each pair; 0 where a member did not run it."""
-        return np.array([(base.get(name, 0.0), head.get(name, 0.0)) for base, head in zip(self.base, self.head)])
+        return np.array(
+            [
+                (base.get(name, 0.0), head.get(name, 0.0))
+                for base, head in zip(self.base, self.head)
+            ]
+        )

@@ -15,11 +15,27 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.names import BUSY, GAP, HOST, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
+from perfgate.catalogue.names import (
+    BUSY,
+    GAP,
+    HOST,
+    LATENCY,
+    P50,
+    P99,
+    PREPROCESSING,
+    TURNAROUND,
+    WALL_TIME,
+)
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import Arm, BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import ALIKE, ALL_BY_WALL, CPU_CLOCKS, Clocks, TimedLane
+from perfgate.judging.gate.evidence.clocks import (
+    ALIKE,
+    ALL_BY_WALL,
+    CPU_CLOCKS,
+    Clocks,
+    TimedLane,
+)
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, compare_fast_paths
 from perfgate.judging.gate.evidence.kernel_blocks import busy_effect, profiled_pairs
@@ -44,18 +60,24 @@ class ProcessPair(NamedTuple):
     second: Statistics
 
 
-def pairs_of(first: Iterable[Replicate], second: Iterable[Replicate], arm: Arm = "ab") -> dict[str, list[Pair]]:
+def pairs_of(
+    first: Iterable[Replicate], second: Iterable[Replicate], arm: Arm = "ab"
+) -> dict[str, list[Pair]]:
     """The pairs of an arm with both members, in the order of measuring, by workload."""
     firsts = _members(first, arm, "first")
     seconds = _members(second, arm, "second")
     pairs: dict[str, list[Pair]] = defaultdict(list)
     for workload, number in sorted(firsts, key=itemgetter(1)):
         if (workload, number) in seconds:
-            pairs[workload].append((firsts[workload, number], seconds[workload, number]))
+            pairs[workload].append(
+                (firsts[workload, number], seconds[workload, number])
+            )
     return pairs
 
 
-def _members(replicates: Iterable[Replicate], arm: Arm, member: str) -> dict[tuple[str, int], Replicate]:
+def _members(
+    replicates: Iterable[Replicate], arm: Arm, member: str
+) -> dict[tuple[str, int], Replicate]:
     """The members of pairs, by workload and the pair's number."""
     members = {}
     for replicate in replicates:
@@ -66,7 +88,9 @@ def _members(replicates: Iterable[Replicate], arm: Arm, member: str) -> dict[tup
 
 def timing(pairs: Iterable[Pair], shape: str) -> list[Pair]:
     """The pairs in which both members timed a shape."""
-    return [pair for pair in pairs if shape in pair[0].shapes and shape in pair[1].shapes]
+    return [
+        pair for pair in pairs if shape in pair[0].shapes and shape in pair[1].shapes
+    ]
 
 
 def paired_effects(
@@ -96,7 +120,11 @@ def paired_effects(
             pairs.append(pair)
     if not pairs:
         return {}
-    effects = _times_of_calls(pairs, clock) | _tail(pairs, on_device=on_device) | _whole_blocks(pairs)
+    effects = (
+        _times_of_calls(pairs, clock)
+        | _tail(pairs, on_device=on_device)
+        | _whole_blocks(pairs)
+    )
     preprocess_clock = clocks.get(TimedLane(place, preprocess=True), "wall")
     preprocessed = []
     for before, after in preprocess_lanes(members, shape):
@@ -110,7 +138,9 @@ def paired_effects(
     return _in_starts(effects, clean, shape, luck=start_luck)
 
 
-def preprocess_lanes(pairs: Iterable[Pair], shape: str) -> list[tuple[BlockColumns, BlockColumns]]:
+def preprocess_lanes(
+    pairs: Iterable[Pair], shape: str
+) -> list[tuple[BlockColumns, BlockColumns]]:
     """The blocks of the preprocessing in pairs in which both members timed it."""
     lanes = []
     for first, second in pairs:
@@ -119,16 +149,22 @@ def preprocess_lanes(pairs: Iterable[Pair], shape: str) -> list[tuple[BlockColum
     return lanes
 
 
-def _summary(first: BlockColumns, second: BlockColumns, clock: Clock | None) -> ProcessPair | None:
+def _summary(
+    first: BlockColumns, second: BlockColumns, clock: Clock | None
+) -> ProcessPair | None:
     """The statistics of a pair's undisturbed quads; None if too few quads are undisturbed."""
     quads, _ = clean_pair(first, second)
     if quads is None:
         return None
     by = clock or "wall"
-    return ProcessPair(statistics(first, quads, clock=by), statistics(second, quads, clock=by))
+    return ProcessPair(
+        statistics(first, quads, clock=by), statistics(second, quads, clock=by)
+    )
 
 
-def _of_members(pairs: Iterable[ProcessPair], number: Callable[[Statistics], float]) -> Floats:
+def _of_members(
+    pairs: Iterable[ProcessPair], number: Callable[[Statistics], float]
+) -> Floats:
     """A number of both members, a row for each pair; NaN if it is unknown."""
     return np.array([(number(first), number(second)) for first, second in pairs])
 
@@ -136,16 +172,28 @@ def _of_members(pairs: Iterable[ProcessPair], number: Callable[[Statistics], flo
 # --- one metric
 
 
-def _times_of_calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> dict[str, PairedEffect]:
-    p50 = log_ratios(_of_members(pairs, lambda process: process.p50), clock=clock or "wall")
-    effects = {LATENCY: _calls(pairs, clock), P50: p50._replace(fair=clock is not None), GAP: _gaps(pairs)}
+def _times_of_calls(
+    pairs: Sequence[ProcessPair], clock: Clock | None
+) -> dict[str, PairedEffect]:
+    p50 = log_ratios(
+        _of_members(pairs, lambda process: process.p50), clock=clock or "wall"
+    )
+    effects = {
+        LATENCY: _calls(pairs, clock),
+        P50: p50._replace(fair=clock is not None),
+        GAP: _gaps(pairs),
+    }
     if clock not in ("wall", None):  # the fast path by the wall informs
-        by_wall = _compared_paths([(first.wall_path, second.wall_path) for first, second in pairs], "wall")
+        by_wall = _compared_paths(
+            [(first.wall_path, second.wall_path) for first, second in pairs], "wall"
+        )
         effects[WALL_TIME] = by_wall._replace(fair=False)
     return effects
 
 
-def _device_clocks(pairs: Sequence[ProcessPair], members: Sequence[Pair], shape: str) -> dict[str, PairedEffect]:
+def _device_clocks(
+    pairs: Sequence[ProcessPair], members: Sequence[Pair], shape: str
+) -> dict[str, PairedEffect]:
     """The time of kernels of the pairs that have it, and the host's time if all have it."""
     effects = {}
     profiled = profiled_pairs(members, shape)
@@ -168,11 +216,15 @@ def _calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> PairedEffect:
     by: Clock = "wall"
     if clock in CPU_CLOCKS:
         by = clock
-    effect = _compared_paths([(first.fast_path, second.fast_path) for first, second in pairs], by)
+    effect = _compared_paths(
+        [(first.fast_path, second.fast_path) for first, second in pairs], by
+    )
     return effect._replace(fair=clock == by)
 
 
-def _compared_paths(paths: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> PairedEffect:
+def _compared_paths(
+    paths: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock
+) -> PairedEffect:
     effects = []
     weights = []
     levels = []
@@ -182,7 +234,13 @@ def _compared_paths(paths: Sequence[tuple[ProcessFastPath, ProcessFastPath]], cl
         weights.append(weight)
         levels.append(first.p10)
     differences = Differences(np.array(effects), np.array(weights))
-    return PairedEffect.of(differences, float(np.exp(median(levels))), "pair", pairs=len(paths), clock=clock)
+    return PairedEffect.of(
+        differences,
+        float(np.exp(median(levels))),
+        "pair",
+        pairs=len(paths),
+        clock=clock,
+    )
 
 
 def log_ratios(levels: npt.ArrayLike, *, clock: Clock = "wall") -> PairedEffect:
@@ -190,7 +248,9 @@ def log_ratios(levels: npt.ArrayLike, *, clock: Clock = "wall") -> PairedEffect:
     table = np.asarray(levels, dtype=np.float64)
     base = float(np.exp(median(table[:, 0])))
     differences = Differences.of(table[:, 1] - table[:, 0])
-    return PairedEffect.of(differences, base, "pair", pairs=differences.size, clock=clock)
+    return PairedEffect.of(
+        differences, base, "pair", pairs=differences.size, clock=clock
+    )
 
 
 def _gaps(pairs: Sequence[ProcessPair]) -> PairedEffect:
@@ -245,7 +305,9 @@ def _tail(pairs: Sequence[ProcessPair], *, on_device: bool) -> dict[str, PairedE
     tails = [(_log_p99(first), _log_p99(second)) for first, second in pools]
     clock: Clock = "device" if on_device else "cpu"
     effect = log_ratios(tails, clock=clock)
-    return {P99: effect._replace(pairs=len(pairs), fair=on_device or _compute_alike(pairs))}
+    return {
+        P99: effect._replace(pairs=len(pairs), fair=on_device or _compute_alike(pairs))
+    }
 
 
 def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
@@ -287,7 +349,11 @@ def _computed_share(process: Statistics) -> float:
 
 
 def _in_starts(
-    effects: Mapping[str, PairedEffect], pairs: Sequence[Pair], shape: str, *, luck: float
+    effects: Mapping[str, PairedEffect],
+    pairs: Sequence[Pair],
+    shape: str,
+    *,
+    luck: float,
 ) -> dict[str, PairedEffect]:
     """The effects, with the starts of pairs if all processes stayed loaded; a P99 pools pairs of several starts."""
     clustered = dict(effects)
@@ -300,7 +366,9 @@ def _in_starts(
         if name == BUSY:
             starts = _starts(profiled_pairs(pairs, shape))
         if differences.size == len(starts):
-            clustered[name] = effect._replace(differences=differences.in_starts(starts, luck=luck))
+            clustered[name] = effect._replace(
+                differences=differences.in_starts(starts, luck=luck)
+            )
     return clustered
 
 

@@ -9,7 +9,11 @@ import numpy as np
 from perfgate.catalogue.names import INSTRUCTIONS
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
-from perfgate.judging.gate.evidence.clocks import CPU_CLOCKS, awake_seconds, sum_by_block
+from perfgate.judging.gate.evidence.clocks import (
+    CPU_CLOCKS,
+    awake_seconds,
+    sum_by_block,
+)
 from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, fast_path
 from perfgate.stats.arrays import Flags, Floats, Ints
 from perfgate.stats.summary import linear_quantile, median
@@ -77,10 +81,14 @@ class UsedBlocks(NamedTuple):
         return self.wall
 
     def fast_path(self, times: Floats) -> ProcessFastPath:
-        return fast_path([times[self.quad_of_call == quad] for quad in np.unique(self.quad_of_call)])
+        return fast_path(
+            [times[self.quad_of_call == quad] for quad in np.unique(self.quad_of_call)]
+        )
 
 
-def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall") -> Statistics:
+def statistics(
+    blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall"
+) -> Statistics:
     """Summarise one process, or only these quads of it, by ``clock``: the metrics' entries have the formulas."""
     used = UsedBlocks.of(blocks, quads)
     times = used.times(clock)
@@ -118,12 +126,16 @@ def _hardware(blocks: BlockColumns, used: UsedBlocks) -> dict[str, float]:
         column = getattr(blocks.worker, name)
         if column:
             # One call of every block is made and not recorded. A count of 0 has no logarithm.
-            of_blocks = np.maximum(np.asarray(column, dtype=np.float64)[used.is_used], 1)
+            of_blocks = np.maximum(
+                np.asarray(column, dtype=np.float64)[used.is_used], 1
+            )
             counts[metric] = float(np.log(median(of_blocks / (used.calls + 1))))
     return counts
 
 
 def block_seconds(blocks: BlockColumns) -> Floats:
     """The duration of each block by the worker's clock."""
-    spans: Floats = (np.asarray(blocks.worker.end_ns) - np.asarray(blocks.worker.start_ns)) / 1e9
+    spans: Floats = (
+        np.asarray(blocks.worker.end_ns) - np.asarray(blocks.worker.start_ns)
+    ) / 1e9
     return spans

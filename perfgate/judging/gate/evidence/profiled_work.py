@@ -61,7 +61,9 @@ def _work_of(operator: ProfiledOperator, units: int) -> Work:
     )
 
 
-def lines_with_more_calls(base: JobProfile | None, head: JobProfile | None, code: ChangedCode) -> dict[str, str]:
+def lines_with_more_calls(
+    base: JobProfile | None, head: JobProfile | None, code: ChangedCode
+) -> dict[str, str]:
     """The line of the project at which each operator is called more often than before: a changed one of the function.
 
     Collectives have their name in the counts.
@@ -70,7 +72,9 @@ def lines_with_more_calls(base: JobProfile | None, head: JobProfile | None, code
         return {}
     calls_of_base: dict[CalledOperator, float] = {}
     if base is not None:
-        calls_of_base = {key: work.calls for key, work in called_operators(base).items()}
+        calls_of_base = {
+            key: work.calls for key, work in called_operators(base).items()
+        }
     most: dict[str, float] = {}
     lines = {}
     for key, work in called_operators(head).items():

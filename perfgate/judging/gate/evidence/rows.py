@@ -44,7 +44,13 @@ OPERATORS, SUBROUTINES = "operators", "subroutines"
 # The conductor sees these of every block, on any device.
 ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
 # Reported by the device or the kernel: a block must have it if another block has it.
-REPORTED = ("run_delay_ns", "instructions", "throttled", "clock_share", "foreign_processes")
+REPORTED = (
+    "run_delay_ns",
+    "instructions",
+    "throttled",
+    "clock_share",
+    "foreign_processes",
+)
 # Distinguish rows of one metric: the shape was counted, a count is known to repeat or to vary, and an output was checked.
 COUNTED = ("counted",)
 STEADINESS = ("steadiness",)
@@ -95,7 +101,9 @@ class RowTable:
             self._by_metric.setdefault(row.metric, []).append(row)
         self.rows[row] = text
 
-    def announce(self, row: Row, text: str | None = None, *, whole: bool = True) -> None:
+    def announce(
+        self, row: Row, text: str | None = None, *, whole: bool = True
+    ) -> None:
         """Add a row that the other side must have too; one that is not ``whole`` is not there."""
         self.announced.append(Expected(row, text))
         if whole:
@@ -129,7 +137,9 @@ class SideTables(NamedTuple):
 
     def of_metric(self, metric: str, shape: str | None = None) -> list[Row]:
         """The rows of a metric that either side has, of one shape or all."""
-        rows = dict.fromkeys([*self.base.of_metric(metric), *self.head.of_metric(metric)])
+        rows = dict.fromkeys(
+            [*self.base.of_metric(metric), *self.head.of_metric(metric)]
+        )
         return [row for row in rows if shape in (None, row.shape)]
 
     def metrics(self, prefix: str | tuple[str, ...]) -> list[str]:
@@ -138,7 +148,9 @@ class SideTables(NamedTuple):
         return sorted(name for name in names if name.startswith(prefix))
 
 
-def rows_of_workloads(index: RunIndex, side: Side, *, profiles: bool = False) -> dict[str, RowTable]:
+def rows_of_workloads(
+    index: RunIndex, side: Side, *, profiles: bool = False
+) -> dict[str, RowTable]:
     """The rows of each workload in a document; rows of its ``profiles`` only if they are to be judged."""
     run = index.run
     tables: dict[str, RowTable] = defaultdict(RowTable)
@@ -175,20 +187,36 @@ def _add_record(table: RowTable, record: WorkloadRecord, run: RunDocument) -> No
         table.announce(Row(name, "", SLA, key=("sla_rate", record.sla_rate)))
 
 
-def _add_replicate(table: RowTable, replicate: Replicate, side: Side, *, profiles: bool) -> None:
+def _add_replicate(
+    table: RowTable, replicate: Replicate, side: Side, *, profiles: bool
+) -> None:
     """Add a process of a pair or a stretch, its settings, and its lanes: a shape's blocks of calls or of preprocessing."""
     name = replicate.workload
     own_member = "first" if side == "base" else "second"
     is_own = replicate.arm != "aa" and replicate.member == own_member
-    process = Row(name, "", LATENCY, replicate.arm, replicate.pair, () if is_own else (replicate.member,))
-    if process not in table.rows and replicate.arm == "aa" and replicate.member == "second":
+    process = Row(
+        name,
+        "",
+        LATENCY,
+        replicate.arm,
+        replicate.pair,
+        () if is_own else (replicate.member,),
+    )
+    if (
+        process not in table.rows
+        and replicate.arm == "aa"
+        and replicate.member == "second"
+    ):
         table.add(Row(name, "", TWINS, key=(len(table.of_metric(TWINS)),)))
     table.add(process)
     for key in replicate.worker.settings:
         table.add(process._replace(metric=f"{SETTING}{key}"))
     if profiles and replicate.arm == "ab":
         _add_profiles(table, process, replicate)
-    for metric, lanes in ((LATENCY, replicate.shapes), (PREPROCESSING, replicate.preprocess)):
+    for metric, lanes in (
+        (LATENCY, replicate.shapes),
+        (PREPROCESSING, replicate.preprocess),
+    ):
         for shape, columns in lanes.items():
             table.announce(Row(name, shape), whole=False)
             if replicate.arm == "ab":
@@ -203,7 +231,9 @@ def _add_kernels(table: RowTable, process: Row, replicate: Replicate) -> None:
     for shape, kernels in replicate.kernels.items():
         for quad, busy_ns in zip(kernels.quad, kernels.busy_ns):
             if busy_ns > 0:
-                table.add(process._replace(shape=shape, metric=BUSY, key=(*process.key, quad)))
+                table.add(
+                    process._replace(shape=shape, metric=BUSY, key=(*process.key, quad))
+                )
 
 
 def _add_start(table: RowTable, replicate: Replicate) -> None:
@@ -245,10 +275,20 @@ def _add_lane(table: RowTable, lane: Row, columns: BlockColumns) -> None:
 def _named_columns(columns: BlockColumns) -> Iterator[tuple[str, Sequence[object]]]:
     """The columns that a trusted document has, in the order of ALWAYS_SEEN and REPORTED."""
     observed = columns.conductor
-    yield from zip(ALWAYS_SEEN, (observed.seen_ns, observed.used_ns, observed.out_of_turn_ns, observed.waited_ns))
+    yield from zip(
+        ALWAYS_SEEN,
+        (
+            observed.seen_ns,
+            observed.used_ns,
+            observed.out_of_turn_ns,
+            observed.waited_ns,
+        ),
+    )
     device = columns.device
     reported = (device.throttled, device.clock_share, device.foreign_processes)
-    yield from zip(REPORTED, (observed.run_delay_ns, columns.worker.instructions, *reported))
+    yield from zip(
+        REPORTED, (observed.run_delay_ns, columns.worker.instructions, *reported)
+    )
 
 
 def column_of(lane: Row, column: str) -> Row:
@@ -278,7 +318,9 @@ def _add_counters(table: RowTable, counters: CounterSet) -> None:
         table.add(place._replace(metric=name))
     table.uncounted |= {place._replace(metric=name) for name in counters.uncounted}
     for name in sorted(counters.unstable):
-        table.promise(place._replace(metric=f"ranges.{name}"), whole=name in counters.ranges)
+        table.promise(
+            place._replace(metric=f"ranges.{name}"), whole=name in counters.ranges
+        )
     if counters.sites or counters.values.get(LOW_PRECISION_OPS):
         table.add(place._replace(metric=SITES))
     for part, is_whole in _parts_of_sites(counters):
@@ -287,7 +329,10 @@ def _add_counters(table: RowTable, counters: CounterSet) -> None:
 
 def _parts_of_sites(counters: CounterSet) -> Iterator[tuple[str, bool]]:
     """Yield the parts of the sites that the gate judges by, and whether each adds up to its counter or operator."""
-    by_metric: dict[str, Counter[str]] = {FRAMEWORK_OPS: Counter(), LOW_PRECISION_OPS: Counter()}
+    by_metric: dict[str, Counter[str]] = {
+        FRAMEWORK_OPS: Counter(),
+        LOW_PRECISION_OPS: Counter(),
+    }
     has_varying = False
     for site in counters.sites:
         has_varying = has_varying or bool(site.between)
@@ -320,7 +365,9 @@ def _add_check(table: RowTable, check: CorrectnessResult) -> None:
         table.add(checked)
     # Every returned value has a signature; if none could be made, there is an error.
     if check.status != "error":
-        table.promise(place._replace(metric=SIGNATURE), whole=check.signature is not None)
+        table.promise(
+            place._replace(metric=SIGNATURE), whole=check.signature is not None
+        )
 
 
 def _add_step(table: RowTable, step: StepResult) -> None:

@@ -14,7 +14,12 @@ from perfgate.document.comparison import Clock
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import Clocks, TimedLane, awake_by_block, sum_by_block
+from perfgate.judging.gate.evidence.clocks import (
+    Clocks,
+    TimedLane,
+    awake_by_block,
+    sum_by_block,
+)
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.pairs import log_ratios, pairs_of, timing
 from perfgate.judging.gate.evidence.process import SHORTEST, UsedBlocks, block_seconds
@@ -28,7 +33,9 @@ SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.origin.samp
 _Levels = dict[str, list[tuple[float, float]]]
 
 
-def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks) -> dict[str, PairedEffect]:
+def sampled_effects(
+    base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks
+) -> dict[str, PairedEffect]:
     """The numbers of a shape that all pairs recorded and that no metric of the gate has.
 
     P90, slowest tenth and standard deviation of its calls: in its long stretches, or without any in the pairs, by the deciding
@@ -45,7 +52,11 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
     for first, second in timing(pairs, place.shape):
         quads, _ = clean_pair(first.shapes[place.shape], second.shapes[place.shape])
         if quads is not None:
-            _add(levels, _sampled(first, place, quads, clock), _sampled(second, place, quads, clock))
+            _add(
+                levels,
+                _sampled(first, place, quads, clock),
+                _sampled(second, place, quads, clock),
+            )
     effects = {}
     for name, of_pairs in levels.items():
         by: Clock = "awake"
@@ -71,7 +82,9 @@ def _batch(run: RunDocument, place: ShapePlace) -> int:
     return 0
 
 
-def _sampled(process: Replicate, place: ShapePlace, quads: frozenset[int], clock: Clock | None) -> dict[str, float]:
+def _sampled(
+    process: Replicate, place: ShapePlace, quads: frozenset[int], clock: Clock | None
+) -> dict[str, float]:
     """The logarithms of a process's numbers in these quads; without a ``clock`` it has none of its calls."""
     blocks = process.shapes[place.shape]
     numbers = {}
@@ -83,9 +96,13 @@ def _sampled(process: Replicate, place: ShapePlace, quads: frozenset[int], clock
     return numbers
 
 
-def _host_utilization(process: Replicate, blocks: BlockColumns, quads: frozenset[int]) -> float | None:
+def _host_utilization(
+    process: Replicate, blocks: BlockColumns, quads: frozenset[int]
+) -> float | None:
     """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; None if that is not known."""
-    if not (blocks.conductor.used_ns and blocks.conductor.seen_ns and process.worker.cpus):
+    if not (
+        blocks.conductor.used_ns and blocks.conductor.seen_ns and process.worker.cpus
+    ):
         return None
     awake = awake_by_block(blocks)
     used_ns = np.asarray(blocks.conductor.used_ns, dtype=np.float64)
@@ -97,7 +114,9 @@ def _host_utilization(process: Replicate, blocks: BlockColumns, quads: frozenset
     return math.log(cpu_seconds / (awake_seconds * len(process.worker.cpus)))
 
 
-def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> dict[str, float]:
+def _distribution(
+    blocks: BlockColumns, quads: frozenset[int], clock: Clock
+) -> dict[str, float]:
     """Logarithms of the tail of a process's calls in seconds, and of calls a second in a block."""
     used = UsedBlocks.of(blocks, quads)
     times = used.times(clock)
@@ -119,10 +138,14 @@ def _tail(times: Floats) -> dict[str, float]:
     }
 
 
-def _tail_effects(base: RunDocument, head: RunDocument, place: ShapePlace) -> dict[str, PairedEffect]:
+def _tail_effects(
+    base: RunDocument, head: RunDocument, place: ShapePlace
+) -> dict[str, PairedEffect]:
     """P90, slowest tenth and standard deviation of calls without waits, one difference a quad of the long stretches."""
     levels: _Levels = defaultdict(list)
-    stretches = pairs_of(base.pairs.replicates, head.pairs.replicates, "stretch")[place.workload]
+    stretches = pairs_of(base.pairs.replicates, head.pairs.replicates, "stretch")[
+        place.workload
+    ]
     for first, second in timing(stretches, place.shape):
         before = first.shapes[place.shape]
         after = second.shapes[place.shape]
@@ -131,4 +154,6 @@ def _tail_effects(base: RunDocument, head: RunDocument, place: ShapePlace) -> di
             of_quad = frozenset({quad})
             tail_of_base = _tail(UsedBlocks.of(before, of_quad).wall)
             _add(levels, tail_of_base, _tail(UsedBlocks.of(after, of_quad).wall))
-    return {name: log_ratios(of_quads, clock="awake") for name, of_quads in levels.items()}
+    return {
+        name: log_ratios(of_quads, clock="awake") for name, of_quads in levels.items()
+    }

@@ -21,7 +21,12 @@ from perfgate.judging.gate.evidence.job_rows import rows_of_job
 from perfgate.judging.gate.evidence.numbers import NumberTable
 from perfgate.judging.gate.evidence.rows import RowTable, SideTables, rows_of_workloads
 from perfgate.judging.gate.evidence.stretches import are_in_turns
-from perfgate.judging.gate.evidence.trusted import Required, RequiredJob, TrustedNumbers, trusted_numbers
+from perfgate.judging.gate.evidence.trusted import (
+    Required,
+    RequiredJob,
+    TrustedNumbers,
+    trusted_numbers,
+)
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.protocol import SLOW_CALL_SECONDS
@@ -98,7 +103,12 @@ class SessionRows:
     """The rows of a session, under what the trusted side requires."""
 
     def __init__(
-        self, evidence: Evidence, numbers: NumberTable, work: WorkTable, required: Required, policy: Policy
+        self,
+        evidence: Evidence,
+        numbers: NumberTable,
+        work: WorkTable,
+        required: Required,
+        policy: Policy,
     ) -> None:
         self._evidence = evidence
         self._work = work
@@ -108,7 +118,9 @@ class SessionRows:
         self.sealed = (evidence.base.is_sealed, evidence.head.is_sealed)
         self.failed = evidence.head.failed
         self.records = [*evidence.base.workloads, *evidence.head.workloads]
-        self.workloads = list(dict.fromkeys([*required.workloads, *evidence.workload_names]))
+        self.workloads = list(
+            dict.fromkeys([*required.workloads, *evidence.workload_names])
+        )
         profiles = judges_subroutines(policy.tolerances)
         self._of_base = rows_of_workloads(evidence.base, "base", profiles=profiles)
         self._of_head = rows_of_workloads(evidence.head, "head", profiles=profiles)
@@ -128,7 +140,9 @@ class SessionRows:
         provenance = self.provenance
         if run is not None:
             stored = rows_of_workloads(run, "base")[name]
-            provenance = provenance._replace(says_steady=provenance.says_steady or run.says_steady)
+            provenance = provenance._replace(
+                says_steady=provenance.says_steady or run.says_steady
+            )
         failed_pairs = set()
         has_failed_stretch = False
         for pair in evidence.head.failed:
@@ -136,7 +150,10 @@ class SessionRows:
                 has_failed_stretch = True
             elif pair.workload == name:
                 failed_pairs.add(pair.pair)
-        files = {record.reference.rpartition(":")[0] for record in evidence.head.records_of(name)}
+        files = {
+            record.reference.rpartition(":")[0]
+            for record in evidence.head.records_of(name)
+        }
         return WorkloadRows(
             name=name,
             tables=SideTables(self._of_base[name], self._of_head[name]),
@@ -145,7 +162,8 @@ class SessionRows:
             harness_of_head=evidence.head.harness.get(name),
             failed_pairs=failed_pairs,
             has_failed_stretch=has_failed_stretch,
-            expects_stretches=self._required.stretches and _has_fast_calls_in_turns(evidence, name),
+            expects_stretches=self._required.stretches
+            and _has_fast_calls_in_turns(evidence, name),
             usable_quads=_usable_quads(evidence, name),
             bounded=self._bounded,
             work=self._work,
@@ -161,7 +179,9 @@ class SessionRows:
         if required is not None:
             work = required.work
             settings = required.measured_by(self._evidence)
-            kinds = {job.kind for job in (*base.records, *head.records) if job.name == name}
+            kinds = {
+                job.kind for job in (*base.records, *head.records) if job.name == name
+            }
             if settings is not None and kinds != {settings.kind}:
                 settings = None
         trusted: TrustedNumbers | None = None
@@ -182,10 +202,15 @@ def _has_fast_calls_in_turns(evidence: Evidence, workload: str) -> bool:
     seconds: dict[str, list[float]] = {}
     for first, second in evidence.pairs.get(workload, ()):
         for shape, columns in first.shapes.items():
-            seconds.setdefault(shape, []).append(median(unpack(columns.times.wall)) / 1e9)
+            seconds.setdefault(shape, []).append(
+                median(unpack(columns.times.wall)) / 1e9
+            )
             if shape in second.shapes and are_in_turns(columns, second.shapes[shape]):
                 takes_turns = True
-    return takes_turns and sum(map(median, seconds.values())) < CERTAINLY_FAST * SLOW_CALL_SECONDS
+    return (
+        takes_turns
+        and sum(map(median, seconds.values())) < CERTAINLY_FAST * SLOW_CALL_SECONDS
+    )
 
 
 def _usable_quads(evidence: Evidence, workload: str) -> dict[str, int]:

@@ -24,7 +24,14 @@ from perfgate.document.decision import (
 )
 from perfgate.document.files import content_sha256
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, RunDocument, Side, Source
+from perfgate.document.run import (
+    FROM_PROFILE,
+    Artifact,
+    ErrorDetail,
+    RunDocument,
+    Side,
+    Source,
+)
 from perfgate.document.testbed import IDENTITY
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.evidence.cpu_demand import waited_of_jobs
@@ -55,7 +62,8 @@ def header_of_head(head: RunDocument) -> DecisionHeader:
         side = replace(side, reviewed=ci.head_sha)
     measured = Measurement(
         device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
-        machine=head.testbed.observed.get(IDENTITY) or head.testbed.observed.get("host", ""),
+        machine=head.testbed.observed.get(IDENTITY)
+        or head.testbed.observed.get("host", ""),
         coverage=head.source.coverage,
         links=_kept_files(head, "head"),
         recorded=head.session.command == FROM_PROFILE,
@@ -63,14 +71,25 @@ def header_of_head(head: RunDocument) -> DecisionHeader:
         duration=_duration_of(head),
     )
     sides = ComparedSides(base=SideSummary(), head=side)
-    return DecisionHeader(head.project, head.session.seed, sides, measured, summarize_steps(head), head.warnings)
+    return DecisionHeader(
+        head.project,
+        head.session.seed,
+        sides,
+        measured,
+        summarize_steps(head),
+        head.warnings,
+    )
 
 
-def header_of_unmeasured(base: RunDocument, head: RunDocument, chosen_because: Message | None) -> DecisionHeader:
+def header_of_unmeasured(
+    base: RunDocument, head: RunDocument, chosen_because: Message | None
+) -> DecisionHeader:
     """The header of a decision on a change that was not measured."""
     header = header_of_head(head)
     side = replace(side_of(base.source, chosen_because), sha256=content_sha256(base))
-    return header._replace(sides=replace(header.sides, base=side), warnings=notes_of_sides(base, head))
+    return header._replace(
+        sides=replace(header.sides, base=side), warnings=notes_of_sides(base, head)
+    )
 
 
 def header_of(evidence: Evidence, chosen_because: Message | None) -> DecisionHeader:
@@ -87,7 +106,10 @@ def header_of(evidence: Evidence, chosen_because: Message | None) -> DecisionHea
         testbed_differences=_testbed_differences(base, head),
         package_differences=_package_differences(base, head),
     )
-    rounds = [len(head.session.earlier), *(replicate.round for replicate in head.pairs.replicates)]
+    rounds = [
+        len(head.session.earlier),
+        *(replicate.round for replicate in head.pairs.replicates),
+    ]
     measured = replace(
         header.measured,
         links=_kept_files(base, "base") + header.measured.links,
@@ -126,7 +148,11 @@ def _comparing(base: RunDocument, head: RunDocument) -> Comparing:
     """The subject of the comparison: code, or in an upgrade report the stacks under the same code."""
     if head.session.command != "upgrade":
         return "code"
-    if base.source.commit is None or base.source.commit != head.source.commit or head.source.dirty:
+    if (
+        base.source.commit is None
+        or base.source.commit != head.source.commit
+        or head.source.dirty
+    ):
         raise DocumentError(
             "an upgrade report has the same commit on both sides, and these are of two; use perfgate check"
         )
@@ -138,7 +164,9 @@ def side_of(source: Source, chosen_because: Message | None = None) -> SideSummar
     return replace(side, chosen_because=chosen_because)
 
 
-def _testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
+def _testbed_differences(
+    base: RunDocument, head: RunDocument
+) -> list[TestbedDifference]:
     before = base.testbed.fingerprint
     after = head.testbed.fingerprint
     if before == after:
@@ -147,7 +175,9 @@ def _testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDi
     return fields or [TestbedDifference(field="fingerprint", base=before, head=after)]
 
 
-def _package_differences(base: RunDocument, head: RunDocument) -> list[PackageDifference]:
+def _package_differences(
+    base: RunDocument, head: RunDocument
+) -> list[PackageDifference]:
     before = base.testbed.environment
     after = head.testbed.environment
     if before is None or after is None:
@@ -157,13 +187,24 @@ def _package_differences(base: RunDocument, head: RunDocument) -> list[PackageDi
     packages = []
     for package in _differing(before.packages, after.packages):
         is_loaded = not is_known or package.field in loaded
-        packages.append(PackageDifference(field=package.field, base=package.base, head=package.head, loaded=is_loaded))
+        packages.append(
+            PackageDifference(
+                field=package.field,
+                base=package.base,
+                head=package.head,
+                loaded=is_loaded,
+            )
+        )
     return packages
 
 
 def _most_pairs(head: RunDocument) -> int:
     """The pairs of the workload that has most."""
-    pairs = Counter(replicate.workload for replicate in head.pairs.replicates if replicate.arm == "ab")
+    pairs = Counter(
+        replicate.workload
+        for replicate in head.pairs.replicates
+        if replicate.arm == "ab"
+    )
     return max([pairs[workload.name] for workload in head.workloads], default=0)
 
 
@@ -179,11 +220,15 @@ def _waited(evidence: Evidence) -> float | None:
     return rounded_if_known(waited)
 
 
-def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[TestbedDifference]:
+def _differing(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> list[TestbedDifference]:
     """The fields with differing values."""
     differences = []
     for name in sorted(before.keys() | after.keys()):
-        difference = TestbedDifference(field=name, base=before.get(name), head=after.get(name))
+        difference = TestbedDifference(
+            field=name, base=before.get(name), head=after.get(name)
+        )
         if difference.base != difference.head:
             differences.append(difference)
     return differences
@@ -196,15 +241,29 @@ def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failur
     for workload in run.workloads:
         if workload.error:
             failed_to_load.add(workload.name)
-            failures.append(Failure(side=side, workload=workload.name, what="load", error=workload.error))
+            failures.append(
+                Failure(
+                    side=side, workload=workload.name, what="load", error=workload.error
+                )
+            )
     for step in run.checklist.steps:
-        if step.status == "error" and step.number in deciding and step.workload not in failed_to_load:
+        if (
+            step.status == "error"
+            and step.number in deciding
+            and step.workload not in failed_to_load
+        ):
             error = step.error or _exception(step.reason or Message("gate.step-failed"))
-            failures.append(Failure(side=side, workload=step.workload, what=step.slug, error=error))
+            failures.append(
+                Failure(side=side, workload=step.workload, what=step.slug, error=error)
+            )
     for check in run.checklist.correctness:
         if check.status == "error":
             error = _exception(check.message or Message("gate.check-could-not-run"))
-            failures.append(Failure(side=side, workload=check.workload, what="correctness", error=error))
+            failures.append(
+                Failure(
+                    side=side, workload=check.workload, what="correctness", error=error
+                )
+            )
     return failures
 
 
@@ -215,14 +274,24 @@ def _exception(message: Message | str) -> ErrorDetail:
 def failures_of_both(evidence: Evidence, deciding: Set[int]) -> list[Failure]:
     """The failures of both sides, then the pairs, stretches and turns of jobs that failed."""
     base, head = evidence.runs
-    failures = [*failures_of(base, "base", deciding), *failures_of(head, "head", deciding)]
+    failures = [
+        *failures_of(base, "base", deciding),
+        *failures_of(head, "head", deciding),
+    ]
     for failed in head.pairs.failed:
         what = f"pair {failed.pair}"
         if failed.side:
             what = "turns"
         elif failed.arm == "stretch":
             what = f"stretch {failed.pair}"
-        failures.append(Failure(side=failed.side or "pair", workload=failed.workload, what=what, error=failed.error))
+        failures.append(
+            Failure(
+                side=failed.side or "pair",
+                workload=failed.workload,
+                what=what,
+                error=failed.error,
+            )
+        )
     return failures
 
 
@@ -249,10 +318,18 @@ def _duration_of(head: RunDocument) -> float:
     # "Z" is read only from Python 3.11 on.
     try:
         started = datetime.fromisoformat(head.session.started_at.replace("Z", "+00:00"))
-        finished = datetime.fromisoformat(head.session.finished_at.replace("Z", "+00:00"))
+        finished = datetime.fromisoformat(
+            head.session.finished_at.replace("Z", "+00:00")
+        )
         return round((finished - started).total_seconds(), 3)
-    except (TypeError, ValueError) as error:  # TypeError: one of the two has a time zone
-        raise DocumentError("the session's times are not ISO 8601 with a time zone: {error}", error=error) from error
+    except (
+        TypeError,
+        ValueError,
+    ) as error:  # TypeError: one of the two has a time zone
+        raise DocumentError(
+            "the session's times are not ISO 8601 with a time zone: {error}",
+            error=error,
+        ) from error
 
 
 # --- the steps of the head's checklist
@@ -260,7 +337,10 @@ def _duration_of(head: RunDocument) -> float:
 
 def summarize_steps(head: RunDocument) -> list[StepSummary]:
     """The steps of every workload with a checklist; step 20 is the decision itself."""
-    steps = [msgspec.convert(step, StepSummary, from_attributes=True) for step in head.checklist.steps]
+    steps = [
+        msgspec.convert(step, StepSummary, from_attributes=True)
+        for step in head.checklist.steps
+    ]
     measured: dict[str, set[int]] = defaultdict(set)
     for step in head.checklist.steps:
         measured[step.workload].add(step.number)
@@ -274,11 +354,19 @@ def summarize_steps(head: RunDocument) -> list[StepSummary]:
     return steps
 
 
-def _left_out(head: RunDocument, workload: str, number: int, *, is_chosen: bool) -> StepSummary:
+def _left_out(
+    head: RunDocument, workload: str, number: int, *, is_chosen: bool
+) -> StepSummary:
     code = "gate.step-without-result"
     if head.session.command == FROM_PROFILE:
         code = "gate.step-not-recorded"
     elif not is_chosen:
         code = "gate.step-not-asked"
     slug = CARDS[number].slug
-    return StepSummary(number=number, slug=slug, workload=workload, status=LEFT_OUT, reason=Message(code))
+    return StepSummary(
+        number=number,
+        slug=slug,
+        workload=workload,
+        status=LEFT_OUT,
+        reason=Message(code),
+    )

@@ -60,13 +60,17 @@ def stall_effect(quads: Iterable[Quad]) -> PairedEffect | None:
     if not any(count.stalls for count in (*base, *head)):
         return None
     logs = [after.log_share - before.log_share for before, after in zip(base, head)]
-    return PairedEffect(Differences.of(logs, starts), _share(base), _share(head), "quad")
+    return PairedEffect(
+        Differences.of(logs, starts), _share(base), _share(head), "quad"
+    )
 
 
 def _gaps(turns: Iterable[Turn]) -> Ints:
     columns: list[Ints] = [np.zeros(0, dtype=np.int64)]
     for turn in turns:
-        columns += [unpack(entry.samples) for entry in turn.samples if entry.metric == ITL]
+        columns += [
+            unpack(entry.samples) for entry in turn.samples if entry.metric == ITL
+        ]
     return np.concatenate(columns)
 
 

@@ -103,11 +103,15 @@ class StretchSide(NamedTuple):
             if quad.cpu is not None:
                 computed.append(quad.cpu[stalled] - median(quad.cpu))
         calls = sum(quad.wall.size for quad in quads)
-        stalls = Stalls(np.concatenate(excesses), calls, _computing_share(excesses, computed))
+        stalls = Stalls(
+            np.concatenate(excesses), calls, _computing_share(excesses, computed)
+        )
         return cls(np.array(means), np.array(shares), np.array(seconds), stalls)
 
 
-def _computing_share(excesses: Sequence[Floats], computed: Sequence[Floats]) -> float | None:
+def _computing_share(
+    excesses: Sequence[Floats], computed: Sequence[Floats]
+) -> float | None:
     total = np.concatenate(excesses)
     if not computed or not total.size:
         return None
@@ -185,7 +189,9 @@ def are_in_turns(base: BlockColumns, head: BlockColumns) -> bool:
 
     The test of stretches by signs needs disturbances that may as well have hit the other side.
     """
-    return max(base.sequence) > min(head.sequence) and max(head.sequence) > min(base.sequence)
+    return max(base.sequence) > min(head.sequence) and max(head.sequence) > min(
+        base.sequence
+    )
 
 
 def _have_waited(stretches: Sequence[tuple[BlockColumns, BlockColumns]]) -> bool:
@@ -206,7 +212,9 @@ def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
     return line
 
 
-def _quads_of(base: BlockColumns, head: BlockColumns) -> Iterator[tuple[SideQuad, SideQuad]]:
+def _quads_of(
+    base: BlockColumns, head: BlockColumns
+) -> Iterator[tuple[SideQuad, SideQuad]]:
     """Yield the quads with known means on both sides."""
     undisturbed, _ = clean_pair(base, head)
     before = _Lane.of(base)
@@ -237,14 +245,28 @@ class _Lane(NamedTuple):
         if columns.times.cpu_source == "device":
             # The wall of an accelerator's call varies with everything that its host does.
             times = unpack(columns.times.cpu) / 1e9
-            return cls(sum_by_block(times, calls) / calls, quads, np.repeat(quads, calls), times, None)
+            return cls(
+                sum_by_block(times, calls) / calls,
+                quads,
+                np.repeat(quads, calls),
+                times,
+                None,
+            )
         seconds = np.full(calls.size, math.nan)
         if columns.conductor.seen_ns:
             seconds = awake_by_block(columns) / (calls + 1)
         cpu = unpack(columns.times.cpu) / 1e9
-        return cls(seconds, quads, np.repeat(quads, calls), unpack(columns.times.wall) / 1e9, cpu)
+        return cls(
+            seconds,
+            quads,
+            np.repeat(quads, calls),
+            unpack(columns.times.wall) / 1e9,
+            cpu,
+        )
 
     def quad(self, number: int) -> SideQuad:
         own = self.quad_of_call == number
         cpu = None if self.cpu is None else self.cpu[own]
-        return SideQuad(float(self.seconds[self.quads == number].mean()), self.wall[own], cpu)
+        return SideQuad(
+            float(self.seconds[self.quads == number].mean()), self.wall[own], cpu
+        )

@@ -11,7 +11,9 @@ from perfgate.document.decision import Policy
 from perfgate.document.shape import ShapePlace
 
 
-def tolerance(policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True) -> float:
+def tolerance(
+    policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True
+) -> float:
     """The allowed relative worsening of a metric at a place; ``moved`` is whether its memory layout moved."""
     configured = configured_tolerance(policy, metric, place)
     if configured is not None:
@@ -22,14 +24,20 @@ def tolerance(policy: Policy, metric: str, place: ShapePlace, *, moved: bool = T
     return entry.gate.tolerance or 0.0
 
 
-def configured_tolerance(policy: Policy, metric: str, place: ShapePlace) -> float | None:
+def configured_tolerance(
+    policy: Policy, metric: str, place: ShapePlace
+) -> float | None:
     """The tolerance that the policy sets; None if it sets none.
 
     Of several entries that match, the most specific counts: the exact metric before a pattern, then the longest.
     """
 
     def specificity(key: str) -> tuple[bool, int, str]:
-        return parse_place(key).metric == metric, sum(character not in "*?[]" for character in key), key
+        return (
+            parse_place(key).metric == metric,
+            sum(character not in "*?[]" for character in key),
+            key,
+        )
 
     keys = [key for key in policy.tolerances if key_matches(key, metric, place)]
     if not keys:
@@ -58,10 +66,14 @@ def repeated_metrics(policy: Policy) -> tuple[str, ...]:
 
 def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
     """The metrics that steps must repeat: the samples of the pairs supply the others."""
-    return tuple(name for name in repeated_metrics(policy) if not METRICS[name].origin.sampled)
+    return tuple(
+        name for name in repeated_metrics(policy) if not METRICS[name].origin.sampled
+    )
 
 
-def margins_for_unchanged(policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True) -> tuple[float, float]:
+def margins_for_unchanged(
+    policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True
+) -> tuple[float, float]:
     """The slowdowns that "unchanged" excludes: pairs are added until it is the first, but in the end the second is enough."""
     scale = entry_of(metric).gate.ok_margin_scale
     allowed = tolerance(policy, metric, place, moved=moved)
@@ -76,7 +88,9 @@ def margins_for_unchanged(policy: Policy, metric: str, place: ShapePlace, *, mov
 
 def key_matches(key: str, metric: str, place: ShapePlace) -> bool:
     """Whether a key ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``, patterns or names, means this metric."""
-    if key == metric:  # an operator's metric may contain characters of a pattern or a place
+    if (
+        key == metric
+    ):  # an operator's metric may contain characters of a pattern or a place
         return True
     pattern = parse_place(key)
     return fnmatchcase(metric, pattern.metric) and pattern.covers(*place)

@@ -38,14 +38,20 @@ class RequiredJob:
         """
         name = self.reference.name
         own = self.reference
-        hashes = {job.sha256 for job in (*evidence.base.records, *evidence.head.records) if job.name == name}
+        hashes = {
+            job.sha256
+            for job in (*evidence.base.records, *evidence.head.records)
+            if job.name == name
+        }
         if hashes == {own.sha256}:
             return own
         before = evidence.base.harness.get(name)
         after = evidence.head.harness.get(name)
         if before is None or after is None or before.settings != own.written:
             return None
-        changed = JobReference.from_written(name, after.settings, judged_by=own.settings)
+        changed = JobReference.from_written(
+            name, after.settings, judged_by=own.settings
+        )
         if changed is not None and hashes == {changed.sha256}:
             return changed
         return None
@@ -77,7 +83,9 @@ class Required:
         """Main's newest stored run that measured a workload by the file that both sides were measured by."""
         if evidence.recorded:
             return None
-        records = evidence.base.records_of(workload) + evidence.head.records_of(workload)
+        records = evidence.base.records_of(workload) + evidence.head.records_of(
+            workload
+        )
         files = {record.sha256 for record in records}
         for run in self.stored:
             index = RunIndex(run)
@@ -99,7 +107,10 @@ class TrustedNumbers:
 
 
 def trusted_numbers(
-    required: RequiredJob, reference: JobReference, record: JobRecord, evidence: Evidence
+    required: RequiredJob,
+    reference: JobReference,
+    record: JobRecord,
+    evidence: Evidence,
 ) -> TrustedNumbers:
     """The numbers of a job that was measured by the settings in ``reference``."""
     settings = reference.settings
@@ -116,10 +127,19 @@ def trusted_numbers(
         plain = metric.removeprefix(NUMBER)
         declared = settings.numbers.get(plain)
         if metric in METRICS:
-            better: Literal["lower", "higher"] = "higher" if METRICS[metric].better == "higher" else "lower"
-            number = replace(number, unit=METRICS[metric].unit, better=better, gating=gates)
+            better: Literal["lower", "higher"] = (
+                "higher" if METRICS[metric].better == "higher" else "lower"
+            )
+            number = replace(
+                number, unit=METRICS[metric].unit, better=better, gating=gates
+            )
         elif declared:
-            number = replace(number, unit=UNITS[declared.unit][0], better=declared.better, gating=gates)
+            number = replace(
+                number,
+                unit=UNITS[declared.unit][0],
+                better=declared.better,
+                gating=gates,
+            )
         elif metric.startswith(NUMBER):
             # A number named by the program: perfgate.toml decides at most whether it gates.
             gates = not settings.numbers and is_gating(plain, settings.gates)
@@ -131,7 +151,9 @@ def trusted_numbers(
     return TrustedNumbers(numbers, frozenset(undirected))
 
 
-def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict[str, TrustedNumbers]:
+def numbers_of_jobs(
+    evidence: Evidence, jobs: Mapping[str, RequiredJob]
+) -> dict[str, TrustedNumbers]:
     """The numbers of every job that the trusted side knows, by its name.
 
     A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.

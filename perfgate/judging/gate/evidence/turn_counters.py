@@ -11,7 +11,10 @@ from perfgate.document.job import PYTHON_LINES, Turn
 FEWEST_COUNTED = 2
 # The counts of a ratio, as numerator and denominator: the first pair that both sides have.
 Ratio = tuple[str, str]
-CACHED: tuple[Ratio, ...] = (("prefix_hits", "prefix_queries"), ("cached_tokens", "input_tokens"))
+CACHED: tuple[Ratio, ...] = (
+    ("prefix_hits", "prefix_queries"),
+    ("cached_tokens", "input_tokens"),
+)
 RATIOS: Mapping[str, tuple[Ratio, ...]] = {
     "serving.prefix_hits": CACHED,
     "serving.accepted": (("accepted", "drafted"),),
@@ -21,7 +24,9 @@ RATIOS: Mapping[str, tuple[Ratio, ...]] = {
 
 
 def counted_lines(turns: Iterable[Turn]) -> list[int]:
-    return [turn.counters[PYTHON_LINES] for turn in turns if PYTHON_LINES in turn.counters]
+    return [
+        turn.counters[PYTHON_LINES] for turn in turns if PYTHON_LINES in turn.counters
+    ]
 
 
 def common_ratio(

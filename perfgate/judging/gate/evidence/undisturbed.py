@@ -17,7 +17,9 @@ LEAST_CLEAN = 0.4  # of the quads of a pair, and of the pairs of a shape
 Taint = Literal["throttled", "slow_clock", "foreign_process"]
 
 
-def clean_pair(first: BlockColumns, second: BlockColumns) -> tuple[frozenset[int] | None, Counter[Taint]]:
+def clean_pair(
+    first: BlockColumns, second: BlockColumns
+) -> tuple[frozenset[int] | None, Counter[Taint]]:
     """The quads of a pair undisturbed on both sides, None if too few are left; and the number of quads by disturbance.
 
     Both sides run every quad, so a quad that a side lacks does not count.

@@ -28,7 +28,11 @@ def unknown_note(evidence: Evidence) -> list[Message]:
     listed = names[:MAX_NAMES]
     if len(names) > MAX_NAMES:
         listed.append(f"+{len(names) - MAX_NAMES}")
-    values: dict[str, MessageValue] = {"ours": __version__, "theirs": head.perfgate_version, "names": listed}
+    values: dict[str, MessageValue] = {
+        "ours": __version__,
+        "theirs": head.perfgate_version,
+        "names": listed,
+    }
     return [Message("gate.not-judged-by-this-version", values)]
 
 
@@ -56,7 +60,11 @@ def _names(run: RunDocument) -> Iterator[str]:
 def _codes(value: Any) -> Iterator[str]:
     """The codes of all messages below a value."""
     if isinstance(value, dict):
-        if value.keys() == {"code", "values"} and isinstance(value["code"], str) and value["code"] != QUOTE:
+        if (
+            value.keys() == {"code", "values"}
+            and isinstance(value["code"], str)
+            and value["code"] != QUOTE
+        ):
             yield value["code"]
         value = list(value.values())
     if isinstance(value, list):

@@ -20,7 +20,12 @@ from perfgate.judging.gate.evidence.clocks import sum_by_block
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
 from perfgate.judging.gate.evidence.pairs import Pair
-from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
+from perfgate.judging.gate.evidence.undisturbed import (
+    LEAST_CLEAN,
+    RATED_CLOCK_SHARE,
+    Taint,
+    clean_pair,
+)
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
@@ -56,13 +61,20 @@ _TAINTS: dict[Taint, Message] = {
 def invalid_times(evidence: Evidence) -> list[Invalid]:
     """The reasons why the times of a shape are not evidence, one entry a shape and kind."""
     entries: dict[tuple[str, str, str], Invalid] = {}
-    for entry in [*_changed_code(evidence), *_disturbed(evidence), *_different_clocks(evidence), *misconduct(evidence)]:
+    for entry in [
+        *_changed_code(evidence),
+        *_disturbed(evidence),
+        *_different_clocks(evidence),
+        *misconduct(evidence),
+    ]:
         entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
     return list(entries.values())
 
 
 def _invalid(place: ShapePlace, kind: InvalidKind, message: Message) -> Invalid:
-    return Invalid(workload=place.workload, shape=place.shape, kind=kind, message=message)
+    return Invalid(
+        workload=place.workload, shape=place.shape, kind=kind, message=message
+    )
 
 
 def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
@@ -102,7 +114,9 @@ def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
         few = tainted[place]
         if count - few < LEAST_CLEAN * count:
             kind, what = _most_taints(taints[place])
-            message = Message("gate.too-few-blocks", {"what": what, "few": few, "pairs": count})
+            message = Message(
+                "gate.too-few-blocks", {"what": what, "few": few, "pairs": count}
+            )
             yield _invalid(place, kind, message)
 
 
@@ -118,7 +132,9 @@ def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
     """Yield the shapes measured at different clocks on both sides, unless the cycles of their kernels compare."""
     for place in evidence.places:
         change = evidence.clock_shift(place)
-        if change and not counts_cycles(evidence.pairs.get(place.workload, ()), place.shape):
+        if change and not counts_cycles(
+            evidence.pairs.get(place.workload, ()), place.shape
+        ):
             message = Message("gate.clocks-differ", {"change": rounded(change)})
             yield _invalid(place, "clocks_differ", message)
 
@@ -143,8 +159,13 @@ def misconduct(evidence: Evidence) -> Iterator[Invalid]:
 def _wrong_clock(replicate: Replicate, side: str) -> Iterator[Invalid]:
     for shape, columns in replicate.lanes:
         if reason := _false_clock(columns):
-            message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
-            yield _invalid(ShapePlace(replicate.workload, shape), "worker_clock", message)
+            message = Message(
+                "gate.wrong-clock",
+                {"side": side, "pair": replicate.pair, "what": reason},
+            )
+            yield _invalid(
+                ShapePlace(replicate.workload, shape), "worker_clock", message
+            )
 
 
 def _stopped(replicate: Replicate, side: str) -> Iterator[Invalid]:
@@ -157,7 +178,9 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     """Compare a worker's own times of its blocks with the conductor's."""
     calls = np.asarray(columns.calls)
     wall = unpack(columns.times.wall)
-    spans = np.asarray(columns.worker.end_ns, dtype=np.float64) - np.asarray(columns.worker.start_ns)
+    spans = np.asarray(columns.worker.end_ns, dtype=np.float64) - np.asarray(
+        columns.worker.start_ns
+    )
     if (sum_by_block(wall, calls) > spans).any() or (spans <= 0).any():
         return Message("gate.calls-exceed-block")
     if (wall <= 0).any():
@@ -170,9 +193,15 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     unseen = float(np.quantile(_unseen_shares(columns, spans), CLOCK_QUANTILE))
     if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / median(seen)):
         return None
-    waited = float(_or_zeros(columns.conductor.run_delay_ns, seen.size).sum() / seen.sum())
+    waited = float(
+        _or_zeros(columns.conductor.run_delay_ns, seen.size).sum() / seen.sum()
+    )
     # Caches that other processes emptied look the same, so the message also names a busy machine.
-    code = "gate.clock-misses-time" if waited < BUSY_SHARE else "gate.clock-misses-time-busy"
+    code = (
+        "gate.clock-misses-time"
+        if waited < BUSY_SHARE
+        else "gate.clock-misses-time-busy"
+    )
     return Message(code, {"share": rounded(unseen), "waited": rounded(waited)})
 
 
@@ -187,12 +216,18 @@ def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
     blocks = len(observed.seen_ns)
     calls = np.asarray(columns.calls)
     delays = _or_zeros(observed.run_delay_ns, blocks)
-    awake = np.asarray(observed.seen_ns) - _or_zeros(observed.conductor_delay_ns, blocks)
-    expected = spans * (calls + 1) / calls  # one call of every block is made and not recorded
+    awake = np.asarray(observed.seen_ns) - _or_zeros(
+        observed.conductor_delay_ns, blocks
+    )
+    expected = (
+        spans * (calls + 1) / calls
+    )  # one call of every block is made and not recorded
     shares: Floats = 1 - expected / np.maximum(1, awake - delays)
     if worker.took_ns:
         outside = np.maximum(0, delays - _or_zeros(worker.took_delay_ns, blocks))
-        shares = np.maximum(shares, 1 - np.asarray(worker.took_ns) / np.maximum(1, awake - outside))
+        shares = np.maximum(
+            shares, 1 - np.asarray(worker.took_ns) / np.maximum(1, awake - outside)
+        )
     return shares
 
 
@@ -204,12 +239,19 @@ def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
     # CPU times are read before and after the conductor's clock, and the conductor may have waited in between.
     seen = used = 0
     for _, columns in replicate.lanes:
-        seen += sum(columns.conductor.seen_ns) + sum(columns.conductor.conductor_delay_ns)
+        seen += sum(columns.conductor.seen_ns) + sum(
+            columns.conductor.conductor_delay_ns
+        )
         used += sum(columns.conductor.used_ns)
     granted = len(replicate.worker.cpus)
     if seen and used > CPU_SHARE * granted * seen:
-        cpus: dict[str, MessageValue] = {"used": rounded(used / seen), "granted": granted}
-        message = Message("gate.too-many-cpus", {"side": side, "pair": replicate.pair, **cpus})
+        cpus: dict[str, MessageValue] = {
+            "used": rounded(used / seen),
+            "granted": granted,
+        }
+        message = Message(
+            "gate.too-many-cpus", {"side": side, "pair": replicate.pair, **cpus}
+        )
         yield from _every_shape(replicate, "worker_changed", message)
 
 
@@ -221,8 +263,15 @@ def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
             before = of_base[name]
             after = of_head[name]
             if before != after:
-                values: dict[str, MessageValue] = {"pair": first.pair, "name": name, "before": before, "after": after}
-                yield from _every_shape(first, "worker_changed", Message("gate.settings-differ", values))
+                values: dict[str, MessageValue] = {
+                    "pair": first.pair,
+                    "name": name,
+                    "before": before,
+                    "after": after,
+                }
+                yield from _every_shape(
+                    first, "worker_changed", Message("gate.settings-differ", values)
+                )
 
 
 def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
@@ -249,7 +298,12 @@ def _works_out_of_turn(base: float, head: float) -> Message | None:
     if high - low <= OUT_OF_TURN_SHARE + low:
         return None
     busy, idle = ("head", "base") if head > base else ("base", "head")
-    values: dict[str, MessageValue] = {"busy": busy, "other": idle, "share": rounded(high), "other_share": rounded(low)}
+    values: dict[str, MessageValue] = {
+        "busy": busy,
+        "other": idle,
+        "share": rounded(high),
+        "other_share": rounded(low),
+    }
     return Message("gate.works-out-of-turn", values)
 
 
@@ -257,11 +311,16 @@ def _unsteady(pairs: list[Pair]) -> Iterator[Invalid]:
     for side, members in zip(("base", "head"), zip(*pairs)):
         unsteady = sum(not member.worker.steady for member in members)
         if unsteady > STEADY_SHARE * len(members):
-            message = Message("gate.still-warming-up", {"side": side, "unsteady": unsteady, "members": len(members)})
+            message = Message(
+                "gate.still-warming-up",
+                {"side": side, "unsteady": unsteady, "members": len(members)},
+            )
             yield from _every_shape(pairs[0][0], "not_steady", message)
 
 
-def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> Iterator[Invalid]:
+def _every_shape(
+    replicate: Replicate, kind: InvalidKind, message: Message
+) -> Iterator[Invalid]:
     for shape in replicate.shapes:
         yield _invalid(ShapePlace(replicate.workload, shape), kind, message)
 
@@ -280,7 +339,9 @@ def invalid_turns(evidence: Evidence) -> list[Invalid]:
     return invalid
 
 
-def _disturbances(base: Sequence[Turn], head: Sequence[Turn]) -> Iterator[tuple[InvalidKind, Message]]:
+def _disturbances(
+    base: Sequence[Turn], head: Sequence[Turn]
+) -> Iterator[tuple[InvalidKind, Message]]:
     used_by_base = _out_of_turn_of(base)
     used_by_head = _out_of_turn_of(head)
     if used_by_base and used_by_head:

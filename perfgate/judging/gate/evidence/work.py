@@ -8,7 +8,13 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from perfgate.catalogue.names import FRAMEWORK_OPS, RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS
+from perfgate.catalogue.names import (
+    FRAMEWORK_OPS,
+    RANKS_COLLECTIVES,
+    RANKS_ELEMENTS,
+    RANKS_OPERATORS,
+    RANKS_SYNCS,
+)
 from perfgate.document.alignment import Work
 from perfgate.document.job import RankCounts, Turn
 from perfgate.document.run import CallRow, CounterSet, CounterSite, KernelTimes, OpCount
@@ -111,7 +117,9 @@ def calls_by_line(rows: Iterable[Work]) -> list[Work]:
         calls[row.operator, row.line, row.code] += row.calls
     work = []
     for (operator, line, code), count in calls.items():
-        work.append(Work(operator=operator, amount=count, calls=count, line=line, code=code))
+        work.append(
+            Work(operator=operator, amount=count, calls=count, line=line, code=code)
+        )
     return work
 
 
@@ -139,7 +147,11 @@ class KernelSums:
         """The seconds of an aspect, by operator and inputs."""
         amounts = {}
         for kernel in self.times.rows:
-            seconds = {KERNELS_TIME: kernel.seconds, MATRIX_TIME: kernel.mac, VECTOR_TIME: kernel.vec}[aspect]
+            seconds = {
+                KERNELS_TIME: kernel.seconds,
+                MATRIX_TIME: kernel.mac,
+                VECTOR_TIME: kernel.vec,
+            }[aspect]
             if seconds is not None:
                 name = f"{kernel.op} [{kernel.inputs}]" if kernel.inputs else kernel.op
                 amounts[name] = seconds

@@ -125,7 +125,15 @@ class WorkTable:
             if base is not None:
                 check = self._head.checks.get(place)
                 is_checked = check is not None and check.status == "passed"
-                rows.append(Counted(place, CountedSide(base), CountedSide(head), self._base_code(base), is_checked))
+                rows.append(
+                    Counted(
+                        place,
+                        CountedSide(base),
+                        CountedSide(head),
+                        self._base_code(base),
+                        is_checked,
+                    )
+                )
         return rows
 
     def _base_code(self, counters: CounterSet) -> set[str]:
@@ -138,7 +146,11 @@ class WorkTable:
         """The line of the head that most often calls each operator of a shape, by the exact counters."""
         if place not in self._head.counters:
             return {}
-        return {operator.op: operator.line for operator in self._head.counters[place].ops if operator.line}
+        return {
+            operator.op: operator.line
+            for operator in self._head.counters[place].ops
+            if operator.line
+        }
 
     # --- traced calls
 
@@ -150,7 +162,15 @@ class WorkTable:
         for place, head in self._head.operators.items():
             if place in self._base.operators and place not in unmarked:
                 varying = self._varying(place)
-                rows.append(ListedOperators(place, self._base.operators[place], head, varying, self._lines(place)))
+                rows.append(
+                    ListedOperators(
+                        place,
+                        self._base.operators[place],
+                        head,
+                        varying,
+                        self._lines(place),
+                    )
+                )
         return rows
 
     def _varying(self, place: ShapePlace) -> set[str]:
@@ -167,7 +187,11 @@ class WorkTable:
         before = self._base.operators[place]
         after = self._head.operators[place]
         names = before.keys() | after.keys()
-        return {name for name in names if count_of(before.get(name)) != count_of(after.get(name))}
+        return {
+            name
+            for name in names
+            if count_of(before.get(name)) != count_of(after.get(name))
+        }
 
     @cached_property
     def run_seconds(self) -> dict[tuple[ShapePlace, str], float]:
@@ -204,7 +228,11 @@ class WorkTable:
         rows = []
         for place in self.places:
             times = self._operator_times(place)
-            rows.append(TimedParts(place, times, self.changed_operators(place), self._lines(place)))
+            rows.append(
+                TimedParts(
+                    place, times, self.changed_operators(place), self._lines(place)
+                )
+            )
         return rows
 
     @cached_property
@@ -215,15 +243,23 @@ class WorkTable:
         return rows
 
     def _subroutine_times(self, place: ShapePlace) -> PairedTimes:
-        return self._times(place, lambda process: process.profile.subroutines.get(place.shape))
+        return self._times(
+            place, lambda process: process.profile.subroutines.get(place.shape)
+        )
 
     def _operator_times(self, place: ShapePlace) -> PairedTimes:
-        return self._times(place, lambda process: process.profile.operators.get(place.shape))
+        return self._times(
+            place, lambda process: process.profile.operators.get(place.shape)
+        )
 
     def kernels(self, place: ShapePlace) -> PairedTimes:
         return self._times(place, lambda process: kernel_seconds(process, place.shape))
 
-    def _times(self, place: ShapePlace, seconds_of: Callable[[Replicate], Mapping[str, float] | None]) -> PairedTimes:
+    def _times(
+        self,
+        place: ShapePlace,
+        seconds_of: Callable[[Replicate], Mapping[str, float] | None],
+    ) -> PairedTimes:
         return PairedTimes.of(self._evidence.pairs.get(place.workload, ()), seconds_of)
 
     def stages(self, place: ShapePlace) -> list[Part]:
@@ -245,7 +281,9 @@ class WorkTable:
         for name, line in lines.items():
             base, head = map(median, zip(*lows[name]))
             first = line and code.of_function(line)
-            stages.append(Part(name=name, base=rounded(base), head=rounded(head), line=first))
+            stages.append(
+                Part(name=name, base=rounded(base), head=rounded(head), line=first)
+            )
         return stages
 
     # --- recordings
@@ -288,7 +326,9 @@ def _shown_values(index: RunIndex) -> dict[tuple[ShapePlace, str], float]:
     for workload, steps in index.steps.items():
         for step in steps:
             for value in step.values:
-                is_shown = value.metric in METRICS and METRICS[value.metric].display.recorded
+                is_shown = (
+                    value.metric in METRICS and METRICS[value.metric].display.recorded
+                )
                 if is_shown and value.value is not None:
                     place = ShapePlace(workload, value.labels.get("shape", ""))
                     values[place, value.metric] = value.value
@@ -297,7 +337,11 @@ def _shown_values(index: RunIndex) -> dict[tuple[ShapePlace, str], float]:
 
 def varying_operators(counters: CounterSet) -> set[str]:
     """The operators with counts that differ between calls or processes."""
-    return {name.removeprefix(OPERATOR_COUNT) for name in counters.unstable if name.startswith(OPERATOR_COUNT)}
+    return {
+        name.removeprefix(OPERATOR_COUNT)
+        for name in counters.unstable
+        if name.startswith(OPERATOR_COUNT)
+    }
 
 
 def count_of(row: OperatorRow | None) -> float:

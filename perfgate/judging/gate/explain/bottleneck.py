@@ -53,7 +53,9 @@ def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
     return Roof(flops_per_second=max(flops), bytes_per_second=max(moved_bytes))
 
 
-def bottleneck(account: CallAccount, times: Sequence[Mapping[str, float]], roof: Roof | None) -> Bottleneck | None:
+def bottleneck(
+    account: CallAccount, times: Sequence[Mapping[str, float]], roof: Roof | None
+) -> Bottleneck | None:
     """The bottleneck of one side's calls; None if they do not wait and the roofline is inconclusive.
 
     ``times`` are the operators of its replicates.
@@ -69,7 +71,9 @@ def bottleneck(account: CallAccount, times: Sequence[Mapping[str, float]], roof:
     return _by_roofline(account, roof)
 
 
-def _waiting_shares(account: CallAccount, times: Sequence[Mapping[str, float]]) -> dict[Bottleneck, float]:
+def _waiting_shares(
+    account: CallAccount, times: Sequence[Mapping[str, float]]
+) -> dict[Bottleneck, float]:
     """The share of the call in which it waits, by reason.
 
     The replicates' profiler costs less than the trace's, so their time outside operators takes precedence if they have it.
@@ -98,7 +102,9 @@ def _by_roofline(account: CallAccount, roof: Roof) -> Bottleneck | None:
     total = sum(least.values())
     if not total:
         return None
-    working = sum(seconds for part, seconds in account.parts.items() if part not in _WAITING)
+    working = sum(
+        seconds for part, seconds in account.parts.items() if part not in _WAITING
+    )
     if total < OVERHEAD_LIMIT * working:
         return "scheduling"
     for bound, seconds in least.items():

@@ -22,7 +22,11 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.explain.join import explained_fact, grown_causes, located
 from perfgate.judging.gate.explain.kinds import EXPLAINS
-from perfgate.judging.gate.explain.ranking import PlaceRanking, RankedCause, changed_function
+from perfgate.judging.gate.explain.ranking import (
+    PlaceRanking,
+    RankedCause,
+    changed_function,
+)
 
 
 class Attributed(NamedTuple):
@@ -52,7 +56,9 @@ def attribute(
         number: int | None = None
         if _is_worse(comparison):
             of_place = by_place[comparison.place]
-            main = _called_by_ranks(comparison, of_place, comparisons) or _of_parts(comparison, of_place)
+            main = _called_by_ranks(comparison, of_place, comparisons) or _of_parts(
+                comparison, of_place
+            )
             main = _or_tested(main, comparison, work.operators, code)
             if main is not None:
                 if main not in causes:
@@ -65,7 +71,9 @@ def attribute(
     # Timings without a cause, such as instructions and throughput, take the cause of the call.
     for index, comparison in enumerate(attributed):
         if comparison.cause is None and _is_slower(comparison):
-            attributed[index] = replace(comparison, cause=of_calls.get(comparison.place))
+            attributed[index] = replace(
+                comparison, cause=of_calls.get(comparison.place)
+            )
     return Attributed(attributed, _grouped(causes, code))
 
 
@@ -88,7 +96,10 @@ def _ranked(
 
 
 def _on_other_inputs(
-    comparisons: Iterable[Comparison], work: Explanations, listed: Iterable[Cause], code: HeadCode
+    comparisons: Iterable[Comparison],
+    work: Explanations,
+    listed: Iterable[Cause],
+    code: HeadCode,
 ) -> list[Cause]:
     """The operators on other inputs that are not yet a cause, if a count rose without naming any; the slowest first.
 
@@ -107,8 +118,12 @@ def _on_other_inputs(
         for part in explanation.other_inputs:
             if (explanation.place, part.op) not in named:
                 cause = explained_fact(explanation.place, part.op, part)
-                causes.setdefault((explanation.place, part.op, part.line), located(cause, code))
-    return sorted(causes.values(), key=lambda cause: -slower.get((cause.place, cause.op), 0.0))
+                causes.setdefault(
+                    (explanation.place, part.op, part.line), located(cause, code)
+                )
+    return sorted(
+        causes.values(), key=lambda cause: -slower.get((cause.place, cause.op), 0.0)
+    )
 
 
 def _places_of_unexplained_counts(comparisons: Iterable[Comparison]) -> set[ShapePlace]:
@@ -132,7 +147,9 @@ def _grouped(causes: Sequence[Cause], code: HeadCode) -> list[Cause]:
     for number, cause in enumerate(causes):
         group = first_of_group.setdefault(_group(cause, code), number)
         same = first_of_effect.setdefault(_effect(cause), number)
-        grouped.append(replace(cause, group=group, same_as=None if same == number else same))
+        grouped.append(
+            replace(cause, group=group, same_as=None if same == number else same)
+        )
     return grouped
 
 
@@ -149,11 +166,23 @@ def _group(cause: Cause, code: HeadCode) -> Hashable:
 def _effect(cause: Cause) -> Hashable:
     """The effect of a cause, without its place; a slowdown found by a cause's own test is distinct from a count."""
     counts = cause.base_count, cause.head_count
-    return cause.tested, cause.op, cause.aspect, cause.amount, counts, cause.line, cause.ranks
+    return (
+        cause.tested,
+        cause.op,
+        cause.aspect,
+        cause.amount,
+        counts,
+        cause.line,
+        cause.ranks,
+    )
 
 
 def _is_slower(comparison: Comparison) -> bool:
-    return comparison.is_timed and comparison.outcome == "regressed" and comparison.metric != PREPROCESSING
+    return (
+        comparison.is_timed
+        and comparison.outcome == "regressed"
+        and comparison.metric != PREPROCESSING
+    )
 
 
 def _is_worse(comparison: Comparison) -> bool:
@@ -181,7 +210,11 @@ def _called_by_ranks(
     more = set()
     for count in comparisons:
         is_here = isinstance(count, Exact) and count.place == comparison.place
-        if is_here and count.outcome == "regressed" and metric(count.metric).gate.fails_alone:
+        if (
+            is_here
+            and count.outcome == "regressed"
+            and metric(count.metric).gate.fails_alone
+        ):
             for part in count.parts:
                 if part.ranks and _is_grown(part):
                     more.add((part.name, part.ranks))
@@ -194,14 +227,20 @@ def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
     A graph break or recompilation explains all that follows from it. Without an explanation, the candidates are the operators
     that run more often; the first of them is the cause.
     """
-    grown = {(part.name, part.aspect, part.ranks) for part in comparison.parts if _is_grown(part)}
+    grown = {
+        (part.name, part.aspect, part.ranks)
+        for part in comparison.parts
+        if _is_grown(part)
+    }
     if grown:
         return _of_grown_parts(metric(comparison.metric).display.amount, grown, causes)
     if isinstance(comparison, Exact):
         return next((cause for cause in causes if cause.inputs_change), None)
     if comparison.metric == SIGNATURE:
         # The change to its counts also changed its output.
-        return next((cause for cause in causes if cause.counted and cause.is_of_change), None)
+        return next(
+            (cause for cause in causes if cause.counted and cause.is_of_change), None
+        )
     if comparison.unit != "s":
         return None
     if causes and causes[0].changes_the_rest:
@@ -217,7 +256,9 @@ def _of_grown_parts(
 ) -> Cause | None:
     first: Cause | None = None
     for cause in causes:
-        is_also = cause.also is not None and (cause.op, cause.also, cause.ranks) in grown
+        is_also = (
+            cause.also is not None and (cause.op, cause.also, cause.ranks) in grown
+        )
         if is_also or (cause.op, cause.aspect, cause.ranks) in grown:
             if cause.amount == amount:
                 return cause
@@ -226,13 +267,18 @@ def _of_grown_parts(
 
 
 def _or_tested(
-    cause: Cause | None, comparison: Comparison, operators: Iterable[OperatorDelta], code: HeadCode
+    cause: Cause | None,
+    comparison: Comparison,
+    operators: Iterable[OperatorDelta],
+    code: HeadCode,
 ) -> Cause | None:
     """The cause; the operator with a test that found it slower, or its function, if that lost more time in the pairs."""
     if cause is not None and cause.rank is not None:
         return cause
     tested = _tested(comparison, operators)
-    if tested is None or (cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0)):
+    if tested is None or (
+        cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0)
+    ):
         return cause
     tested = located(tested, code)
     return changed_function(tested, [tested]) or tested

@@ -27,7 +27,10 @@ from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
 from perfgate.judging.gate.evidence.work_table import TracedCall
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.explain.kinds import EXPLAINS, inputs_change, kind_of_change
-from perfgate.judging.gate.explain.profiler_cost import cost_of_an_event, without_profiler
+from perfgate.judging.gate.explain.profiler_cost import (
+    cost_of_an_event,
+    without_profiler,
+)
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import median
 
@@ -41,7 +44,9 @@ MAX_OTHER_INPUTS = 12
 # The share of the growth outside operators from which more operators are taken as its reason.
 _LAUNCHING = 0.5
 _MOVED = ("regressed", "improved")
-_EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.gate.explained)
+_EXPLAINED_METRICS = tuple(
+    name for name, entry in METRICS.items() if entry.gate.explained
+)
 
 
 def explanations(
@@ -68,7 +73,11 @@ def explanations(
         moved = call_time(comparisons, call.place)
         if moved is not None and (moved.outcome not in _MOVED or call.place in spoiled):
             moved = None
-        explained.append(_ExplainedCall(call, exact[call.place]).explanation(moved, tested[call.place]))
+        explained.append(
+            _ExplainedCall(call, exact[call.place]).explanation(
+                moved, tested[call.place]
+            )
+        )
     return explained
 
 
@@ -76,7 +85,11 @@ def call_time(comparisons: Iterable[Comparison], place: ShapePlace) -> Paired | 
     """The time of the pairs to explain: a regression or improvement, else the first that the catalogue explains."""
     times = []
     for row in comparisons:
-        if not isinstance(row, Paired) or row.place != place or row.outcome == "not_comparable":
+        if (
+            not isinstance(row, Paired)
+            or row.place != place
+            or row.outcome == "not_comparable"
+        ):
             continue
         if row.is_of_call and row.metric in _EXPLAINED_METRICS:
             times.append(row)
@@ -96,7 +109,9 @@ class _ExplainedCall:
         self._before = _Trace(call.base)
         self._after = _Trace(call.head)
 
-    def explanation(self, moved: Paired | None, tested: Mapping[str, float]) -> Explanation:
+    def explanation(
+        self, moved: Paired | None, tested: Mapping[str, float]
+    ) -> Explanation:
         """The explanation of the time that ``moved``, if any did; ``tested`` are the seconds that tests found."""
         pairs = self._call.times
         if moved is not None and moved.metric == BUSY:
@@ -114,7 +129,9 @@ class _ExplainedCall:
         if moved is None or moved.base is None or moved.head is None:
             return explanation
         measured = moved.head - moved.base
-        parts = self._contributions(pairs, tested, clocked=moved.base, measured=measured)
+        parts = self._contributions(
+            pairs, tested, clocked=moved.base, measured=measured
+        )
         return replace(
             explanation,
             metric=moved.metric,
@@ -136,7 +153,12 @@ class _ExplainedCall:
         return parts[:MAX_OTHER_INPUTS]
 
     def _contributions(
-        self, pairs: PairedTimes, tested: Mapping[str, float], *, clocked: float, measured: float
+        self,
+        pairs: PairedTimes,
+        tested: Mapping[str, float],
+        *,
+        clocked: float,
+        measured: float,
     ) -> list[OperatorDelta]:
         smallest = abs(measured) * MIN_PART
         added = _added_seconds(pairs, smallest)
@@ -167,11 +189,16 @@ class _ExplainedCall:
         return counted
 
     def _aligned(self, operator: str) -> list[AlignedWork]:
-        return align(self._before.operators.get(operator, []), self._after.operators.get(operator, []))
+        return align(
+            self._before.operators.get(operator, []),
+            self._after.operators.get(operator, []),
+        )
 
     def _calls(self, operator: str) -> tuple[float, float]:
         """How often a call of either side runs an operator."""
-        return _calls(self._before.operators.get(operator, [])), _calls(self._after.operators.get(operator, []))
+        return _calls(self._before.operators.get(operator, [])), _calls(
+            self._after.operators.get(operator, [])
+        )
 
     def _of_operator(self, operator: str, seconds: float) -> OperatorDelta:
         base_count, head_count = self._calls(operator)
@@ -197,7 +224,9 @@ class _ExplainedCall:
         )
         if change is None or site is None or site.base is None or site.head is None:
             return delta
-        return replace(delta, base_inputs=site.base.inputs, head_inputs=site.head.inputs)
+        return replace(
+            delta, base_inputs=site.base.inputs, head_inputs=site.head.inputs
+        )
 
     def _grown_lines(self, operator: str) -> list[Part]:
         """The lines that call an operator more often."""
@@ -206,7 +235,9 @@ class _ExplainedCall:
         after = calls_by_line(self._after.operators.get(operator, []))
         return grown_lines(before, after, code)
 
-    def _line(self, operator: str, grown: Sequence[Part], site: AlignedWork | None) -> str | None:
+    def _line(
+        self, operator: str, grown: Sequence[Part], site: AlignedWork | None
+    ) -> str | None:
         """The line to name for an operator, by the surest evidence that knows one."""
         # Operators that compute in full precision again: the line had asked for less.
         for part in reversed(self._parts_of(LOW_PRECISION_OPS)):
@@ -231,7 +262,9 @@ class _ExplainedCall:
         """The place at which the host of a device began to wait for it; a CPU has no such waits."""
         if "outside" in self._call.head.parts:
             return None
-        return next((part for part in self._parts_of(SYNCS) if part.head > part.base), None)
+        return next(
+            (part for part in self._parts_of(SYNCS) if part.head > part.base), None
+        )
 
     def _parts_of(self, metric: str) -> list[Part]:
         """The changed parts of an exact count."""
@@ -263,8 +296,12 @@ class _ExplainedCall:
                 base_count=rounded(before),
                 head_count=rounded(after),
             )
-        delta = OperatorDelta(op=OUTSIDE_OPERATORS, kind="outside", seconds=rounded(seconds))
-        site = _largest(align(self._before.of_python, self._after.of_python), growing=seconds > 0)
+        delta = OperatorDelta(
+            op=OUTSIDE_OPERATORS, kind="outside", seconds=rounded(seconds)
+        )
+        site = _largest(
+            align(self._before.of_python, self._after.of_python), growing=seconds > 0
+        )
         if site is None:
             return delta
         line: str | None = None
@@ -311,9 +348,13 @@ def _calls(rows: Iterable[Work]) -> float:
     return sum(row.calls for row in rows)
 
 
-def _launching_seconds(pairs: PairedTimes, base_count: float, head_count: float) -> float:
+def _launching_seconds(
+    pairs: PairedTimes, base_count: float, head_count: float
+) -> float:
     """The seconds outside operators that more operators account for, at base's time around one; 0 if it is unknown."""
-    around = [times[OUTSIDE_OPERATORS] for times in pairs.base if OUTSIDE_OPERATORS in times]
+    around = [
+        times[OUTSIDE_OPERATORS] for times in pairs.base if OUTSIDE_OPERATORS in times
+    ]
     if not around or not base_count:
         return 0.0
     return median(around) / base_count * (head_count - base_count)
@@ -328,13 +369,17 @@ def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
         base, head = pairs.of_part(operator).T
         differences = head - base
         effect = estimate(differences)
-        is_sure = lower_bound(differences, _TAIL) > 0 or upper_bound(differences, _TAIL) < 0
+        is_sure = (
+            lower_bound(differences, _TAIL) > 0 or upper_bound(differences, _TAIL) < 0
+        )
         if is_sure and effect and abs(effect) >= smallest:
             added[operator] = effect
     return added
 
 
-def _in_order(parts: Sequence[OperatorDelta], measured: float, counted: Collection[str]) -> list[OperatorDelta]:
+def _in_order(
+    parts: Sequence[OperatorDelta], measured: float, counted: Collection[str]
+) -> list[OperatorDelta]:
     """The parts in the order of the time that their lines explain together, the likeliest cause first.
 
     The cost of one line of code mostly spreads over several operators: the operator that the code calls (``clone``, which is
@@ -352,13 +397,24 @@ def _in_order(parts: Sequence[OperatorDelta], measured: float, counted: Collecti
             of_changes += seconds
     threshold = EXPLAINS * abs(measured)
 
-    def order(numbered: tuple[int, OperatorDelta]) -> tuple[bool, bool, float, bool, float, str]:
+    def order(
+        numbered: tuple[int, OperatorDelta],
+    ) -> tuple[bool, bool, float, bool, float, str]:
         number, part = numbered
         line_seconds = of_lines[part.line or number]
         is_changed = part.is_other_work
-        is_cause = is_changed or (not part.is_launching and of_changes < threshold <= line_seconds)
+        is_cause = is_changed or (
+            not part.is_launching and of_changes < threshold <= line_seconds
+        )
         is_inner = part.is_counted and part.op not in counted
-        return part.is_launching, not is_cause, -line_seconds, is_inner, -sign * part.seconds, part.op
+        return (
+            part.is_launching,
+            not is_cause,
+            -line_seconds,
+            is_inner,
+            -sign * part.seconds,
+            part.op,
+        )
 
     return [part for _, part in sorted(enumerate(parts), key=order)]
 

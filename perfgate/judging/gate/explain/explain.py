@@ -24,7 +24,11 @@ from perfgate.judging.gate.explain.operators import (
     slower_alone,
 )
 from perfgate.judging.gate.explain.profiles import explain_jobs
-from perfgate.judging.gate.explain.regressions import leading, reading_order, regressions_of
+from perfgate.judging.gate.explain.regressions import (
+    leading,
+    reading_order,
+    regressions_of,
+)
 
 
 class Explained(NamedTuple):
@@ -34,7 +38,9 @@ class Explained(NamedTuple):
     record: Explanations
 
 
-def changed_work(work: WorkTable, comparisons: Sequence[Comparison], spoiled: Collection[ShapePlace]) -> Explanations:
+def changed_work(
+    work: WorkTable, comparisons: Sequence[Comparison], spoiled: Collection[ShapePlace]
+) -> Explanations:
     """The work that changed: operators by name, and the parts of each changed time, without times of ``spoiled`` places."""
     operators = valid(work.operators, spoiled)
     tests = compare_operators(operators)
@@ -74,6 +80,8 @@ def explain(
         operators=slower_alone(work.operators, ordered, work.explanations),
         explanations=sorted(work.explanations, key=order),
         causes=attributed.causes,
-        regressions=regressions_of(ordered, regressed, attributed.causes, acceptable=acceptable),
+        regressions=regressions_of(
+            ordered, regressed, attributed.causes, acceptable=acceptable
+        ),
     )
     return Explained(ordered, record)

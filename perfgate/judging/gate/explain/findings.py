@@ -17,7 +17,12 @@ from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import RULES, metric
 from perfgate.document.comparison import Comparison, Exact, Paired
-from perfgate.document.decision import CountDifference, StepComparison, StepSummary, TurnDifference
+from perfgate.document.decision import (
+    CountDifference,
+    StepComparison,
+    StepSummary,
+    TurnDifference,
+)
 from perfgate.document.explanation import Cause
 from perfgate.document.lines import split_line
 from perfgate.document.message import Message
@@ -27,7 +32,17 @@ from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 # The most findings of one step about the same subject; a document may claim more.
 _MOST = 200
 # The evidence that identifies a finding; numbers and lines differ between runs of the same code, or move with it.
-_SUBJECT = ("shape", "kind", "by", "reason", "name", "module", "kernel", "dtype", "stage")
+_SUBJECT = (
+    "shape",
+    "kind",
+    "by",
+    "reason",
+    "name",
+    "module",
+    "kernel",
+    "dtype",
+    "stage",
+)
 
 _MEASURED = frozenset({"ok", "attention"})
 
@@ -48,7 +63,9 @@ def judged_steps(
     for step in steps:
         measured = []
         for row in numbers:
-            if row.workload == step.workload and isinstance(row.difference, TurnDifference):
+            if row.workload == step.workload and isinstance(
+                row.difference, TurnDifference
+            ):
                 measured.append(row)
         remaining = _without_contradicted(step, measured)
         before = by_number.get((step.workload, step.number))
@@ -58,7 +75,9 @@ def judged_steps(
     return judged
 
 
-def _without_contradicted(step: StepSummary, numbers: Sequence[StepComparison]) -> StepSummary:
+def _without_contradicted(
+    step: StepSummary, numbers: Sequence[StepComparison]
+) -> StepSummary:
     """The step without the findings that its numbers in pairs or turns contradict.
 
     The head's own measurement of a number is short, and the row that shows the finding shows the longer one.
@@ -67,17 +86,25 @@ def _without_contradicted(step: StepSummary, numbers: Sequence[StepComparison]) 
     if len(findings) == len(step.findings):
         return step
     step = replace(step, findings=findings)
-    if step.status == "attention" and all(finding.severity == "info" for finding in findings):
+    if step.status == "attention" and all(
+        finding.severity == "info" for finding in findings
+    ):
         return replace(step, status="ok")
     return step
 
 
-def _standing(findings: Iterable[Finding], numbers: Sequence[StepComparison], side: Side) -> list[Finding]:
+def _standing(
+    findings: Iterable[Finding], numbers: Sequence[StepComparison], side: Side
+) -> list[Finding]:
     """The findings that the numbers of a side do not contradict."""
-    return [finding for finding in findings if not _is_contradicted(finding, numbers, side)]
+    return [
+        finding for finding in findings if not _is_contradicted(finding, numbers, side)
+    ]
 
 
-def _is_contradicted(finding: Finding, numbers: Sequence[StepComparison], side: Side) -> bool:
+def _is_contradicted(
+    finding: Finding, numbers: Sequence[StepComparison], side: Side
+) -> bool:
     """Whether the number that a finding rests on lies within its limit, by the numbers of one side."""
     rule = RULES.get(finding.rule)
     limit = finding.evidence.get("limit")
@@ -87,7 +114,9 @@ def _is_contradicted(finding: Finding, numbers: Sequence[StepComparison], side: 
     sign = 1 if judged.at_most else -1
     is_within = False
     for row in numbers:
-        is_judged = row.metric == judged.metric and judged.labels.items() <= row.labels.items()
+        is_judged = (
+            row.metric == judged.metric and judged.labels.items() <= row.labels.items()
+        )
         if is_judged and row.shape == finding.evidence.get("shape"):
             value = row.head if side == "head" else row.base
             if value is None or sign * value > sign * limit:
@@ -103,7 +132,9 @@ def _with_standing(
     moves: Moves,
     causes: Sequence[Cause],
 ) -> StepSummary:
-    only_base, only_head = unmatched(_standing(before.findings, numbers, "base"), step.findings)
+    only_base, only_head = unmatched(
+        _standing(before.findings, numbers, "base"), step.findings
+    )
     alone = set(map(id, only_head))
     findings = []
     for finding in step.findings:
@@ -114,7 +145,11 @@ def _with_standing(
             findings.append(replace(finding, standing="new", cause=cause))
         else:
             findings.append(finding)
-    gone = [finding for finding in only_base if moves.explains(finding, step.workload, "base")]
+    gone = [
+        finding
+        for finding in only_base
+        if moves.explains(finding, step.workload, "base")
+    ]
     return replace(step, findings=findings, gone=gone)
 
 
@@ -128,7 +163,9 @@ def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int |
     for number, cause in enumerate(causes):
         if cause.workload != workload or shape not in (None, "", cause.shape):
             continue
-        if line and (line == cause.line or any(line == site.line for site in cause.sites)):
+        if line and (
+            line == cause.line or any(line == site.line for site in cause.sites)
+        ):
             return number
         if operator and operator == cause.op and by_operator is None:
             by_operator = number
@@ -151,7 +188,11 @@ class Moves:
     """
 
     def __init__(
-        self, numbers: Iterable[StepComparison], comparisons: Iterable[Comparison], *, comparable: bool
+        self,
+        numbers: Iterable[StepComparison],
+        comparisons: Iterable[Comparison],
+        *,
+        comparable: bool,
     ) -> None:
         self._comparable = comparable
         self._moved: dict[_Number, set[int]] = defaultdict(set)
@@ -173,11 +214,15 @@ class Moves:
             elif isinstance(comparison, Paired) and not comparison.is_of_job:
                 self._add_interval(number, comparison.interval)
 
-    def _add_counts(self, number: _Number, base: float | None, head: float | None) -> None:
+    def _add_counts(
+        self, number: _Number, base: float | None, head: float | None
+    ) -> None:
         if base is not None and head is not None and base != head:
             self._moved[number].add(1 if head > base else -1)
 
-    def _add_interval(self, number: _Number, interval: tuple[float, float] | None) -> None:
+    def _add_interval(
+        self, number: _Number, interval: tuple[float, float] | None
+    ) -> None:
         if interval is not None and not interval[0] <= 0.0 <= interval[1]:
             self._moved[number].add(1 if interval[0] > 0 else -1)
 
@@ -191,13 +236,22 @@ class Moves:
         # One pattern may take the place of another, and their count stays.
         if metric(name).is_exact:
             for operator in _operators(finding):
-                if sign in self._moved[_Number(workload, str(shape), OPERATOR_COUNT + operator)]:
+                if (
+                    sign
+                    in self._moved[
+                        _Number(workload, str(shape), OPERATOR_COUNT + operator)
+                    ]
+                ):
                     return True
         # The subject of a finding is worse while the finding is there, and better once it is gone.
         expected = -sign if metric(name).better == "higher" else sign
         value = finding.evidence.get(finding.rule)
         limit = finding.evidence.get("limit")
-        if isinstance(value, (int, float)) and isinstance(limit, (int, float)) and value != limit:
+        if (
+            isinstance(value, (int, float))
+            and isinstance(limit, (int, float))
+            and value != limit
+        ):
             expected = sign if value > limit else -sign
         for number, moved in self._moved.items():
             is_here = number.workload == workload and shape in (None, number.shape)
@@ -234,7 +288,9 @@ def _plain(operator: str) -> str:
 # --- findings of base and head that are the same
 
 
-def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+def unmatched(
+    before: Iterable[Finding], after: Iterable[Finding]
+) -> tuple[list[Finding], list[Finding]]:
     """The findings that only the base has, and the findings that only the head has.
 
     Two are the same by rule, shape and operator. Of several, the findings with the nearest lines are matched: a line moves when

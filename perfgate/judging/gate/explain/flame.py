@@ -31,13 +31,21 @@ from perfgate.judging.gate.explain.contributions import call_time
 
 _STREAM = FLAME_KINDS.index("stream")
 _OPERATOR = FLAME_KINDS.index("host_op")
-_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm", "fused"))
+_ON_DEVICE = frozenset(
+    FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm", "fused")
+)
 
 
-def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
+def with_pairs(
+    tree: FlameTree, decision: DecisionDocument, workload: str, shape: str
+) -> FlameTree:
     """The tree of both sides of a workload's shape with the pairs' times and their result for the call."""
     place = ShapePlace(workload, shape)
-    paired = [row for row in decision.comparisons if isinstance(row, Paired) and row.workload == workload]
+    paired = [
+        row
+        for row in decision.comparisons
+        if isinstance(row, Paired) and row.workload == workload
+    ]
     is_job = any(row.is_of_job for row in paired)
     if is_job or tree.base is None or tree.head is None:
         return tree
@@ -52,7 +60,10 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
 
 
 def _marks(
-    tree: FlameTree, decision: DecisionDocument, operators: Sequence[OperatorDelta], place: ShapePlace
+    tree: FlameTree,
+    decision: DecisionDocument,
+    operators: Sequence[OperatorDelta],
+    place: ShapePlace,
 ) -> list[FlameMark]:
     """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
     named = {cause.op for cause in decision.explained.causes if cause.place == place}
@@ -68,7 +79,9 @@ def _marks(
     marks = []
     for number, text in enumerate(tree.texts):
         if text in named or text in seconds:
-            marks.append(FlameMark(name=number, named=text in named, seconds=seconds.get(text)))
+            marks.append(
+                FlameMark(name=number, named=text in named, seconds=seconds.get(text))
+            )
     return marks
 
 
@@ -105,7 +118,9 @@ def _change(tree: FlameTree, *, streams: bool) -> float | None:
     return None
 
 
-def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float | None]) -> FlameCosts:
+def _with_times(
+    tree: FlameTree, side: FlameCosts, times: Mapping[str, float | None]
+) -> FlameCosts:
     """A side's costs with the pairs' time for each operator and for the rest of the call.
 
     An operator that the pairs did not profile keeps its traced time.

@@ -12,7 +12,15 @@ from perfgate.catalogue.names import BUSY, PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
 from perfgate.document.comparison import Comparison, NumberComparison, Recorded
 from perfgate.document.decision import Explanations
-from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
+from perfgate.document.explanation import (
+    MODES,
+    Aspect,
+    Cause,
+    Compiling,
+    Explanation,
+    OperatorDelta,
+    Part,
+)
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.grown_lines import most_grown
 from perfgate.judging.gate.evidence.changed_code import HeadCode
@@ -46,10 +54,16 @@ class _Identity(NamedTuple):
         return self._replace(aspect=None, amount="calls")
 
 
-def grown_causes(comparisons: Sequence[Comparison], work: Explanations, code: HeadCode) -> list[Cause]:
+def grown_causes(
+    comparisons: Sequence[Comparison], work: Explanations, code: HeadCode
+) -> list[Cause]:
     """Everything known about work that grew, one cause for each, at its place in the head's code."""
     causes: dict[_Identity, Cause] = {}
-    for fact in (*_compared(comparisons), *_changed(work.operators), *_explained(work.explanations)):
+    for fact in (
+        *_compared(comparisons),
+        *_changed(work.operators),
+        *_explained(work.explanations),
+    ):
         identity = _Identity.of(fact)
         cause = causes.get(identity)
         causes[identity] = fact if cause is None else _join(cause, fact)
@@ -70,7 +84,11 @@ def located(cause: Cause, code: HeadCode) -> Cause:
 
 def _join(cause: Cause, fact: Cause) -> Cause:
     """Add a further source. Counts of an earlier, exact source stay; an explanation knows the time better."""
-    joined = replace(cause, mentions=cause.mentions + fact.mentions, counted=cause.counted or fact.counted)
+    joined = replace(
+        cause,
+        mentions=cause.mentions + fact.mentions,
+        counted=cause.counted or fact.counted,
+    )
     if not (cause.base_count or cause.head_count):
         joined = replace(joined, base_count=fact.base_count, head_count=fact.head_count)
     if not cause.line:
@@ -94,21 +112,34 @@ def _join(cause: Cause, fact: Cause) -> Cause:
 def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
     """Yield the parts of everything that regressed: counts, seconds of kernels, and seconds of stages and functions."""
     for comparison in comparisons:
-        if comparison.outcome != "regressed" or not isinstance(comparison, NumberComparison):
+        if comparison.outcome != "regressed" or not isinstance(
+            comparison, NumberComparison
+        ):
             continue
         place = comparison.place
         base = comparison.base
         head = comparison.head
-        if comparison.metric.startswith(OPERATOR_COUNT) and base is not None and head is not None:
+        if (
+            comparison.metric.startswith(OPERATOR_COUNT)
+            and base is not None
+            and head is not None
+        ):
             operator = comparison.metric.removeprefix(OPERATOR_COUNT)
-            yield _counted_fact(place, Part(name=operator, base=base, head=head), "calls")
+            yield _counted_fact(
+                place, Part(name=operator, base=base, head=head), "calls"
+            )
         if isinstance(comparison, Recorded) or comparison.metric == BUSY:
             for part in comparison.parts:
                 yield _timed_fact(place, part)
         elif comparison.unit == "s":
             inclusive = comparison.metric.startswith(PYTHON_TIMES)
             for part in _slower_stages(comparison):
-                yield replace(_timed_fact(place, part), line=part.line, stage=True, inclusive=inclusive)
+                yield replace(
+                    _timed_fact(place, part),
+                    line=part.line,
+                    stage=True,
+                    inclusive=inclusive,
+                )
         else:
             amount = metric(comparison.metric).display.amount
             for part in comparison.parts:
@@ -118,7 +149,11 @@ def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
 def _slower_stages(comparison: NumberComparison) -> list[Part]:
     """The stages of the preprocessing that explain a good part of its slowdown, the slowest first."""
     loss = (comparison.head or 0.0) - (comparison.base or 0.0)
-    slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * loss, 1e-9)]
+    slower = [
+        part
+        for part in comparison.parts
+        if part.head - part.base >= max(EXPLAINS * loss, 1e-9)
+    ]
     return most_grown(slower)
 
 
@@ -139,7 +174,12 @@ def _counted_fact(place: ShapePlace, part: Part, amount: Amount) -> Cause:
 
 
 def _timed_fact(place: ShapePlace, part: Part) -> Cause:
-    return Cause(workload=place.workload, shape=place.shape, op=part.name, more_time=part.head - part.base)
+    return Cause(
+        workload=place.workload,
+        shape=place.shape,
+        op=part.name,
+        more_time=part.head - part.base,
+    )
 
 
 def _changed(operators: Iterable[OperatorDelta]) -> Iterator[Cause]:
@@ -165,9 +205,15 @@ def _explained(explanations: Iterable[Explanation]) -> Iterator[Cause]:
         for rank, part in enumerate(explanation.contributions):
             if part.seconds > 0:
                 fact = explained_fact(explanation.place, part.function or part.op, part)
-                fact = replace(fact, more_time=part.seconds, sites=part.sites, rank=rank)
+                fact = replace(
+                    fact, more_time=part.seconds, sites=part.sites, rank=rank
+                )
                 if part.is_counted:
-                    fact = replace(fact, base_count=part.base_count or 0.0, head_count=part.head_count or 0.0)
+                    fact = replace(
+                        fact,
+                        base_count=part.base_count or 0.0,
+                        head_count=part.head_count or 0.0,
+                    )
                 yield fact
 
 
@@ -187,7 +233,9 @@ def explained_fact(place: ShapePlace, name: str, part: OperatorDelta) -> Cause:
     )
 
 
-def _compiled_operators(comparisons: Iterable[Comparison]) -> dict[tuple[ShapePlace, str], Compiling]:
+def _compiled_operators(
+    comparisons: Iterable[Comparison],
+) -> dict[tuple[ShapePlace, str], Compiling]:
     """The operators at which a graph breaks or is compiled again, by place and name."""
     compiled = {}
     for comparison in comparisons:
@@ -209,7 +257,10 @@ def _without_covered(causes: Mapping[_Identity, Cause]) -> list[Cause]:
         if identity.amount == "bytecodes" and cause.more_count > 0:
             lines_of_python.add((identity.place, cause.line))
     for identity, cause in causes.items():
-        if identity.amount == "functions" and (identity.place, cause.line) in lines_of_python:
+        if (
+            identity.amount == "functions"
+            and (identity.place, cause.line) in lines_of_python
+        ):
             del listed[identity]
             continue
         calls = listed.get(identity.calls)
@@ -217,7 +268,11 @@ def _without_covered(causes: Mapping[_Identity, Cause]) -> list[Cause]:
             continue
         if identity.amount in _COVERED_BY_CALLS and calls.more_count > 0:
             del listed[identity]
-        elif identity.amount == "calls" and identity.aspect is not None and identity.aspect not in MODES:
+        elif (
+            identity.amount == "calls"
+            and identity.aspect is not None
+            and identity.aspect not in MODES
+        ):
             listed[identity.calls] = replace(calls, also=identity.aspect)
             del listed[identity]
     return list(listed.values())

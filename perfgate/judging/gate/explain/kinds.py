@@ -26,7 +26,12 @@ def kind_of_change(base_count: float, head_count: float, seconds: float) -> Part
 
 def inputs_change(pair: AlignedWork | None) -> InputsChange | None:
     """The first difference between the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
-    if pair is None or pair.base is None or pair.head is None or pair.base.inputs == pair.head.inputs:
+    if (
+        pair is None
+        or pair.base is None
+        or pair.head is None
+        or pair.base.inputs == pair.head.inputs
+    ):
         return None
     before = _dtypes_and_shapes(pair.base.inputs)
     after = _dtypes_and_shapes(pair.head.inputs)

@@ -39,7 +39,9 @@ _Key = tuple[ShapePlace, str]
 
 
 def joined(
-    changes: Iterable[OperatorDelta], tests: Iterable[OperatorDelta], times: Iterable[OperatorDelta]
+    changes: Iterable[OperatorDelta],
+    tests: Iterable[OperatorDelta],
+    times: Iterable[OperatorDelta],
 ) -> list[OperatorDelta]:
     """Each operator of a shape once, in the order of the lists: its counts, its test, and its times."""
     rows: dict[_Key, OperatorDelta] = {}
@@ -49,14 +51,20 @@ def joined(
         if first is None:
             rows[key] = delta
         elif delta.outcome != "untested":
-            rows[key] = replace(delta, base_count=first.base_count, head_count=first.head_count)
+            rows[key] = replace(
+                delta, base_count=first.base_count, head_count=first.head_count
+            )
         else:
-            rows[key] = replace(first, base=delta.base, head=delta.head, seconds=delta.seconds)
+            rows[key] = replace(
+                first, base=delta.base, head=delta.head, seconds=delta.seconds
+            )
     return list(rows.values())
 
 
 def slower_alone(
-    operators: Iterable[OperatorDelta], comparisons: Iterable[Comparison], explanations: Iterable[Explanation]
+    operators: Iterable[OperatorDelta],
+    comparisons: Iterable[Comparison],
+    explanations: Iterable[Explanation],
 ) -> list[OperatorDelta]:
     """The operators, marked if they are slower and neither run more often nor are named by a count or an explanation."""
     explained = set()
@@ -69,8 +77,12 @@ def slower_alone(
             explained.add((explanation.place, contribution.op))
     marked = []
     for delta in operators:
-        is_explained = delta.base_count is not None or (delta.place, delta.op) in explained
-        marked.append(replace(delta, alone=delta.outcome == "regressed" and not is_explained))
+        is_explained = (
+            delta.base_count is not None or (delta.place, delta.op) in explained
+        )
+        marked.append(
+            replace(delta, alone=delta.outcome == "regressed" and not is_explained)
+        )
     return marked
 
 
@@ -105,7 +117,9 @@ def _heaviest_changes(row: ListedOperators) -> list[str]:
         weight = _weight(row.base.get(operator), row.head.get(operator))
         if weight > MIN_SHARE or operator not in row.base or operator not in row.head:
             weights[operator] = weight
-    return sorted(weights, key=lambda operator: (-weights[operator], operator))[:MAX_CHANGES]
+    return sorted(weights, key=lambda operator: (-weights[operator], operator))[
+        :MAX_CHANGES
+    ]
 
 
 def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
@@ -155,13 +169,20 @@ def _heaviest(pairs: PairedTimes) -> list[str]:
     """The operators with most time, and the time outside them."""
     total = {name: float(pairs.of_part(name).sum()) for name in pairs.names}
     has_outside = total.pop(OUTSIDE_OPERATORS, None) is not None
-    operators = sorted(total, key=lambda operator: (-total[operator], operator))[:MAX_OPERATORS]
+    operators = sorted(total, key=lambda operator: (-total[operator], operator))[
+        :MAX_OPERATORS
+    ]
     if has_outside:
         operators.append(OUTSIDE_OPERATORS)
     return operators
 
 
-def _time(place: ShapePlace, operator: str, pairs: PairedTimes, differences: Mapping[_Key, float]) -> OperatorDelta:
+def _time(
+    place: ShapePlace,
+    operator: str,
+    pairs: PairedTimes,
+    differences: Mapping[_Key, float],
+) -> OperatorDelta:
     of_base, of_head = pairs.of_part(operator).T
     difference = differences.get((place, operator))
     if difference is None:
@@ -194,14 +215,18 @@ def replaced_operators(shapes: Iterable[Counted]) -> list[Replacement]:
         base = counted.base
         head = counted.head
         if base.is_exact(FRAMEWORK_OPS) and head.is_exact(FRAMEWORK_OPS):
-            varying = varying_operators(base.counters) | varying_operators(head.counters)
+            varying = varying_operators(base.counters) | varying_operators(
+                head.counters
+            )
             for row in _replacements(counted.place, base, head):
                 if varying.isdisjoint((row.before, row.after)):
                     replacements.append(row)
     return replacements[:MAX_CHANGES]
 
 
-def _replacements(place: ShapePlace, before: CountedSide, after: CountedSide) -> Iterator[Replacement]:
+def _replacements(
+    place: ShapePlace, before: CountedSide, after: CountedSide
+) -> Iterator[Replacement]:
     common = _codes(before) & _codes(after)
     old = _operators_by_code(before, common)
     new = _operators_by_code(after, common)
@@ -211,7 +236,11 @@ def _replacements(place: ShapePlace, before: CountedSide, after: CountedSide) ->
         if len(gone) != 1 or [*gone.values()] != [*came.values()]:
             continue
         ((operator, count),) = came.items()
-        rows = [row for row in after.of(FRAMEWORK_OPS, operator) if row.line and _code(row, common) == code]
+        rows = [
+            row
+            for row in after.of(FRAMEWORK_OPS, operator)
+            if row.line and _code(row, common) == code
+        ]
         first = min(rows, key=lambda row: split_line(row.line)[1], default=None)
         yield Replacement(
             workload=place.workload,
@@ -227,7 +256,9 @@ def _codes(side: CountedSide) -> set[_Code]:
     return {(file_of(site.line), site.code) for site in side.counters.sites}
 
 
-def _operators_by_code(side: CountedSide, common: Collection[_Code]) -> dict[_Code, Counter[str]]:
+def _operators_by_code(
+    side: CountedSide, common: Collection[_Code]
+) -> dict[_Code, Counter[str]]:
     """How often each line runs each operator. Lines missing on the other side count as one: edits move calls between them."""
     operators: defaultdict[_Code, Counter[str]] = defaultdict(Counter)
     for row in side.located(FRAMEWORK_OPS):

@@ -51,7 +51,9 @@ _BACKGROUND = 0.5
 _MOST_FUNCTIONS = 10
 
 
-def explain_jobs(jobs: Iterable[JobOfSides], comparisons: Sequence[Comparison]) -> list[Explanation]:
+def explain_jobs(
+    jobs: Iterable[JobOfSides], comparisons: Sequence[Comparison]
+) -> list[Explanation]:
     """For every slower job that both sides profiled, the functions that take longer, most first."""
     explanations: list[Explanation] = []
     for job in _slower_jobs(jobs, comparisons):
@@ -62,7 +64,9 @@ def explain_jobs(jobs: Iterable[JobOfSides], comparisons: Sequence[Comparison]) 
     return explanations
 
 
-def _slower_jobs(jobs: Iterable[JobOfSides], comparisons: Iterable[Comparison]) -> list[JobOfSides]:
+def _slower_jobs(
+    jobs: Iterable[JobOfSides], comparisons: Iterable[Comparison]
+) -> list[JobOfSides]:
     """The jobs with a number that got worse."""
     worse = set()
     for comparison in comparisons:
@@ -71,7 +75,9 @@ def _slower_jobs(jobs: Iterable[JobOfSides], comparisons: Iterable[Comparison]) 
     return [job for job in jobs if job.record.name in worse]
 
 
-def missing_profiles(jobs: Iterable[JobOfSides], comparisons: Iterable[Comparison]) -> list[Message]:
+def missing_profiles(
+    jobs: Iterable[JobOfSides], comparisons: Iterable[Comparison]
+) -> list[Message]:
     """Messages for jobs that got slower without a profile of both sides to name a cause."""
     notes = []
     for job in _slower_jobs(jobs, comparisons):
@@ -81,14 +87,22 @@ def missing_profiles(jobs: Iterable[JobOfSides], comparisons: Iterable[Compariso
         if job.head_profile is None:
             sides.append("head")
         if sides:
-            notes.append(Message("notes.no-profile", {"workload": job.record.name, "sides": sides}))
+            notes.append(
+                Message(
+                    "notes.no-profile", {"workload": job.record.name, "sides": sides}
+                )
+            )
     return notes
 
 
-def _explain(base: JobProfile, head: JobProfile, code: ChangedCode) -> list[Explanation]:
+def _explain(
+    base: JobProfile, head: JobProfile, code: ChangedCode
+) -> list[Explanation]:
     grown = _grown_functions(base, head, code)
     total = max(head.cpu - base.cpu, math.fsum(function.seconds for function in grown))
-    functions = [function for function in grown if function.seconds >= EXPLAINS * total][:_MOST_FUNCTIONS]
+    functions = [
+        function for function in grown if function.seconds >= EXPLAINS * total
+    ][:_MOST_FUNCTIONS]
     parts = _parts(functions, _grown_operators(base, head, code))
     if not parts:
         return []
@@ -104,7 +118,9 @@ def _explain(base: JobProfile, head: JobProfile, code: ChangedCode) -> list[Expl
     return [explanation]
 
 
-def _parts(functions: Sequence[GrownFunction], operators: Sequence[GrownOperator]) -> list[OperatorDelta]:
+def _parts(
+    functions: Sequence[GrownFunction], operators: Sequence[GrownOperator]
+) -> list[OperatorDelta]:
     """The functions that take longer, each with its slower operators; else the operators, called by any function.
 
     Operators of a device come first: the function that waits for the device takes longer too, and is not to blame.
@@ -117,10 +133,16 @@ def _parts(functions: Sequence[GrownFunction], operators: Sequence[GrownOperator
     for function in functions:
         name = function.function.name
         part = OperatorDelta(
-            op=name, kind="slower", seconds=rounded(function.seconds), function=name, line=function.line
+            op=name,
+            kind="slower",
+            seconds=rounded(function.seconds),
+            function=name,
+            line=function.line,
         )
         parts.append(part)
-        called = [operator for operator in operators if operator.function == function.function]
+        called = [
+            operator for operator in operators if operator.function == function.function
+        ]
         for operator in _leading(called):
             line = function.line or operator.delta.line
             parts.append(replace(operator.delta, line=line))
@@ -130,7 +152,9 @@ def _parts(functions: Sequence[GrownFunction], operators: Sequence[GrownOperator
 def _leading(operators: Sequence[GrownOperator]) -> list[GrownOperator]:
     """The operators that add a good part of the total."""
     total = math.fsum(operator.delta.seconds for operator in operators)
-    return [operator for operator in operators if operator.delta.seconds >= EXPLAINS * total]
+    return [
+        operator for operator in operators if operator.delta.seconds >= EXPLAINS * total
+    ]
 
 
 # --- the functions of the project that take longer
@@ -155,7 +179,11 @@ class _Time(NamedTuple):
     def of(cls, lines: Iterable[ProfiledLine]) -> _Time:
         time = cls()
         for line in lines:
-            time = cls(time.cpu + line.cpu, time.waited + line.waited, time.samples + line.samples)
+            time = cls(
+                time.cpu + line.cpu,
+                time.waited + line.waited,
+                time.samples + line.samples,
+            )
         return time
 
     def variance(self, total_cpu: float) -> float:
@@ -175,7 +203,9 @@ class _Time(NamedTuple):
         return after.cpu - self.cpu + max(0.0, after.waited - self.waited * stretch)
 
 
-def _grown_functions(base: JobProfile, head: JobProfile, code: ChangedCode) -> list[GrownFunction]:
+def _grown_functions(
+    base: JobProfile, head: JobProfile, code: ChangedCode
+) -> list[GrownFunction]:
     """The functions that take longer beyond the spread of their samples, most first, each with its line that grew most."""
     # Background waits last longer if the work takes longer.
     stretch = 1.0
@@ -194,7 +224,11 @@ def _grown_functions(base: JobProfile, head: JobProfile, code: ChangedCode) -> l
         seconds = before.growth(after, stretch)
         error = math.sqrt(before.variance(base.cpu) + after.variance(head.cpu))
         if is_sure(seconds, error, is_expected=is_expected):
-            grown.append(GrownFunction(function, seconds, _most_grown_line(base_lines, lines, stretch)))
+            grown.append(
+                GrownFunction(
+                    function, seconds, _most_grown_line(base_lines, lines, stretch)
+                )
+            )
     return sorted(grown, key=lambda growth: (-growth.seconds, growth.function))
 
 
@@ -206,7 +240,9 @@ def _is_of_change(lines: Sequence[ProfiledLine], code: ChangedCode) -> bool:
     return any(origin is not None and origin.reach == "caller" for origin in origins)
 
 
-def _most_grown_line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:
+def _most_grown_line(
+    base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float
+) -> str:
     """The line with the text that lost most time."""
     before = _times_by_code(base)
     after = _times_by_code(head)
@@ -236,7 +272,9 @@ class GrownOperator(NamedTuple):
     delta: OperatorDelta
 
 
-def _grown_operators(base: JobProfile, head: JobProfile, code: ChangedCode) -> list[GrownOperator]:
+def _grown_operators(
+    base: JobProfile, head: JobProfile, code: ChangedCode
+) -> list[GrownOperator]:
     """The operators that take longer beyond the spread of their calls, most first; of equal operators, a changed one first.
 
     Base's calls are scaled to the number of head's batches.
@@ -257,7 +295,10 @@ def _grown_operators(base: JobProfile, head: JobProfile, code: ChangedCode) -> l
         unit_seconds = base.seconds
         if not work.on_device:
             unit_seconds = min(base.cpu, base.seconds)
-        is_large = seconds >= _LEAST_SHARE * unit_seconds and work.calls * head.operator_units >= _FEWEST_CALLS
+        is_large = (
+            seconds >= _LEAST_SHARE * unit_seconds
+            and work.calls * head.operator_units >= _FEWEST_CALLS
+        )
         if is_large and is_sure(seconds, error, is_expected=is_changed):
             delta = _delta(work, old.calls * pace, seconds, line)
             grown.append(GrownOperator(key.function, work.on_device, is_changed, delta))
@@ -271,8 +312,12 @@ def _grown_operators(base: JobProfile, head: JobProfile, code: ChangedCode) -> l
     return sorted(grown, key=order)
 
 
-def _delta(work: Work, base_calls: float, seconds: float, line: str | None) -> OperatorDelta:
-    delta = OperatorDelta(op=work.operator, kind="slower", seconds=rounded(seconds), line=line)
+def _delta(
+    work: Work, base_calls: float, seconds: float, line: str | None
+) -> OperatorDelta:
+    delta = OperatorDelta(
+        op=work.operator, kind="slower", seconds=rounded(seconds), line=line
+    )
     if base_calls and work.calls <= (1 + _SAME_COUNT) * base_calls:
         return delta
     return replace(
@@ -283,7 +328,9 @@ def _delta(work: Work, base_calls: float, seconds: float, line: str | None) -> O
     )
 
 
-def _pace(before: Mapping[CalledOperator, Work], after: Mapping[CalledOperator, Work]) -> float:
+def _pace(
+    before: Mapping[CalledOperator, Work], after: Mapping[CalledOperator, Work]
+) -> float:
     """The factor by which a unit of the head makes unchanged calls more often than base, as its batches are smaller."""
     ratios = []
     for key, work in after.items():

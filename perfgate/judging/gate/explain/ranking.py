@@ -40,7 +40,10 @@ class PlaceRanking:
     """The causes of one place, in their order; ``run_seconds`` are those of one run of an operator in a trace."""
 
     def __init__(
-        self, causes: Sequence[Cause], code: ChangedCode, run_seconds: Mapping[tuple[ShapePlace, str], float]
+        self,
+        causes: Sequence[Cause],
+        code: ChangedCode,
+        run_seconds: Mapping[tuple[ShapePlace, str], float],
     ) -> None:
         self._code = code
         self._run_seconds = run_seconds
@@ -103,7 +106,9 @@ class PlaceRanking:
         """The seconds that a cause adds: from the pairs, else by its runs in a trace."""
         if cause.more_time is not None:
             return max(cause.more_time, 0.0)
-        return max(cause.more_count, 0.0) * self._run_seconds.get((cause.place, cause.op), 0.0)
+        return max(cause.more_count, 0.0) * self._run_seconds.get(
+            (cause.place, cause.op), 0.0
+        )
 
     def _explains(self, cause: Cause, top: Cause) -> bool:
         """Whether a cause on a changed line may be the reason for the cause that would otherwise be named first.
@@ -113,12 +118,18 @@ class PlaceRanking:
         if not cause.is_of_change:
             return False
         if cause.amount == top.amount and not top.takes_longer_alone:
-            return self._code.related(cause.line, top.line) or self._adds_much(cause, top)
+            return self._code.related(cause.line, top.line) or self._adds_much(
+                cause, top
+            )
         if top.more_time and (cause.more_time or 0.0) >= EXPLAINS * top.more_time:
             return True
         # An operator that runs as often as before but takes longer is a side effect of one that runs more often.
         is_counted = cause.counted and cause.amount in ("calls", "held")
-        return top.takes_longer_alone and is_counted and self._code.related(cause.line, top.line)
+        return (
+            top.takes_longer_alone
+            and is_counted
+            and self._code.related(cause.line, top.line)
+        )
 
     def _adds_much(self, cause: Cause, top: Cause) -> bool:
         """Whether a cause with its line adds almost what the top cause adds with its line."""
@@ -139,7 +150,9 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
     their number is explained by the operators that were added.
     """
     first_of_line = _first_of_lines(causes)
-    outside = next((cause for cause in first_of_line.values() if cause.is_outside), None)
+    outside = next(
+        (cause for cause in first_of_line.values() if cause.is_outside), None
+    )
     launching = []
     most_bytecodes = 0.0
     for cause in causes:
@@ -155,7 +168,12 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
         if cause.rank is None and launching and _is_added(cause):
             return launching[-1]
         leading = first_of_line.get(cause.line)
-        if leading is not None and cause.counted and cause.more_count > 0 and leading.is_inner:
+        if (
+            leading is not None
+            and cause.counted
+            and cause.more_count > 0
+            and leading.is_inner
+        ):
             return leading.rank
         return cause.rank
 
@@ -172,13 +190,22 @@ def _first_of_lines(causes: Iterable[Cause]) -> dict[str | None, Cause]:
 
 
 def _is_added(cause: Cause) -> bool:
-    return cause.counted and cause.amount == "calls" and cause.aspect is None and cause.more_count > 0
+    return (
+        cause.counted
+        and cause.amount == "calls"
+        and cause.aspect is None
+        and cause.more_count > 0
+    )
 
 
 def changed_function(top: Cause, causes: Iterable[Cause]) -> Cause | None:
     """The changed function around operators that run as before and take longer: the function changed, not the operators."""
     origin = top.origin
-    if not top.takes_longer_alone or origin is None or origin.reach not in ("caller", "function"):
+    if (
+        not top.takes_longer_alone
+        or origin is None
+        or origin.reach not in ("caller", "function")
+    ):
         return None
     name = top.op
     if origin.function and not top.op.endswith(f".{origin.function}"):

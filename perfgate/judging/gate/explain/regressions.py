@@ -32,9 +32,13 @@ from perfgate.document.shape import ShapePlace
 _OUTCOMES = ("regressed", "improved", "inconclusive")
 _EVIDENCE: tuple[EvidenceUnit, ...] = ("pair", "turn", "quad")
 # They move with other metrics: with all the other times, or with the times of operators.
-_LISTED_LAST = {name for name, metric in METRICS.items() if metric.display.order == "last"}
+_LISTED_LAST = {
+    name for name, metric in METRICS.items() if metric.display.order == "last"
+}
 # They explain more than the metrics that move with them.
-_LISTED_FIRST = {name for name, metric in METRICS.items() if metric.display.order == "first"}
+_LISTED_FIRST = {
+    name for name, metric in METRICS.items() if metric.display.order == "first"
+}
 
 # A longer command is too long to paste.
 _MOST_KEYS = 12
@@ -57,7 +61,11 @@ def leading(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def regressions_of(
-    comparisons: Sequence[Comparison], regressed: Iterable[Comparison], causes: Sequence[Cause], *, acceptable: bool
+    comparisons: Sequence[Comparison],
+    regressed: Iterable[Comparison],
+    causes: Sequence[Cause],
+    *,
+    acceptable: bool,
 ) -> list[Regression]:
     """The regressions among the comparisons, which are in reading order; ``acceptable`` is whether they can be accepted."""
     return _Regressions(comparisons, regressed, causes).ranked(acceptable=acceptable)
@@ -95,19 +103,27 @@ class _Group:
 
     @property
     def is_judged(self) -> bool:
-        return any(comparison.gating or comparison.accepted for comparison in self.comparisons)
+        return any(
+            comparison.gating or comparison.accepted for comparison in self.comparisons
+        )
 
     @property
     def has_counts(self) -> bool:
         """Whether something other than times and rules got worse."""
-        return any(isinstance(row, (Exact, Recorded)) and not row.is_timed for row in self.comparisons)
+        return any(
+            isinstance(row, (Exact, Recorded)) and not row.is_timed
+            for row in self.comparisons
+        )
 
 
 class _Regressions:
     """The regressed comparisons by cause; those without one by place if they are times, else by metric."""
 
     def __init__(
-        self, comparisons: Sequence[Comparison], regressed: Iterable[Comparison], causes: Sequence[Cause]
+        self,
+        comparisons: Sequence[Comparison],
+        regressed: Iterable[Comparison],
+        causes: Sequence[Cause],
     ) -> None:
         self._numbers: dict[int, int] = {}
         self._fast_paths: list[Paired] = []
@@ -167,7 +183,11 @@ class _Regressions:
 
     def _accepts(self, group: _Group) -> list[str]:
         """The metrics to accept exactly this, with places if others would be accepted too; empty if none can be accepted."""
-        failing = [row for row in group.comparisons if row.gating and not isinstance(row, Checked)]
+        failing = [
+            row
+            for row in group.comparisons
+            if row.gating and not isinstance(row, Checked)
+        ]
         of_group = Counter(comparison.metric for comparison in failing)
         keys: dict[str, None] = {}
         for comparison in failing:
@@ -199,7 +219,11 @@ def _certain_costs(fast_paths: Iterable[Paired]) -> Sequence[Comparison]:
     """The fast paths that certainly slowed down, in too few pairs for an alarm, the worst first."""
     slower = []
     for time in fast_paths:
-        if time.outcome == "inconclusive" and time.excludes_no_change and (time.delta or 0.0) > 0.0:
+        if (
+            time.outcome == "inconclusive"
+            and time.excludes_no_change
+            and (time.delta or 0.0) > 0.0
+        ):
             slower.append(time)
     return sorted(slower, key=lambda time: -(time.delta or 0.0))
 
@@ -229,7 +253,12 @@ def reading_order(comparison: Comparison) -> tuple[float, ...]:
         return (len(_OUTCOMES),)
     outcome = _OUTCOMES.index(comparison.outcome)
     if comparison.outcome == "inconclusive":
-        return outcome, not comparison.must_decide, not comparison.gating, -_excess(comparison)
+        return (
+            outcome,
+            not comparison.must_decide,
+            not comparison.gating,
+            -_excess(comparison),
+        )
     # An accepted one keeps its place, so the causes keep their numbers.
     is_counted = comparison.gating or comparison.accepted
     return outcome, not is_counted, *_order_within_evidence(comparison)
@@ -250,15 +279,37 @@ def _order_within_evidence(comparison: Comparison) -> tuple[float, ...]:
         case Checked():
             return (0,)
         case Bound():
-            return 1, not comparison.is_of_kernels, comparison.limit is not None, is_last, is_not_first
+            return (
+                1,
+                not comparison.is_of_kernels,
+                comparison.limit is not None,
+                is_last,
+                is_not_first,
+            )
         case Paired():
             unit = _EVIDENCE.index(comparison.evidence)
             follows_call = comparison.is_of_call and comparison.metric not in FAST_PATHS
-            return 2, unit, is_last, is_not_first, follows_call, _largest_first(comparison)
+            return (
+                2,
+                unit,
+                is_last,
+                is_not_first,
+                follows_call,
+                _largest_first(comparison),
+            )
         case Exact():
-            has_line = any(part.line and part.head > part.base for part in comparison.parts)
+            has_line = any(
+                part.line and part.head > part.base for part in comparison.parts
+            )
             cause = math.inf if comparison.cause is None else comparison.cause
-            return 3, not has_line, is_not_first, is_last, cause, _largest_first(comparison)
+            return (
+                3,
+                not has_line,
+                is_not_first,
+                is_last,
+                cause,
+                _largest_first(comparison),
+            )
         case Recorded():
             return 4, is_last, is_not_first, _largest_first(comparison)
 

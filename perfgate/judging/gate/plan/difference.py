@@ -20,7 +20,12 @@ class EvidencePlan:
         self._groups: dict[tuple[str, str, str], dict[Side, _Group]] = {}
 
     def require(
-        self, row: Row, text: str | None = None, named_by: NamedBy = "document", *, side: MissingSide = "both"
+        self,
+        row: Row,
+        text: str | None = None,
+        named_by: NamedBy = "document",
+        *,
+        side: MissingSide = "both",
     ) -> None:
         """Add a row that a side or both must have, with its text if that is fixed, and who requires it."""
         of_metric = self._groups.setdefault((row.workload, row.shape, row.metric), {})
@@ -32,8 +37,13 @@ class EvidencePlan:
         """The rows that are not there, in the order of the plan: one entry for all of one metric and shape."""
         missing = []
         for (workload, shape, metric), by_side in self._groups.items():
-            lacking: dict[MissingSide, _Group] = {side: group for side, group in by_side.items() if group.lacking}
-            if len(lacking) == len(SIDES) and lacking["base"].units == lacking["head"].units:
+            lacking: dict[MissingSide, _Group] = {
+                side: group for side, group in by_side.items() if group.lacking
+            }
+            if (
+                len(lacking) == len(SIDES)
+                and lacking["base"].units == lacking["head"].units
+            ):
                 lacking = {"both": lacking["base"]}
             for side, group in lacking.items():
                 entry = Missing(
@@ -58,7 +68,9 @@ class _Group:
         self._is_partial = False
         self._names: set[NamedBy] = set()
 
-    def add(self, row: Row, text: str | None, named_by: NamedBy, table: RowTable) -> None:
+    def add(
+        self, row: Row, text: str | None, named_by: NamedBy, table: RowTable
+    ) -> None:
         present = table.rows.get(row)
         if present is not None and text in (None, present):
             self._is_partial = True

@@ -18,7 +18,12 @@ from perfgate.document.message import Message
 from perfgate.document.run import Harness
 
 MAX_LINES = 12
-_Kind: TypeAlias = type[HarnessRemoval] | type[HarnessEdit] | type[HarnessAddition] | type[UnreadHarness]
+_Kind: TypeAlias = (
+    type[HarnessRemoval]
+    | type[HarnessEdit]
+    | type[HarnessAddition]
+    | type[UnreadHarness]
+)
 _Difference = tuple[_Kind, Message]
 
 
@@ -39,17 +44,28 @@ def harness_changes(
     # If the base fails alone and their files differ, the head's file is not for the base's code.
     for name, harness in after.items():
         if name in broken:
-            code = "harness.base-does-not-run" if name in before else "harness.workload-new-to-base"
+            code = (
+                "harness.base-does-not-run"
+                if name in before
+                else "harness.workload-new-to-base"
+            )
             lines = harness.changed_lines[:MAX_LINES]
-            changes.append(UnfitHarness(workload=name, message=Message(code), lines=lines))
+            changes.append(
+                UnfitHarness(workload=name, message=Message(code), lines=lines)
+            )
     return changes
 
 
 def is_consequence(failure: Failure, changes: Iterable[HarnessChange]) -> bool:
-    return any(isinstance(change, UnfitHarness) and change.workload == failure.workload for change in changes)
+    return any(
+        isinstance(change, UnfitHarness) and change.workload == failure.workload
+        for change in changes
+    )
 
 
-def _differences(name: str, base: Harness | None, head: Harness | None) -> Iterator[_Difference]:
+def _differences(
+    name: str, base: Harness | None, head: Harness | None
+) -> Iterator[_Difference]:
     if base is None:
         yield HarnessAddition, Message("harness.workload-new", {"name": name})
     elif head is None:
@@ -69,10 +85,17 @@ def _differences(name: str, base: Harness | None, head: Harness | None) -> Itera
         ]
         yield from differences
         if not differences and base.file_sha256 != head.file_sha256:
-            yield HarnessEdit, Message("harness.file-changed", {"file": head.reference.rpartition(":")[0]})
+            yield (
+                HarnessEdit,
+                Message(
+                    "harness.file-changed", {"file": head.reference.rpartition(":")[0]}
+                ),
+            )
 
 
-def _differing(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[tuple[str, str | None, str | None]]:
+def _differing(
+    base: Mapping[str, str], head: Mapping[str, str]
+) -> Iterator[tuple[str, str | None, str | None]]:
     """Yield the parts that differ, by name: their text on both sides, None on a side without them."""
     for name in sorted(base.keys() | head.keys()):
         if base.get(name) != head.get(name):
@@ -93,7 +116,12 @@ def _shapes(base: Harness, head: Harness) -> Iterator[_Difference]:
 
 def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
     if base.batch != head.batch:
-        yield HarnessEdit, Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
+        yield (
+            HarnessEdit,
+            Message(
+                "harness.batch-changed", {"before": base.batch, "after": head.batch}
+            ),
+        )
     if base.batch_sizes != head.batch_sizes:
         yield HarnessEdit, Message("harness.batch-sizes-changed")
     before = base.sla_p99
@@ -105,20 +133,33 @@ def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
     elif after is None:
         yield HarnessRemoval, Message("harness.sla-removed")
     else:
-        yield HarnessEdit, Message("harness.sla-changed", {"before": before, "after": after})
+        yield (
+            HarnessEdit,
+            Message("harness.sla-changed", {"before": before, "after": after}),
+        )
 
 
 def _functions(base: Harness, head: Harness) -> Iterator[_Difference]:
     for function, before, after in _differing(base.functions, head.functions):
         if after is None:
-            yield HarnessRemoval, Message("harness.function-removed", {"function": function})
+            yield (
+                HarnessRemoval,
+                Message("harness.function-removed", {"function": function}),
+            )
         elif before is None:
             # An additional check proves more, and another way to preprocess is not another call; with any other new function it
             # is.
-            kind: _Kind = HarnessAddition if function in ("check", "preprocess_on_device") else HarnessEdit
+            kind: _Kind = (
+                HarnessAddition
+                if function in ("check", "preprocess_on_device")
+                else HarnessEdit
+            )
             yield kind, Message("harness.function-added", {"function": function})
         else:
-            yield HarnessEdit, Message("harness.function-changed", {"function": function})
+            yield (
+                HarnessEdit,
+                Message("harness.function-changed", {"function": function}),
+            )
 
 
 def _job_settings(base: Harness, head: Harness) -> Iterator[_Difference]:

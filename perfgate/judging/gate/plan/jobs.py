@@ -86,7 +86,9 @@ class JobPlan(EvidencePlan):
                 for turn in table.of_metric(TURNS):
                     self.require(turn._replace(metric=metric), side=side)
         for metric, number in numbers.items():
-            if not number.gating or (self._is_count(number) and self._is_always_zero(metric)):
+            if not number.gating or (
+                self._is_count(number) and self._is_always_zero(metric)
+            ):
                 continue
             for side, table in zip(SIDES, self.tables):
                 for turn in _of_turns(table, metric):
@@ -97,7 +99,10 @@ class JobPlan(EvidencePlan):
         declared: Collection[str] = ()
         if self._required is not None:
             declared = self._required.reference.settings.numbers
-        is_named_by_program = number.metric.startswith(NUMBER) and number.metric.removeprefix(NUMBER) not in declared
+        is_named_by_program = (
+            number.metric.startswith(NUMBER)
+            and number.metric.removeprefix(NUMBER) not in declared
+        )
         return is_named_by_program and number.unit == "1"
 
     def _is_always_zero(self, metric: str) -> bool:
@@ -135,4 +140,8 @@ class JobPlan(EvidencePlan):
 
 
 def _of_turns(table: RowTable, metric: str) -> list[Row]:
-    return [row for row in table.of_metric(metric) if row.arm == "turn" and len(row.key) == 1]
+    return [
+        row
+        for row in table.of_metric(metric)
+        if row.arm == "turn" and len(row.key) == 1
+    ]

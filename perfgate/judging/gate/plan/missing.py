@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from perfgate.document.decision import HarnessChange, HarnessRemoval, Missing, Policy, UnfitHarness
+from perfgate.document.decision import (
+    HarnessChange,
+    HarnessRemoval,
+    Missing,
+    Policy,
+    UnfitHarness,
+)
 from perfgate.judging.gate.evidence.rows import SEAL, Row, RowTable, SideTables
 from perfgate.judging.gate.evidence.session_rows import SessionRows
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
@@ -14,14 +20,21 @@ from perfgate.judging.gate.plan.workloads import WorkloadPlan
 
 
 def missing_evidence(
-    rows: SessionRows, changes: Sequence[HarnessChange], required: Required, policy: Policy, *, timed: bool
+    rows: SessionRows,
+    changes: Sequence[HarnessChange],
+    required: Required,
+    policy: Policy,
+    *,
+    timed: bool,
 ) -> list[Missing]:
     """The missing rows of both documents, by name. Omitted evidence never improves a verdict.
 
     ``timed`` is False if the sides cannot be compared by time, which is reported elsewhere, as are workloads that fail to load,
     that the change removed, or that the base cannot run, and turns that failed.
     """
-    missing = _missing_seals(rows, [*rows.workloads, *rows.jobs(required.jobs)], required)
+    missing = _missing_seals(
+        rows, [*rows.workloads, *rows.jobs(required.jobs)], required
+    )
     reported = _reported_elsewhere(rows, changes)
     failed = set()
     untimed = set()
@@ -47,7 +60,9 @@ def missing_evidence(
     return missing
 
 
-def _reported_elsewhere(rows: SessionRows, changes: Sequence[HarnessChange]) -> set[str]:
+def _reported_elsewhere(
+    rows: SessionRows, changes: Sequence[HarnessChange]
+) -> set[str]:
     listed = set()
     reported = set()
     for workload in rows.records:
@@ -55,12 +70,16 @@ def _reported_elsewhere(rows: SessionRows, changes: Sequence[HarnessChange]) -> 
         if workload.error:
             reported.add(workload.name)
     for change in changes:
-        if isinstance(change, UnfitHarness) or (isinstance(change, HarnessRemoval) and change.workload not in listed):
+        if isinstance(change, UnfitHarness) or (
+            isinstance(change, HarnessRemoval) and change.workload not in listed
+        ):
             reported.add(change.workload)
     return reported
 
 
-def _missing_seals(rows: SessionRows, names: Collection[str], required: Required) -> list[Missing]:
+def _missing_seals(
+    rows: SessionRows, names: Collection[str], required: Required
+) -> list[Missing]:
     """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
     plan = EvidencePlan(SideTables(RowTable(), RowTable()))
     if rows.provenance.is_recorded or not (required.sealed or any(rows.sealed)):

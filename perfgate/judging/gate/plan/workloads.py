@@ -84,8 +84,13 @@ class WorkloadPlan(EvidencePlan):
         """Require the rows; only the workload itself if a document does not list it."""
         whole = Row(self._name)
         if not self.tables.both_have(whole):
-            is_configured = self._name in self._required.workloads and not self.tables.any_has(whole)
-            self.require(whole, named_by="configuration" if is_configured else "document")
+            is_configured = (
+                self._name in self._required.workloads
+                and not self.tables.any_has(whole)
+            )
+            self.require(
+                whole, named_by="configuration" if is_configured else "document"
+            )
             return
         for shape in self._shapes:
             self._require_shared(Row(self._name, shape))
@@ -100,7 +105,10 @@ class WorkloadPlan(EvidencePlan):
         for shape in self._shapes:
             for number in self._rows.bounded:
                 if number.place == (self._name, shape) and number.lacks_values:
-                    self.require(Row(self._name, shape, number.bound.name, key=("every value",)), side="head")
+                    self.require(
+                        Row(self._name, shape, number.bound.name, key=("every value",)),
+                        side="head",
+                    )
             self._require_counters(shape)
             self._require_checks(shape)
 
@@ -117,7 +125,9 @@ class WorkloadPlan(EvidencePlan):
         """Require the rows that each document promises, except metrics that begin with ``but``."""
         for side, table in zip(SIDES, self.tables):
             for expected in table.promised:
-                if expected.row.shape == shape and not expected.row.metric.startswith(but):
+                if expected.row.shape == shape and not expected.row.metric.startswith(
+                    but
+                ):
                     self.require(*expected, side=side)
 
     # --- pairs
@@ -147,18 +157,27 @@ class WorkloadPlan(EvidencePlan):
         twins = _numbers(base, "aa") - pairs_of_base
         measured = pairs_of_base | twins | _numbers(head, "ab")
         failed = self._rows.failed_pairs
-        for first, numbers in groupby(sorted(measured.union(failed)), key=lambda number: number // PAIRS_PER_ROUND):
+        for first, numbers in groupby(
+            sorted(measured.union(failed)), key=lambda number: number // PAIRS_PER_ROUND
+        ):
             for number in range(first * PAIRS_PER_ROUND, max(numbers) + 1):
                 if number in twins:
                     for member in ("first", "second"):
-                        self.require(Row(self._name, "", LATENCY, "aa", number, (member,)), side="base")
+                        self.require(
+                            Row(self._name, "", LATENCY, "aa", number, (member,)),
+                            side="base",
+                        )
                 elif number in measured or number not in failed:
                     self.require(Row(self._name, "", LATENCY, "ab", number))
         aa_pairs = self._required.aa_pairs
         if self._rows.provenance.on_accelerator:
             aa_pairs = min(aa_pairs, AA_PAIRS_OF_A_START)
         for number in range(aa_pairs):
-            self.require(Row(self._name, "", TWINS, key=(number,)), named_by="configuration", side="base")
+            self.require(
+                Row(self._name, "", TWINS, key=(number,)),
+                named_by="configuration",
+                side="base",
+            )
 
     def _require_lanes(self) -> None:
         """Require the blocks of each shape in each pair, and the blocks of its preprocessing.
@@ -170,14 +189,20 @@ class WorkloadPlan(EvidencePlan):
         is_stored = bool(self._stored.of_metric(PREPROCESSING_STAGES))
         for shape in self._shapes:
             if is_stored or self.tables.of_metric(PREPROCESSING, shape):
-                self._require_lane(Row(self._name, shape, PREPROCESSING), PREPROCESSING_STAGES)
+                self._require_lane(
+                    Row(self._name, shape, PREPROCESSING), PREPROCESSING_STAGES
+                )
 
     def _require_lane(self, lane: Row, stage: str) -> None:
         """Require a lane of each pair; the stored run names it if its checklist timed the ``stage``."""
-        self.require(lane, named_by="store" if self._stored.of_metric(stage) else "document")
+        self.require(
+            lane, named_by="store" if self._stored.of_metric(stage) else "document"
+        )
         for side, table in zip(SIDES, self.tables):
             for process in _pairs(table):
-                self.require(process._replace(shape=lane.shape, metric=lane.metric), side=side)
+                self.require(
+                    process._replace(shape=lane.shape, metric=lane.metric), side=side
+                )
 
     def _require_stretches(self) -> None:
         """Require the blocks of stretches that either side has, and enough usable blocks if fast calls took turns.
@@ -193,7 +218,9 @@ class WorkloadPlan(EvidencePlan):
             for row in quads:
                 self.require(row)
             usable = self._rows.usable_quads.get(shape, 0)
-            has_enough = len(quads) >= STRETCH_LOOKS[0] and usable >= LEAST_CLEAN * len(quads)
+            has_enough = len(quads) >= STRETCH_LOOKS[0] and usable >= LEAST_CLEAN * len(
+                quads
+            )
             if all(map(self.tables.both_have, quads)) and not has_enough:
                 self.require(Row(self._name, shape, MEAN, key=("enough",)))
 
@@ -234,7 +261,10 @@ class WorkloadPlan(EvidencePlan):
         reported = [column for column in REPORTED if self.tables.of_metric(column)]
         for column in (*ALWAYS_SEEN, *reported):
             for side, table in zip(SIDES, self.tables):
-                for lane in (*table.of_metric(LATENCY), *table.of_metric(PREPROCESSING)):
+                for lane in (
+                    *table.of_metric(LATENCY),
+                    *table.of_metric(PREPROCESSING),
+                ):
                     if lane.shape and lane.arm != "run":
                         self.require(column_of(lane, column), side=side)
 
@@ -260,9 +290,16 @@ class WorkloadPlan(EvidencePlan):
             for process in _pairs(self.tables.head):
                 self.require(process._replace(shape=place.shape, metric=kind))
             for name in self.tables.metrics(prefixes):
-                is_counted = kind == OPERATORS and name.removeprefix(OPERATOR_TIME) in changed
-                if not is_counted and configured_tolerance(self._policy, name, place) is not None:
-                    self._require_profiled_times(kind, self.tables.of_metric(name, place.shape))
+                is_counted = (
+                    kind == OPERATORS and name.removeprefix(OPERATOR_TIME) in changed
+                )
+                if (
+                    not is_counted
+                    and configured_tolerance(self._policy, name, place) is not None
+                ):
+                    self._require_profiled_times(
+                        kind, self.tables.of_metric(name, place.shape)
+                    )
 
     def _require_profiled_times(self, kind: str, rows: Collection[Row]) -> None:
         """Require the times of one name in the pairs that each side profiled.
@@ -310,12 +347,20 @@ class WorkloadPlan(EvidencePlan):
                 # A metric counted by an older perfgate only is not in the catalogue.
                 is_known = table is not self._stored or row.metric in METRICS
                 # A single operator is among those that are unstable.
-                if is_known and row.shape == shape and row.key == () and not row.metric.startswith("ops."):
+                if (
+                    is_known
+                    and row.shape == shape
+                    and row.key == ()
+                    and not row.metric.startswith("ops.")
+                ):
                     counts.add(row.metric)
         for metric in sorted(counts - {""}):
             self._require_count(place._replace(metric=metric))
         judges_sites = self.tables.any_has(place._replace(metric=SITES))
-        self._require_promises(shape, but=_PER_SHAPE if judges_sites else (*_PER_SHAPE, "sites.", "ops.count:"))
+        self._require_promises(
+            shape,
+            but=_PER_SHAPE if judges_sites else (*_PER_SHAPE, "sites.", "ops.count:"),
+        )
 
     def _require_count(self, count: Row) -> None:
         """Require one count. An uncountable one is excused if the base could not be counted either."""
@@ -327,7 +372,9 @@ class WorkloadPlan(EvidencePlan):
                 continue
             self.require(count, named_by=named_by, side=side)
             if self._rows.provenance.says_steady:
-                self.require(count._replace(key=STEADINESS), named_by=named_by, side=side)
+                self.require(
+                    count._replace(key=STEADINESS), named_by=named_by, side=side
+                )
 
     def _require_checks(self, shape: str) -> None:
         check = Row(self._name, shape, CORRECTNESS)
@@ -354,4 +401,6 @@ def _pairs(table: RowTable) -> list[Row]:
 
 
 def _processes(table: RowTable) -> list[Row]:
-    return [row for row in table.of_metric(LATENCY) if row.arm != "run" and not row.shape]
+    return [
+        row for row in table.of_metric(LATENCY) if row.arm != "run" and not row.shape
+    ]

@@ -28,10 +28,20 @@ from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.locale import Language, speaking
 
 _Change = CommitChange | EnvironmentChange | PackageChange
-_STYLES = {"slow": "yellow", "fast": "green", "undecided": "yellow", "impossible": "dim"}
+_STYLES = {
+    "slow": "yellow",
+    "fast": "green",
+    "undecided": "yellow",
+    "impossible": "dim",
+}
 # More than any search has; the document of an untrusted job may list thousands.
 _MOST_TRIALS = 40
-_CODES = {"none": EXIT_PASS, "found": EXIT_PASS, "undecided": EXIT_INCONCLUSIVE, "impossible": EXIT_MEASURING}
+_CODES = {
+    "none": EXIT_PASS,
+    "found": EXIT_PASS,
+    "undecided": EXIT_INCONCLUSIVE,
+    "impossible": EXIT_MEASURING,
+}
 _ANSWERS = {
     "slow": phrase("slower"),
     "fast": phrase("not slower"),
@@ -45,7 +55,9 @@ _CONFIRMED = {
         "a gate of this commit alone, against the preceding one, shows no regression: earlier commits may be needed as well"
     ),
 }
-_NOT_CONFIRMED = phrase("a gate of this commit alone, against the preceding one, was inconclusive")
+_NOT_CONFIRMED = phrase(
+    "a gate of this commit alone, against the preceding one, was inconclusive"
+)
 _SHOWN = 6
 _ID = 10
 _LONGEST_REASON = 200
@@ -58,7 +70,9 @@ def bisection_code(document: BisectionDocument) -> int:
     return _CODES[document.outcome]
 
 
-def render_bisection(document: BisectionDocument, console: Console, language: Language = "en") -> None:
+def render_bisection(
+    document: BisectionDocument, console: Console, language: Language = "en"
+) -> None:
     """Print the culprit, or why there is none, and the result of every state tried."""
     with speaking(language):
         words = BisectionWords(document)
@@ -68,14 +82,24 @@ def render_bisection(document: BisectionDocument, console: Console, language: La
         console.print(_tried(document, words))
 
 
-def render_bisection_answer(document: BisectionDocument | None, job_url: str | None, language: Language) -> str:
+def render_bisection_answer(
+    document: BisectionDocument | None, job_url: str | None, language: Language
+) -> str:
     """The Markdown of the comment that answers an order; without a document, that the measuring job left none."""
     with speaking(language):
         words, trials = None, []
         if document is not None:
             words = BisectionWords(document, code_span)
             trials = words.trials[:_MOST_TRIALS]
-        return tidied(render("order/bisection.md.j2", "markdown", words=words, trials=trials, job_url=job_url))
+        return tidied(
+            render(
+                "order/bisection.md.j2",
+                "markdown",
+                words=words,
+                trials=trials,
+                job_url=job_url,
+            )
+        )
 
 
 def _tried(document: BisectionDocument, words: BisectionWords) -> Table:
@@ -85,7 +109,9 @@ def _tried(document: BisectionDocument, words: BisectionWords) -> Table:
         table.add_column(column, overflow="fold")
     for number, (trial, row) in enumerate(zip(document.tried, words.trials), start=1):
         answer = Text(row.answer, _STYLES[trial.answer]).append(row.note)
-        table.add_row(str(number), Text(row.state), answer, Text(clean(row.folder or "–")))
+        table.add_row(
+            str(number), Text(row.state), answer, Text(clean(row.folder or "–"))
+        )
     return table
 
 
@@ -117,7 +143,9 @@ class BisectionWords:
                 return self._undecided()
         searched = self.document.searched
         if searched.good or searched.cumulative:
-            return self._slow_since([searched.changes[at] for at in self.document.culprits[0]])
+            return self._slow_since(
+                [searched.changes[at] for at in self.document.culprits[0]]
+            )
         return self._slow_together()
 
     @property
@@ -125,18 +153,37 @@ class BisectionWords:
         document = self.document
         answers = Counter(trial.answer for trial in document.tried)
         sources = Counter(trial.answered_by for trial in document.tried)
-        skipped, stored, counted_alone = answers["impossible"], sources["store"], sources["count"]
-        facts = [counted(document.gates, "gate"), say("in {duration}", duration=duration(document.duration))]
+        skipped, stored, counted_alone = (
+            answers["impossible"],
+            sources["store"],
+            sources["count"],
+        )
+        facts = [
+            counted(document.gates, "gate"),
+            say("in {duration}", duration=duration(document.duration)),
+        ]
         if document.searched.good:
             irrelevant = document.searched.irrelevant
             commits = counted(len(document.searched.changes) + irrelevant, "commit")
             facts.insert(
-                0, say("{commits}, of which {left} change nothing that runs", commits=commits, left=irrelevant)
+                0,
+                say(
+                    "{commits}, of which {left} change nothing that runs",
+                    commits=commits,
+                    left=irrelevant,
+                ),
             )
         if counted_alone:
-            facts.append(say("{answers} by counters alone", answers=counted(counted_alone, "answer")))
+            facts.append(
+                say(
+                    "{answers} by counters alone",
+                    answers=counted(counted_alone, "answer"),
+                )
+            )
         if stored:
-            facts.append(say("{answers} from stored runs", answers=counted(stored, "answer")))
+            facts.append(
+                say("{answers} from stored runs", answers=counted(stored, "answer"))
+            )
         if skipped:
             states = counted(skipped, "stack")
             if document.searched.good:
@@ -154,16 +201,26 @@ class BisectionWords:
         if document.followed:
             listed = Words(", ".join(map(self.quote, document.followed[:_SHOWN])))
             lines.append(
-                say("decided by the metrics that regress with all changes together: {metrics}", metrics=listed)
+                say(
+                    "decided by the metrics that regress with all changes together: {metrics}",
+                    metrics=listed,
+                )
             )
         if document.followed and document.outcome == "found":
             if document.error == 0:
                 lines.append(say("decided by exact counts, so noise played no part"))
             else:
                 error = percent(max(document.error, _LEAST_ERROR))
-                lines.append(say("the probability that noise makes this wrong is at most {error}", error=error))
+                lines.append(
+                    say(
+                        "the probability that noise makes this wrong is at most {error}",
+                        error=error,
+                    )
+                )
         if document.confirmation is not None:
-            lines.append(say(_CONFIRMED.get(document.confirmation.answer, _NOT_CONFIRMED)))
+            lines.append(
+                say(_CONFIRMED.get(document.confirmation.answer, _NOT_CONFIRMED))
+            )
         return lines
 
     @property
@@ -189,11 +246,20 @@ class BisectionWords:
         if searched.good:
             return self._not_slower(searched.good[:_ID], searched.commit[:_ID])
         if self._is_list:
-            return self._not_slower(_old(searched.changes[0]), _new(searched.changes[-1]))
-        return say("Nothing gets slower with {changes} together", changes=counted(len(searched.changes), "change"))
+            return self._not_slower(
+                _old(searched.changes[0]), _new(searched.changes[-1])
+            )
+        return say(
+            "Nothing gets slower with {changes} together",
+            changes=counted(len(searched.changes), "change"),
+        )
 
     def _not_slower(self, good: str, bad: str) -> Words:
-        return say("{bad} is not slower than {good}", bad=self._quoted(bad), good=self._quoted(good))
+        return say(
+            "{bad} is not slower than {good}",
+            bad=self._quoted(bad),
+            good=self._quoted(good),
+        )
 
     def _impossible(self) -> Words:
         searched, state = self.document.searched, say("The new stack")
@@ -201,12 +267,19 @@ class BisectionWords:
             state = self._quoted(searched.commit[:_ID])
         elif self._is_list:
             state = self._quoted(_new(searched.changes[-1]))
-        return say("{bad} cannot be measured: {reason}", bad=state, reason=self._reason(self.document.tried[0]))
+        return say(
+            "{bad} cannot be measured: {reason}",
+            bad=state,
+            reason=self._reason(self.document.tried[0]),
+        )
 
     def _undecided(self) -> Words:
         suspects = self._names(self.document.suspects)
         if not self.document.culprits:
-            return say("Undecided: a gate stayed inconclusive; the culprit is among {left}", left=suspects)
+            return say(
+                "Undecided: a gate stayed inconclusive; the culprit is among {left}",
+                left=suspects,
+            )
         return say(
             "Undecided: {culprit} makes it slower together with others, and a gate on {left} stayed inconclusive",
             culprit=self._names(self.document.culprits[0]),
@@ -219,20 +292,32 @@ class BisectionWords:
         after = self._quoted(_new(last))
         if len(steps) > 1:
             return say(
-                "{after} is slower and {before} is not; those between cannot be tried", after=after, before=before
+                "{after} is slower and {before} is not; those between cannot be tried",
+                after=after,
+                before=before,
             )
         if isinstance(last, CommitChange):
             author, subject = self._quoted(last.author), self._quoted(last.subject)
-            return say("Slower since {commit}, by {author}: {subject}", commit=after, author=author, subject=subject)
+            return say(
+                "Slower since {commit}, by {author}: {subject}",
+                commit=after,
+                author=author,
+                subject=subject,
+            )
         return say("Slower since {after}; {before} is not", after=after, before=before)
 
     def _slow_together(self) -> Words:
         """The packages that make it slower, of a stack that is tried in any combination."""
         blocks = [self._names(block) for block in self.document.culprits]
         if len(blocks) > 1:
-            return say("Slower only together: {culprits}", culprits=Words(" + ".join(blocks)))
+            return say(
+                "Slower only together: {culprits}", culprits=Words(" + ".join(blocks))
+            )
         if len(self.document.culprits[0]) > 1:
-            return say("One of these makes it slower, which cannot be tried apart: {culprit}", culprit=blocks[0])
+            return say(
+                "One of these makes it slower, which cannot be tried apart: {culprit}",
+                culprit=blocks[0],
+            )
         return say("{culprit} makes it slower, alone", culprit=blocks[0])
 
     def _trial(self, trial: BisectionTrial) -> TrialWords:
@@ -246,10 +331,18 @@ class BisectionWords:
         applied = trial.changes
         if self.document.searched.cumulative:
             applied = applied[-1:]
-        return TrialWords(self._names(applied, full=True), say(_ANSWERS[trial.answer]), note, trial.folder or "")
+        return TrialWords(
+            self._names(applied, full=True),
+            say(_ANSWERS[trial.answer]),
+            note,
+            trial.folder or "",
+        )
 
     def _names(self, positions: Iterable[int], *, full: bool = False) -> Words:
-        names = [self._name(self.document.searched.changes[position], full=full) for position in positions]
+        names = [
+            self._name(self.document.searched.changes[position], full=full)
+            for position in positions
+        ]
         words, more = Words(", ".join(names[:_SHOWN])), len(names) - _SHOWN
         if more > 0:
             words = Words(words + say(" and {more} more", more=more))
@@ -257,7 +350,9 @@ class BisectionWords:
 
     def _name(self, change: _Change, *, full: bool) -> str:
         if isinstance(change, PackageChange) and not self.document.searched.cumulative:
-            return self.quote(f"{change.package} {change.before or say('none')} → {change.after}")
+            return self.quote(
+                f"{change.package} {change.before or say('none')} → {change.after}"
+            )
         name = self.quote(_new(change))
         if full and isinstance(change, CommitChange):
             return f"{name} {self.quote(change.subject)}"

@@ -62,7 +62,9 @@ def status_line(decision: DecisionDocument, language: Language = "en") -> str:
     """The text of a commit status: the verdict and how many of the comment's metrics regressed."""
     with speaking(language):
         of_metrics = counts(Summary(decision, "plain"))
-        return line("ci/status.j2", "plain", verdict=Words(decision.verdict), counts=of_metrics)
+        return line(
+            "ci/status.j2", "plain", verdict=Words(decision.verdict), counts=of_metrics
+        )
 
 
 def plan_line(plan: MeasurementPlan, language: Language = "en") -> Words:
@@ -79,7 +81,9 @@ def plan_line(plan: MeasurementPlan, language: Language = "en") -> Words:
         )
 
 
-def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Annotation | None:
+def verdict_annotation(
+    decision: DecisionDocument, language: Language = "en"
+) -> Annotation | None:
     """The verdict as an annotation without a line, None for a verdict that needs no action."""
     if decision.verdict in ("PASS", "SKIPPED"):
         return None
@@ -102,7 +106,9 @@ def _at_causes(summary: Summary) -> list[Annotation]:
         messages[line_of_cause] = []
     for cause, places in summary.causes:
         if cause.line:
-            messages.setdefault(cause.line, []).append(plain_line(CauseView(cause, places).in_full))
+            messages.setdefault(cause.line, []).append(
+                plain_line(CauseView(cause, places).in_full)
+            )
     annotations = []
     for place, lines in messages.items():
         location = parse_location(place)
@@ -112,12 +118,22 @@ def _at_causes(summary: Summary) -> list[Annotation]:
 
 
 def _annotation(
-    location: Location, messages: Sequence[str], titled: tuple[Comparison, Cause] | None, summary: Summary
+    location: Location,
+    messages: Sequence[str],
+    titled: tuple[Comparison, Cause] | None,
+    summary: Summary,
 ) -> Annotation:
     if titled is None:
-        return Annotation("warning", f"perfgate: {summary.verdict}", _joined(messages), location)
+        return Annotation(
+            "warning", f"perfgate: {summary.verdict}", _joined(messages), location
+        )
     comparison, cause = titled
-    words = line("ci/annotation_title.j2", "plain", label=label(comparison, summary), named=comparison)
+    words = line(
+        "ci/annotation_title.j2",
+        "plain",
+        label=label(comparison, summary),
+        named=comparison,
+    )
     own = [plain_line(CauseView(cause).in_short)]
     level: Level = "warning"
     if summary.verdict == "FAIL" and comparison.gating:
@@ -138,13 +154,19 @@ def _at_harness_changes(summary: Summary) -> list[Annotation]:
 def parse_location(text: str) -> Location | None:
     """The place in a text like ``model.py:88``, None if the text names none below the project's folder."""
     match = _LOCATION.fullmatch(text)
-    if match is None or match["path"].startswith(("/", "~")) or ".." in match["path"].split("/"):
+    if (
+        match is None
+        or match["path"].startswith(("/", "~"))
+        or ".." in match["path"].split("/")
+    ):
         return None
     return Location(match["path"], int(match["line"]))
 
 
 def _joined(messages: Sequence[str]) -> str:
-    return "\n".join(clean(message, limit=_LONGEST_LINE) for message in messages[:_MESSAGE_LINES])
+    return "\n".join(
+        clean(message, limit=_LONGEST_LINE) for message in messages[:_MESSAGE_LINES]
+    )
 
 
 # Why there is no verdict, by the exit code of the command that measured.
@@ -158,10 +180,18 @@ _ENDS = {
 
 def run_markdown(run: RunDocument, language: Language = "en") -> str:
     with speaking(language):
-        return render("ci/run.md.j2", "markdown", title=run_title(run), steps=step_rows(run))
+        return render(
+            "ci/run.md.j2", "markdown", title=run_title(run), steps=step_rows(run)
+        )
 
 
-def no_verdict(why: str, exit_code: int | None, language: Language = "en", *, medium: Medium = "plain") -> str:
+def no_verdict(
+    why: str,
+    exit_code: int | None,
+    language: Language = "en",
+    *,
+    medium: Medium = "plain",
+) -> str:
     """One line with the reason for the missing verdict and how the measurement ended."""
     with speaking(language):
         end = EMPTY

@@ -18,7 +18,13 @@ from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
-__all__ = ["CommentContext", "render_comment", "render_double", "render_section", "render_turn"]
+__all__ = [
+    "CommentContext",
+    "render_comment",
+    "render_double",
+    "render_section",
+    "render_turn",
+]
 
 # In the order of the comment.
 SECTIONS = (
@@ -66,30 +72,43 @@ class _Part(NamedTuple):
         return ""
 
 
-def render_comment(decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000) -> str:
+def render_comment(
+    decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000
+) -> str:
     """The Markdown of the comment, at most ``budget`` characters.
 
     Over the budget, whole folds are dropped first, from the bottom; then rows at the end of long lists, with their number.
     The title, the first rows of the table and the line with the links always stay. Raises ValueError for a marker that is not
     one line of HTML comment, or for a budget that is too small.
     """
-    if not (context.marker.startswith("<!--") and context.marker.endswith("-->")) or "\n" in context.marker:
-        raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
+    if (
+        not (context.marker.startswith("<!--") and context.marker.endswith("-->"))
+        or "\n" in context.marker
+    ):
+        raise ValueError(
+            f"the marker must be one line of HTML comment, found {context.marker!r}"
+        )
     with speaking(context.language):
         for detail in _DETAILS:
             summary = Summary(decision, "markdown", context, detail)
-            text = _shortened(_parts(summary, SECTIONS), partial(_whole, summary), budget)
+            text = _shortened(
+                _parts(summary, SECTIONS), partial(_whole, summary), budget
+            )
             if text is not None:
                 return text
     raise ValueError(f"a budget of {budget} characters is too small for any comment")
 
 
-def render_section(decision: DecisionDocument, context: CommentContext, *, budget: int) -> str | None:
+def render_section(
+    decision: DecisionDocument, context: CommentContext, *, budget: int
+) -> str | None:
     """The comment without marker, title and last line, as a part of a joint one; None if ``budget`` is too small."""
     with speaking(context.language):
         for detail in _DETAILS:
             text = _shortened(
-                _parts(Summary(decision, "markdown", context, detail), SECTIONS[1:]), _testbed_part, budget
+                _parts(Summary(decision, "markdown", context, detail), SECTIONS[1:]),
+                _testbed_part,
+                budget,
             )
             if text is not None:
                 return text
@@ -98,13 +117,22 @@ def render_section(decision: DecisionDocument, context: CommentContext, *, budge
 
 def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
     """For each numbered cause of the comment, the metrics to accept for its regressions; empty if it cannot be accepted."""
-    return [regression.accepts for regression in listed_regressions(Summary(decision, "plain"))]
+    return [
+        regression.accepts
+        for regression in listed_regressions(Summary(decision, "plain"))
+    ]
 
 
 def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:
     """The reply that announces a verdict changed by the commit ``head``."""
     with speaking(language):
-        words = render("comment/turned.md.j2", "markdown", last=Words(last), verdict=Words(verdict), head=head[:12])
+        words = render(
+            "comment/turned.md.j2",
+            "markdown",
+            last=Words(last),
+            verdict=Words(verdict),
+            head=head[:12],
+        )
         return words.strip()
 
 
@@ -126,7 +154,9 @@ def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
     return parts
 
 
-def _shortened(parts: list[_Part], whole: Callable[[list[_Part], list[Words]], str], budget: int) -> str | None:
+def _shortened(
+    parts: list[_Part], whole: Callable[[list[_Part], list[Words]], str], budget: int
+) -> str | None:
     """The text with as few sections dropped as the budget allows, None if it is still too long without all of them.
 
     ``whole`` builds it from the remaining parts and the titles of the omitted sections.
@@ -183,7 +213,11 @@ def _folds(parts: list[_Part]) -> list[str]:
             titles.append(part.summary)
             texts.append(f"**{part.summary}**\n\n{part.text}")
         summary = " · ".join(titles)
-        folds.append("\n\n".join([f"<details><summary>{summary}</summary>", *texts, "</details>"]))
+        folds.append(
+            "\n\n".join(
+                [f"<details><summary>{summary}</summary>", *texts, "</details>"]
+            )
+        )
     return folds
 
 

@@ -7,7 +7,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfgate.document.doctor import FitnessCheck, PlantedOutcome, PlantedResult, Resolution
+from perfgate.document.doctor import (
+    FitnessCheck,
+    PlantedOutcome,
+    PlantedResult,
+    Resolution,
+)
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import duration, percent
@@ -70,15 +75,24 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
             why = EMPTY
             if result.outcome == "too_busy":
                 why = say("too busy to decide: ")
-            console.print(Text(f"{clean(result.name)}: {why}{clean(result.reason, limit=_LONG)}", style))
+            console.print(
+                Text(
+                    f"{clean(result.name)}: {why}{clean(result.reason, limit=_LONG)}",
+                    style,
+                )
+            )
 
 
 def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
     """Print the smallest slowdown that the gate would have detected in unchanged code."""
     for resolution in resolutions:
-        sentence = phrase("this machine detects a slowdown of {share} in {metric} within {time}")
+        sentence = phrase(
+            "this machine detects a slowdown of {share} in {metric} within {time}"
+        )
         if resolution.smallest is None:
-            sentence = phrase("{pairs} pairs are too few to detect any slowdown of {metric}")
+            sentence = phrase(
+                "{pairs} pairs are too few to detect any slowdown of {metric}"
+            )
         text = say(
             sentence,
             pairs=resolution.pairs,
@@ -96,7 +110,9 @@ def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
 
 
 def _seen(result: PlantedResult) -> Text:
-    lines: list[str] = [result.verdict or say("exit code {code}", code=result.exit_code)]
+    lines: list[str] = [
+        result.verdict or say("exit code {code}", code=result.exit_code)
+    ]
     fired = sorted(result.fired, key=lambda metric: metric != result.metric)
     lines += fired[:1]
     if len(fired) > 1:

@@ -9,7 +9,17 @@ from functools import cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from perfgate.catalogue.lookup import CARDS, GLOSSARY, LIMITS, METRICS, RULES, compared, is_known, judged_by, metric
+from perfgate.catalogue.lookup import (
+    CARDS,
+    GLOSSARY,
+    LIMITS,
+    METRICS,
+    RULES,
+    compared,
+    is_known,
+    judged_by,
+    metric,
+)
 from perfgate.catalogue.records import Limit, Metric, StepCard
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.errors import UsageError
@@ -47,13 +57,17 @@ _SEVERITIES = ("info", "warning", "severe")
 
 
 _KINDS = {
-    "exact": phrase("kind      exact: repeated measurement gives the same number, so any change is real"),
+    "exact": phrase(
+        "kind      exact: repeated measurement gives the same number, so any change is real"
+    ),
     "noisy": phrase("kind      noisy: read it with its interval"),
 }
 # How the gate compares a metric.
 _GATE = {
     "pairs": phrase("gate      compared in pairs of base and head; it decides"),
-    "beside": phrase("gate      compared in pairs of base and head; it informs and decides nothing"),
+    "beside": phrase(
+        "gate      compared in pairs of base and head; it informs and decides nothing"
+    ),
     "count": phrase("gate      compared as an exact count; it decides"),
     "named_pairs": phrase(
         "gate      compared in pairs of base and head; it decides only if [gate.tolerance] in perfgate.toml names it"
@@ -61,7 +75,9 @@ _GATE = {
     "named_turns": phrase(
         "gate      compared, in turns of its step, only if [gate.tolerance] in perfgate.toml names it"
     ),
-    "job": phrase("gate      compared in turns of a job of [workloads] in perfgate.toml"),
+    "job": phrase(
+        "gate      compared in turns of a job of [workloads] in perfgate.toml"
+    ),
     "part": phrase("gate      compared where a change of a call is taken apart"),
     "recorded": phrase("gate      compared between two recordings"),
     "rule": phrase("gate      judged by its own rule, not by a tolerance"),
@@ -98,7 +114,11 @@ _Settings = Mapping[str, float]
 
 
 def explain(
-    name: str, *, device: DeviceKind = "cpu", limits: _Settings = MappingProxyType({}), language: Language = "en"
+    name: str,
+    *,
+    device: DeviceKind = "cpu",
+    limits: _Settings = MappingProxyType({}),
+    language: Language = "en",
 ) -> str:
     """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings, a limit, or a word.
 
@@ -180,7 +200,12 @@ def _title(entry_name: Named) -> str:
 
 def _step_number(text: str) -> int | None:
     digits = text.removeprefix("s")
-    if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in CARDS:
+    if (
+        digits.isascii()
+        and digits.isdigit()
+        and len(digits) <= 2
+        and int(digits) in CARDS
+    ):
         return int(digits)
     slug = text.replace("-", "_")
     for number, card in CARDS.items():
@@ -251,7 +276,9 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
 
 def _is_of_metric(limit: Limit, metric: Metric) -> bool:
     judged = judged_by(limit.name)
-    return limit.name.startswith(f"{metric.name}.") or (judged is not None and judged.metric == metric.name)
+    return limit.name.startswith(f"{metric.name}.") or (
+        judged is not None and judged.metric == metric.name
+    )
 
 
 def _explain_rule(name: str, limits: _Settings) -> str:
@@ -298,7 +325,10 @@ def _limit(limit: Limit, settings: _Settings) -> LimitEntry:
 
 
 def _render(entry_kind: str, **values: object) -> str:
-    return str(render(f"explain/{entry_kind}.txt.j2", "plain", **values)).strip("\n") + "\n"
+    return (
+        str(render(f"explain/{entry_kind}.txt.j2", "plain", **values)).strip("\n")
+        + "\n"
+    )
 
 
 def meanings(word: str) -> list[Named]:
@@ -361,7 +391,9 @@ def _timed_titles(title: str) -> Iterator[str]:
     """The title for each clock, in every language."""
     for timed in CLOCK_TITLES.values():
         for language in LANGUAGES:
-            yield filled(translate(timed, language), {"title": translate(title, language)})
+            yield filled(
+                translate(timed, language), {"title": translate(title, language)}
+            )
 
 
 @cache
@@ -374,7 +406,9 @@ def _index() -> tuple[Mapping[str, list[Named]], Mapping[str, list[Named]]]:
             whole.setdefault(key, []).append(entry_name)
         match entry_name.kind:
             case "metric" | "rule":
-                parts.setdefault(_key(entry_name.name.rpartition(".")[2]), []).append(entry_name)
+                parts.setdefault(_key(entry_name.name.rpartition(".")[2]), []).append(
+                    entry_name
+                )
     return whole, parts
 
 

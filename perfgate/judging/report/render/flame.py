@@ -10,11 +10,22 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.document.flame import FLAME_KINDS, NONE, FlameResult, FlameTree, node_totals, omitted_from
+from perfgate.document.flame import (
+    FLAME_KINDS,
+    NONE,
+    FlameResult,
+    FlameTree,
+    node_totals,
+    omitted_from,
+)
 from perfgate.document.lines import split_line
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.templates import inlined, render_page, script_sentences
+from perfgate.judging.report.text.templates import (
+    inlined,
+    render_page,
+    script_sentences,
+)
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -70,7 +81,9 @@ class SpeedscopeProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     weights: list[int]
 
 
-class SpeedscopeFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
+class SpeedscopeFile(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}
+):
     """A file of speedscope."""
 
     schema: str = "https://www.speedscope.app/file-format-schema.json"
@@ -90,7 +103,9 @@ class PackedTrees(msgspec.Struct, frozen=True, kw_only=True):
     unit_words: Mapping[str, str]
 
 
-def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en") -> str:
+def flame_text(
+    trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en"
+) -> str:
     """The graph as a page, or as a file of other tools."""
     if file_format == "html":
         return render_flame(trees, language)
@@ -137,7 +152,9 @@ def _doubt(result: FlameResult) -> Words:
         return EMPTY
     reason, colours = (
         say(_DOUBTS.get(result.by_counts, _EXCLUDED)),
-        say("So the frames are coloured by how often they ran, and no difference of times is shown."),
+        say(
+            "So the frames are coloured by how often they ran, and no difference of times is shown."
+        ),
     )
     if any(mark.seconds for mark in result.marks):
         colours = say(
@@ -177,7 +194,9 @@ def speedscope(trees: Sequence[FlameTree]) -> bytes:
     return msgspec.json.encode(SpeedscopeFile(shared=shared, profiles=profiles))
 
 
-def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[SpeedscopeProfile]:
+def _profiles(
+    tree: FlameTree, frames: dict[tuple[str, str], int]
+) -> Iterator[SpeedscopeProfile]:
     stacks, roots = _stacks(tree, frames)
     for side, costs in (("base", tree.base), ("head", tree.head)):
         if costs is None:
@@ -194,10 +213,14 @@ def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[S
                 words.append(side)
             words.append(tree.texts[tree.name[root]])
             name = " · ".join(_plain(word) for word in words if word)
-            yield SpeedscopeProfile(name=name, end_value=sum(weights), samples=samples, weights=weights)
+            yield SpeedscopeProfile(
+                name=name, end_value=sum(weights), samples=samples, weights=weights
+            )
 
 
-def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[list[int]], list[int]]:
+def _stacks(
+    tree: FlameTree, frames: dict[tuple[str, str], int]
+) -> tuple[list[list[int]], list[int]]:
     """The stack of each node as numbers of frames, and its root."""
     stacks: list[list[int]] = []
     roots: list[int] = []
@@ -232,12 +255,16 @@ def _packed(trees: Sequence[FlameTree]) -> str:
     content = PackedTrees(
         kinds=FLAME_KINDS,
         trees=list(map(_printable, trees)),
-        paired=[tree.result is not None and tree.result.call is not None for tree in trees],
+        paired=[
+            tree.result is not None and tree.result.call is not None for tree in trees
+        ],
         sentences=script_sentences("flame/sentences.txt"),
         kind_words=[str(say(_KIND_WORDS[kind])) for kind in FLAME_KINDS],
         unit_words=unit_words,
     )
-    return base64.b64encode(gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)).decode()
+    return base64.b64encode(
+        gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)
+    ).decode()
 
 
 def _printable(tree: FlameTree) -> FlameTree:

@@ -20,11 +20,31 @@ from perfgate.judging.report.text.templates import inlined, render_page, render_
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.card import card_lines
-from perfgate.judging.report.view.causes import account_words, worded_causes, worst_cause
-from perfgate.judging.report.view.checklist import changed_findings, quantile_rows, step_numbers, worded_steps
-from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, coverage_line, worded_failures
+from perfgate.judging.report.view.causes import (
+    account_words,
+    worded_causes,
+    worst_cause,
+)
+from perfgate.judging.report.view.checklist import (
+    changed_findings,
+    quantile_rows,
+    step_numbers,
+    worded_steps,
+)
+from perfgate.judging.report.view.facts import (
+    base_line,
+    busy_line,
+    counts_line,
+    coverage_line,
+    worded_failures,
+)
 from perfgate.judging.report.view.headline import headline
-from perfgate.judging.report.view.page_tables import counter_rows, operator_tables, paired_samples, testbed_rows
+from perfgate.judging.report.view.page_tables import (
+    counter_rows,
+    operator_tables,
+    paired_samples,
+    testbed_rows,
+)
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import label
 from perfgate.judging.report.view.summary import Summary
@@ -54,7 +74,10 @@ class SamplesPlot:
 
 
 def render_html(
-    decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
+    decision: DecisionDocument,
+    base: RunDocument | None,
+    head: RunDocument,
+    language: Language = "en",
 ) -> str:
     with speaking(language):
         summary = Summary(decision, "html", detail=_MAX_ROWS)
@@ -67,7 +90,9 @@ def render_html(
             _end(summary, base, head),
         ]
         style, verdict = inlined("page/style.css"), Words(decision.verdict)
-        return render_page("page/report.html.j2", style=style, verdict=verdict, parts=parts)
+        return render_page(
+            "page/report.html.j2", style=style, verdict=verdict, parts=parts
+        )
 
 
 def _head(summary: Summary) -> ReadyHtml:
@@ -96,7 +121,12 @@ def _regressions(summary: Summary) -> ReadyHtml:
     """Failures, regressions by cause, and all comparisons; all interval bars share one scale."""
     decision = summary.decision
     blocks, more = blocks_with_more(summary)
-    quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged, *summary.informing]
+    quiet = [
+        *summary.inconclusive,
+        *summary.not_comparable,
+        *summary.unchanged,
+        *summary.informing,
+    ]
     listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
     intervals, tolerances = [], []
     for comparison in listed:
@@ -130,7 +160,9 @@ def _suggestions(summary: Summary) -> ReadyHtml:
     )
 
 
-def _measurements(summary: Summary, base: RunDocument | None, head: RunDocument) -> ReadyHtml:
+def _measurements(
+    summary: Summary, base: RunDocument | None, head: RunDocument
+) -> ReadyHtml:
     """Samples, operators, counters and quantiles."""
     tests, intervals = [], []
     for operator in summary.tested_operators[:_MAX_ROWS]:
@@ -150,7 +182,9 @@ def _measurements(summary: Summary, base: RunDocument | None, head: RunDocument)
     )
 
 
-def _plot(at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summary) -> SamplesPlot:
+def _plot(
+    at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summary
+) -> SamplesPlot:
     noise: Sequence[float] = []
     for floor in summary.decision.measured.noise_floors:
         if floor.place == at and floor.metric == LATENCY:
@@ -159,7 +193,10 @@ def _plot(at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summ
     strip, pairs = Markup(""), 0
     call = _call_at(at, summary)
     if call is not None:
-        strip, pairs = svg.dot_strip(call.effects, noise, call.tolerance), len(call.effects)
+        strip, pairs = (
+            svg.dot_strip(call.effects, noise, call.tolerance),
+            len(call.effects),
+        )
     return SamplesPlot(
         place=place(*at),
         histogram=svg.histogram(base, head),

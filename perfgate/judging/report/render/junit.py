@@ -40,14 +40,20 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     summary = Summary(decision, "plain")
     with speaking(language):
         # Regressed operators are not metrics, but a verdict may rest on them.
-        operators = [comparison for comparison in summary.regressed if comparison not in summary.metrics]
+        operators = [
+            comparison
+            for comparison in summary.regressed
+            if comparison not in summary.metrics
+        ]
         cases = [_verdict_case(summary)]
         for failure in decision.gaps.failures:
             if failure.side != "pair":
                 words = worded_failure(failure)
                 text = render("ci/junit_error.txt.j2", "plain", failure=words)
                 name = f"{failure.what} ({failure.side})"
-                cases.append(_case(failure.workload, name, "error", words.message, text))
+                cases.append(
+                    _case(failure.workload, name, "error", words.message, text)
+                )
         for comparison in (*summary.metrics, *operators):
             cases.append(_metric_case(comparison, summary))
     return _document(_with_own_names(cases))
@@ -58,8 +64,13 @@ def junit_of_run(run: RunDocument, language: Language = "en") -> str:
         cases = []
         for step in run.checklist.steps:
             worded = step_row(step)
-            name, kind = f"{step.number} {step.slug}", _STEP_KINDS.get(step.status, "skipped")
-            cases.append(_case(step.workload, name, kind, worded.status, "\n".join(worded.notes)))
+            name, kind = (
+                f"{step.number} {step.slug}",
+                _STEP_KINDS.get(step.status, "skipped"),
+            )
+            cases.append(
+                _case(step.workload, name, kind, worded.status, "\n".join(worded.notes))
+            )
         return _document(_with_own_names(cases))
 
 
@@ -72,14 +83,21 @@ def _verdict_case(summary: Summary) -> ET.Element:
     words = headline(summary)
     kind = _VERDICT_KINDS.get(summary.verdict)
     # Another case already fails.
-    if summary.failures or any(_fails(comparison, summary) for comparison in summary.regressed):
+    if summary.failures or any(
+        _fails(comparison, summary) for comparison in summary.regressed
+    ):
         kind = None
     return _case(SUITE, VERDICT, kind, summary.verdict, words)
 
 
 def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
     has_limit = formats.limit(comparison) != DASH
-    text = render("ci/junit_metric.txt.j2", "plain", row=row(comparison, summary), has_limit=has_limit)
+    text = render(
+        "ci/junit_metric.txt.j2",
+        "plain",
+        row=row(comparison, summary),
+        has_limit=has_limit,
+    )
     kind = None
     if comparison.outcome in ("inconclusive", "not_comparable"):
         kind = "skipped"
@@ -88,21 +106,31 @@ def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
     message: str = formats.change(comparison)
     if comparison.reason is not None:
         message += f": {word(comparison.reason)}"
-    return _case(place(comparison.workload, comparison.shape), comparison.metric, kind, message, text)
+    return _case(
+        place(comparison.workload, comparison.shape),
+        comparison.metric,
+        kind,
+        message,
+        text,
+    )
 
 
 def _fails(comparison: Comparison, summary: Summary) -> bool:
     return comparison.outcome == "regressed" and label(comparison, summary) == "FAIL"
 
 
-def _case(classname: str, name: str, kind: str | None, message: str, text: str) -> ET.Element:
+def _case(
+    classname: str, name: str, kind: str | None, message: str, text: str
+) -> ET.Element:
     case = ET.Element("testcase", {"classname": _name(classname), "name": _name(name)})
     if kind is None:
         ET.SubElement(case, "system-out").text = _xml(text)
     elif kind == "skipped":
         ET.SubElement(case, kind, {"message": _name(message)})
     else:
-        ET.SubElement(case, kind, {"message": _name(message), "type": kind}).text = _xml(text) or _EMPTY
+        ET.SubElement(case, kind, {"message": _name(message), "type": kind}).text = (
+            _xml(text) or _EMPTY
+        )
     return case
 
 
@@ -122,12 +150,18 @@ def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
 
 def _document(cases: list[ET.Element]) -> str:
     suites = ET.Element("testsuites")
-    suite = ET.SubElement(suites, "testsuite", {"name": SUITE, "tests": str(len(cases))})
+    suite = ET.SubElement(
+        suites, "testsuite", {"name": SUITE, "tests": str(len(cases))}
+    )
     suite.extend(cases)
     for name, tag in _COUNTED.items():
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     ET.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        + ET.tostring(suites, encoding="unicode")
+        + "\n"
+    )
 
 
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}

@@ -98,7 +98,10 @@ def parquet_table(rows: Iterable[NumberRow]) -> bytes:
 def _arrow_value(field: object) -> object:
     """A field as Arrow takes it: labels as pairs, and texts in valid UTF-8, which outside names may not be."""
     if isinstance(field, dict):
-        return [(_arrow_value(name), _arrow_value(value)) for name, value in sorted(field.items())]
+        return [
+            (_arrow_value(name), _arrow_value(value))
+            for name, value in sorted(field.items())
+        ]
     if isinstance(field, str):
         return field.encode(errors="replace").decode()
     return field
@@ -115,7 +118,9 @@ def bencher_metrics(rows: Iterable[NumberRow]) -> str:
         place = place_of(row.workload, row.shape, row.labels)
         measures = benchmarks.setdefault(_bencher_name(place, _BENCHMARK_NAME), {})
         values = {"value": row.value, "lower_value": row.low, "upper_value": row.high}
-        present = {name: number for name, number in values.items() if number is not None}
+        present = {
+            name: number for name, number in values.items() if number is not None
+        }
         # Of names that are equal after truncation, the first counts.
         measures.setdefault(_bencher_name(row.metric, _MEASURE_NAME), present)
     return _json(benchmarks)
@@ -125,7 +130,9 @@ def _bencher_name(text: str, most: int) -> str:
     return clean(text, limit=most).strip() or _EMPTY
 
 
-def benchmark_entries(rows: Iterable[NumberRow], better: Literal["lower", "higher"]) -> str:
+def benchmark_entries(
+    rows: Iterable[NumberRow], better: Literal["lower", "higher"]
+) -> str:
     """The numbers of one direction, as benchmark-action/github-action-benchmark takes them.
 
     After its README, "customBiggerIsBetter" and "customSmallerIsBetter": a JSON array of name, unit and value with a range.

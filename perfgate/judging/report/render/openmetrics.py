@@ -50,7 +50,9 @@ def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
     return "".join(_families([({}, run)], frozenset(steps))) + END
 
 
-def openmetrics_of_runs(runs: Iterable[LabelledRun], further: Iterable[ServiceFamily]) -> str:
+def openmetrics_of_runs(
+    runs: Iterable[LabelledRun], further: Iterable[ServiceFamily]
+) -> str:
     """The values of all steps of several runs, one gauge per metric, and other families."""
     return "".join([*_families(runs, None), *map(_other_family, further)]) + END
 
@@ -70,21 +72,36 @@ def family_name(metric: Metric) -> str:
     return f"{name}_{unit}"
 
 
-def _families(runs: Iterable[LabelledRun], steps: frozenset[int] | None) -> Iterator[str]:
+def _families(
+    runs: Iterable[LabelledRun], steps: frozenset[int] | None
+) -> Iterator[str]:
     families: dict[str, dict[_Labels, float]] = {}
     for labels, run in runs:
         for name, of_value, value in _samples(run, steps):
             # A series may occur only once in a text: if a document has two values, the first counts.
-            series = tuple(sorted((label, clean(text)) for label, text in {**of_value, **labels}.items()))
+            series = tuple(
+                sorted(
+                    (label, clean(text))
+                    for label, text in {**of_value, **labels}.items()
+                )
+            )
             families.setdefault(name, {}).setdefault(series, value)
     return (_family(METRICS[name], families[name]) for name in sorted(families))
 
 
-def _samples(run: RunDocument, steps: frozenset[int] | None) -> Iterator[tuple[str, dict[str, str], float]]:
+def _samples(
+    run: RunDocument, steps: frozenset[int] | None
+) -> Iterator[tuple[str, dict[str, str], float]]:
     for row in own_numbers(rows_of_run(run)):
         described = METRICS.get(row.metric)
-        is_selected = described is not None and (steps is None or row.step in steps or described.origin.counted)
-        if is_selected and row.value is not None and all(map(_LABEL.fullmatch, row.labels)):
+        is_selected = described is not None and (
+            steps is None or row.step in steps or described.origin.counted
+        )
+        if (
+            is_selected
+            and row.value is not None
+            and all(map(_LABEL.fullmatch, row.labels))
+        ):
             labels = {"workload": row.workload}
             if row.shape:
                 labels["shape"] = row.shape
@@ -92,7 +109,10 @@ def _samples(run: RunDocument, steps: frozenset[int] | None) -> Iterator[tuple[s
 
 
 def _other_family(family: ServiceFamily) -> str:
-    lines = [f"# TYPE {family.name} {family.kind}", f"# HELP {family.name} {_text(family.help)}"]
+    lines = [
+        f"# TYPE {family.name} {family.kind}",
+        f"# HELP {family.name} {_text(family.help)}",
+    ]
     sample = f"{family.name}{_SUFFIXES[family.kind]}"
     for values, number in sorted(family.values.items()):
         lines.append(f"{sample}{{{_labels(zip(family.labels, values))}}} {number!r}")
@@ -105,7 +125,10 @@ def _family(metric: Metric, samples: dict[_Labels, float]) -> str:
     if unit:
         lines.append(f"# UNIT {name} {unit}")
     lines.append(f"# HELP {name} {_text(metric.title)}")
-    lines += [f"{name}{{{_labels(labels)}}} {float(value)!r}" for labels, value in sorted(samples.items())]
+    lines += [
+        f"{name}{{{_labels(labels)}}} {float(value)!r}"
+        for labels, value in sorted(samples.items())
+    ]
     return "\n".join(lines) + "\n"
 
 

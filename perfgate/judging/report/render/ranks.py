@@ -27,7 +27,10 @@ _TITLES = {
     "late": phrase("how late each rank comes to each collective"),
     "bandwidth": phrase("bandwidth of {link} from each rank to each other"),
 }
-_CELLS = {"late": phrase("{row}, collective {column}: {value}"), "bandwidth": phrase("{row} to rank {column}: {value}")}
+_CELLS = {
+    "late": phrase("{row}, collective {column}: {value}"),
+    "bandwidth": phrase("{row} to rank {column}: {value}"),
+}
 _OF_STEP = phrase("{row}, step {column}: {value}")
 _LEFT_OUT = {"late": phrase("{count} collectives with a smaller skew are not drawn.")}
 _UNITS = {"bandwidth": "B/s"}
@@ -55,7 +58,9 @@ class DrawnMaps(msgspec.Struct, frozen=True, kw_only=True):
 def render_ranks_page(job: DrawnRanks, language: Language = "en") -> str:
     """The page. Its policy header allows only the page's own scripts, and no network."""
     with speaking(language):
-        maps = DrawnMaps(labels=list(map(clean, job.labels)), maps=list(map(_map, job.maps)))
+        maps = DrawnMaps(
+            labels=list(map(clean, job.labels)), maps=list(map(_map, job.maps))
+        )
         timelines = [job.timeline] if job.timeline else []
         return render_page(
             "ranks/page.html.j2",
@@ -86,7 +91,9 @@ def _slowest(document: RanksDocument) -> list[RankRow]:
 def _map(heat_map: HeatMap) -> DrawnMap:
     note = ""
     if heat_map.left_out:
-        note = str(say(_LEFT_OUT.get(heat_map.kind, _STEPS_LEFT_OUT), count=heat_map.left_out))
+        note = str(
+            say(_LEFT_OUT.get(heat_map.kind, _STEPS_LEFT_OUT), count=heat_map.left_out)
+        )
     return DrawnMap(
         title=str(say(_TITLES[heat_map.kind], link=clean(heat_map.link))),
         cell=str(say(_CELLS.get(heat_map.kind, _OF_STEP))),

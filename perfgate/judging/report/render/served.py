@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import quote
 
-from perfgate.document.served import ServedEntry, ServedJob, ServedRecording, ServedWebhook
+from perfgate.document.served import (
+    ServedEntry,
+    ServedJob,
+    ServedRecording,
+    ServedWebhook,
+)
 from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
@@ -65,7 +70,9 @@ class ServedRow:
 
     @property
     def changed(self) -> Words:
-        return Words(f"{datetime.fromtimestamp(self.entry.modified, timezone.utc):%Y-%m-%d %H:%M}")
+        return Words(
+            f"{datetime.fromtimestamp(self.entry.modified, timezone.utc):%Y-%m-%d %H:%M}"
+        )
 
 
 def render_index(
@@ -100,7 +107,12 @@ def _quoted(name: str) -> str:
 
 
 def render_projects(
-    projects: Sequence[ProjectRow], language: Language, *, recordings: str = "", audit: str = "", webhooks: str = ""
+    projects: Sequence[ProjectRow],
+    language: Language,
+    *,
+    recordings: str = "",
+    audit: str = "",
+    webhooks: str = "",
 ) -> str:
     """The projects of a store, and the addresses of recordings, audit log and webhooks if there are any."""
     with speaking(language):
@@ -113,13 +125,21 @@ def render_projects(
         )
 
 
-def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str = "") -> str:
+def render_audit(
+    rows: Sequence[AuditRow], language: Language, *, older: str = ""
+) -> str:
     """The changes of a store, newest first, and the address of the page with older changes."""
     with speaking(language):
-        return _page("audit", rows=[(row, say(ACTIONS[row.action])) for row in rows], older=Words(older))
+        return _page(
+            "audit",
+            rows=[(row, say(ACTIONS[row.action])) for row in rows],
+            older=Words(older),
+        )
 
 
-def render_webhooks(webhooks: Sequence[ServedWebhook], language: Language, *, form_key: str = "") -> str:
+def render_webhooks(
+    webhooks: Sequence[ServedWebhook], language: Language, *, form_key: str = ""
+) -> str:
     """The webhooks of a service with their dead letters, and the form that sends them again."""
     with speaking(language):
         return _page(
@@ -137,4 +157,6 @@ def render_refusal(error: str, back: str, language: Language) -> str:
 
 
 def _page(name: str, **values: object) -> str:
-    return render_page(f"served/{name}.html.j2", style=inlined("flame/style.css"), **values)
+    return render_page(
+        f"served/{name}.html.j2", style=inlined("flame/style.css"), **values
+    )

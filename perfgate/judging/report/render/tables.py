@@ -59,14 +59,21 @@ class Table:
                 texts.append(cell)
         self._rows.append(texts)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RichTable | Text]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RichTable | Text]:
         widths = self._widths(options.max_width)
         if _line_width(widths) > options.max_width:
             yield from self._records()
             return
         table = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for title, number, width in zip(self._titles, self._is_number, widths):
-            table.add_column(title, justify="right" if number else "left", width=width, overflow="fold")
+            table.add_column(
+                title,
+                justify="right" if number else "left",
+                width=width,
+                overflow="fold",
+            )
         for row in self._rows:
             table.add_row(*row)
         yield table
@@ -95,8 +102,17 @@ class Table:
             word = max(map(cell_len, title.split()), default=0)
             columns.append(_Letters(is_number, cell, cell_len(title), word))
         widths = [max(column.cell, column.title) for column in columns]
-        for text, whole_words in ((None, True), (_LONG_TEXT, True), (_LONG_TEXT, False), (_LEAST_TEXT, False)):
-            _narrow(widths, [column.least(text, whole_words=whole_words) for column in columns], most)
+        for text, whole_words in (
+            (None, True),
+            (_LONG_TEXT, True),
+            (_LONG_TEXT, False),
+            (_LEAST_TEXT, False),
+        ):
+            _narrow(
+                widths,
+                [column.least(text, whole_words=whole_words) for column in columns],
+                most,
+            )
         return widths
 
 

@@ -28,21 +28,45 @@ from perfgate.judging.report.text.names import calls_or_metric, first_line, titl
 from perfgate.judging.report.text.names import listed as named_places
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import EMPTY, phrase, say
-from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more, suggestion_lines
+from perfgate.judging.report.view.blocks import (
+    RegressionBlock,
+    blocks_with_more,
+    suggestion_lines,
+)
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.causes import worst_cause
 from perfgate.judging.report.view.checklist import terminal_notes
 from perfgate.judging.report.view.facts import base_line, counts_line
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import grouped, row
-from perfgate.judging.report.view.run_steps import job_lines, recorded_lines, run_title, step_rows
+from perfgate.judging.report.view.run_steps import (
+    job_lines,
+    recorded_lines,
+    run_title,
+    step_rows,
+)
 from perfgate.judging.report.view.stored import stored_row
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
-_VERDICT_STYLES = {"PASS": "bold green", "FAIL": "bold red", "WARN": "bold yellow", "INCONCLUSIVE": "bold yellow"}
-_LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", phrase("worse"): "yellow", phrase("better"): "green"}
-_STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "invalid": "red"}
+_VERDICT_STYLES = {
+    "PASS": "bold green",
+    "FAIL": "bold red",
+    "WARN": "bold yellow",
+    "INCONCLUSIVE": "bold yellow",
+}
+_LABEL_STYLES = {
+    "FAIL": "red",
+    "WARN": "yellow",
+    phrase("worse"): "yellow",
+    phrase("better"): "green",
+}
+_STATUS_STYLES = {
+    "ok": "green",
+    "attention": "yellow",
+    "error": "bold red",
+    "invalid": "red",
+}
 LET_THROUGH = phrase("undecided, so the push proceeds; --strict would block it")
 _SHOWN = 12
 _SHOWN_RECORDED = 8
@@ -61,11 +85,15 @@ _SECTIONS = (
     verdicts.remedy,
 )
 # The titles of early lines.
-_CERTAIN = phrase("FAIL – {workload}, for certain: no time can change this; pairs now measure what it costs")
+_CERTAIN = phrase(
+    "FAIL – {workload}, for certain: no time can change this; pairs now measure what it costs"
+)
 _OPEN = phrase(
     "{workload}: exact counts grew, which fails unless calls are shown not to be slower; pairs now measure that"
 )
-_ALONE = phrase("FAIL – {workload}, by exact counts: calls are too slow to be timed, so no time can excuse them")
+_ALONE = phrase(
+    "FAIL – {workload}, by exact counts: calls are too slow to be timed, so no time can excuse them"
+)
 # The content of a fold, and the tags, that a preview leaves out.
 _FOLD = re.compile(r"<details><summary>(.*?)</summary>.*?</details>", re.DOTALL)
 _TAG = re.compile(r"</?sub>|<!--.*?-->", re.DOTALL)
@@ -74,14 +102,24 @@ _LONGEST_MESSAGE = 400
 
 
 def render_terminal(
-    decision: DecisionDocument, console: Console, language: Language = "en", *, folder: str | None = None
+    decision: DecisionDocument,
+    console: Console,
+    language: Language = "en",
+    *,
+    folder: str | None = None,
 ) -> None:
     """Print a decision: verdict, facts, moved metrics, causes, remedy. ``folder`` is described in ``CommentContext``."""
     with speaking(language):
         _print_decision(decision, console, folder)
 
 
-def render_line(decision: DecisionDocument, console: Console, language: Language = "en", *, after: str = "") -> None:
+def render_line(
+    decision: DecisionDocument,
+    console: Console,
+    language: Language = "en",
+    *,
+    after: str = "",
+) -> None:
     """Print a decision on one line: the title of its comment, then ``after``."""
     with speaking(language):
         title = headline(Summary(decision, "plain", detail=_SHOWN))
@@ -98,7 +136,11 @@ def render_run(run: RunDocument, console: Console, language: Language = "en") ->
 
 
 def render_suggestions(
-    suggestions: Sequence[Suggestion], console: Console, language: Language = "en", *, only_measured: bool = False
+    suggestions: Sequence[Suggestion],
+    console: Console,
+    language: Language = "en",
+    *,
+    only_measured: bool = False,
 ) -> None:
     """Print all suggestions; ``only_measured`` if they are only those that a step tried."""
     with speaking(language):
@@ -106,13 +148,23 @@ def render_suggestions(
         if suggestions:
             return
         if only_measured:
-            console.print(say("Nothing that the checklist tried was measured to be faster."))
+            console.print(
+                say("Nothing that the checklist tried was measured to be faster.")
+            )
         else:
-            console.print(say("No suggestions: no step has a finding that perfgate has advice for."))
+            console.print(
+                say(
+                    "No suggestions: no step has a finding that perfgate has advice for."
+                )
+            )
 
 
 def render_first_suggestions(
-    suggestions: Sequence[Suggestion], console: Console, language: Language = "en", *, folder: str
+    suggestions: Sequence[Suggestion],
+    console: Console,
+    language: Language = "en",
+    *,
+    folder: str,
 ) -> None:
     """Print the most promising suggestions on a run stored in ``folder``, and how to see the rest."""
     with speaking(language):
@@ -120,13 +172,19 @@ def render_first_suggestions(
         hidden = len(suggestions) - _SHOWN_SUGGESTIONS
         if hidden > 0:
             more = numbers.counted(hidden, "more suggestion")
-            rest = say("… {more}: perfgate advise {folder}", more=more, folder=clean(folder))
+            rest = say(
+                "… {more}: perfgate advise {folder}", more=more, folder=clean(folder)
+            )
             console.print(Text(f"  {rest}", "dim"))
 
 
-def _print_decision(decision: DecisionDocument, console: Console, folder: str | None) -> None:
+def _print_decision(
+    decision: DecisionDocument, console: Console, folder: str | None
+) -> None:
     """Print the sections of the comment that a reader of a terminal needs, its table of moved metrics, and main's level."""
-    decision = msgspec.structs.replace(decision, warnings=terminal_notes(decision.warnings))
+    decision = msgspec.structs.replace(
+        decision, warnings=terminal_notes(decision.warnings)
+    )
     summary = Summary(decision, "terminal", CommentContext(folder=folder), _SHOWN)
     _print_title(summary, console)
     if summary.is_measured:
@@ -149,7 +207,9 @@ def _print_title(summary: Summary, console: Console) -> None:
         words = say("{title}: {cause}", title=words, cause=plain_line(cause))
     title = Text(words, "bold")
     verdict = summary.verdict
-    title.stylize(_VERDICT_STYLES.get(verdict, "bold"), 0, len(verdict))  # the verdict comes first
+    title.stylize(
+        _VERDICT_STYLES.get(verdict, "bold"), 0, len(verdict)
+    )  # the verdict comes first
     console.print(title)
 
 
@@ -172,13 +232,17 @@ def _print_run(run: RunDocument, console: Console) -> None:
     table.add_column(say("values and findings"))
     for step in step_rows(run):
         status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
-        table.add_row(str(step.number), clean(step.name), status, Text("\n".join(step.notes)))
+        table.add_row(
+            str(step.number), clean(step.name), status, Text("\n".join(step.notes))
+        )
     if run.workloads or not run.jobs.records:
         console.print(table)
     for text in (*recorded_lines(run), *job_lines(run)):
         console.print(Text(text))
     for name, error in _broken(run):
-        failure = clean(f"{name}: {first_line(word(error.message))}", limit=_LONGEST_MESSAGE)
+        failure = clean(
+            f"{name}: {first_line(word(error.message))}", limit=_LONGEST_MESSAGE
+        )
         console.print(Text(f"{say('error in workload')} {failure}", "bold red"))
     for warning in run.warnings[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
@@ -219,7 +283,11 @@ def _print_moved(summary: Summary, console: Console) -> None:
         metric = Text(plain_line(calls_or_metric(comparison)))
         metric.append("\n").append(plain_line(named_places(words.places)), "dim")
         label = Text(words.label, styles.get(words.label, "dim"))
-        table.add_row(label, metric, *map(Text, (*formats.sides(comparison), formats.change(comparison))))
+        table.add_row(
+            label,
+            metric,
+            *map(Text, (*formats.sides(comparison), formats.change(comparison))),
+        )
     console.print(Padding(table, (1, 0)))
     _print_more(len(rows) - len(listed), console)
 
@@ -237,14 +305,27 @@ def _print_recorded(summary: Summary, console: Console) -> None:
 
 def _print_more(hidden: int, console: Console, *, indent: str = "") -> None:
     if hidden > 0:
-        console.print(Text(f"{indent}{say('… {count} more in decision.json', count=hidden)}", "dim"))
+        console.print(
+            Text(
+                f"{indent}{say('… {count} more in decision.json', count=hidden)}", "dim"
+            )
+        )
 
 
 def _print_stored(summary: Summary, console: Console) -> None:
     """Print main's stored runs last: they did not influence the verdict."""
-    typical = [comparison for comparison in summary.decision.checklist.stored if comparison.typical is not None]
-    beside = sorted(typical, key=lambda comparison: comparison.outside is None)[:_SHOWN_STORED]
-    rows = [line("shared/stored.j2", "plain", row=stored_row(comparison)) for comparison in beside]
+    typical = [
+        comparison
+        for comparison in summary.decision.checklist.stored
+        if comparison.typical is not None
+    ]
+    beside = sorted(typical, key=lambda comparison: comparison.outside is None)[
+        :_SHOWN_STORED
+    ]
+    rows = [
+        line("shared/stored.j2", "plain", row=stored_row(comparison))
+        for comparison in beside
+    ]
     _print_lines(say("Main's stored runs"), rows, console)
     if rows:
         console.print(Text(f"  {line('shared/stored_note.j2', 'plain')}", "dim"))
@@ -278,7 +359,12 @@ _SHOWN_COUNTS = 4
 
 
 def early_lines(
-    decision: DecisionDocument, workload: str, *, certain: bool, has_pairs: bool = True, language: Language = "en"
+    decision: DecisionDocument,
+    workload: str,
+    *,
+    certain: bool,
+    has_pairs: bool = True,
+    language: Language = "en",
 ) -> list[str]:
     """The regressions of a decision about one workload without pairs; ``certain`` is whether no time can change its verdict.
 

@@ -26,7 +26,13 @@ _MOST_NAMES = 4
 # For the title, the table and the last line.
 _HEAD = 9_000
 # Testbeds that need a reader come first.
-_READING_ORDER: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "WARN", "PASS", "SKIPPED")
+_READING_ORDER: tuple[Verdict, ...] = (
+    "FAIL",
+    "INCONCLUSIVE",
+    "WARN",
+    "PASS",
+    "SKIPPED",
+)
 
 
 class SharedNumber(NamedTuple):
@@ -72,21 +78,30 @@ class MatrixColumn(NamedTuple):
         return self.verdict not in ("PASS", "SKIPPED")
 
 
-def render_column(name: str, decision: DecisionDocument, context: CommentContext, *, budget: int) -> MatrixColumn:
+def render_column(
+    name: str, decision: DecisionDocument, context: CommentContext, *, budget: int
+) -> MatrixColumn:
     """Word a testbed's decision for the joint comment; its ``name`` has been checked to need no escaping."""
     summary = Summary(decision, "markdown", context)
     with speaking(context.language):
         cells: dict[SharedNumber, MatrixCell] = {}
         for comparison in summary.metrics:
             at = place(comparison.workload, comparison.shape)
-            number = SharedNumber(title_of(comparison), at, isinstance(comparison, Bound))
+            number = SharedNumber(
+                title_of(comparison), at, isinstance(comparison, Bound)
+            )
             cells.setdefault(number, _cell(comparison, summary))
         words = headline(summary)
         return MatrixColumn(
             name=Words(name),
             verdict=decision.verdict,
             device=decision.measured.device if summary.is_measured else None,
-            headline=line("comment/headline.md.j2", "markdown", headline=words, cause=worst_cause(summary)),
+            headline=line(
+                "comment/headline.md.j2",
+                "markdown",
+                headline=words,
+                cause=worst_cause(summary),
+            ),
             section=render_section(decision, context, budget=budget),
             cells=cells,
         )
@@ -107,7 +122,11 @@ def section_budget(columns: int, budget: int) -> int:
 
 
 def render_joint_comment(
-    columns: Sequence[MatrixColumn], verdict: Verdict, context: CommentContext, *, budget: int
+    columns: Sequence[MatrixColumn],
+    verdict: Verdict,
+    context: CommentContext,
+    *,
+    budget: int,
 ) -> str:
     """The Markdown of the comment, with the sections in the order in which they need a reader.
 
@@ -122,7 +141,12 @@ def render_joint_comment(
     return text
 
 
-def _joint_comment(columns: Sequence[MatrixColumn], verdict: Verdict, context: CommentContext, most_rows: int) -> str:
+def _joint_comment(
+    columns: Sequence[MatrixColumn],
+    verdict: Verdict,
+    context: CommentContext,
+    most_rows: int,
+) -> str:
     ordered = sorted(columns, key=lambda column: _READING_ORDER.index(column.verdict))
     numbers = _numbers(ordered)
     text = render(
@@ -154,7 +178,9 @@ def _numbers(ordered: Sequence[MatrixColumn]) -> list[SharedNumber]:
     return list(moved or deciding)
 
 
-def render_joint_status(columns: Sequence[MatrixColumn], verdict: Verdict, language: Language) -> str:
+def render_joint_status(
+    columns: Sequence[MatrixColumn], verdict: Verdict, language: Language
+) -> str:
     """The text of the commit status: the verdict, and the testbeds that have it."""
     with speaking(language):
         return _title(columns, verdict)

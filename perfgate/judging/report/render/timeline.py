@@ -12,7 +12,11 @@ from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
 from perfgate.judging.report.render.trace import CAUSE_WORDS
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.templates import inlined, render_page, script_sentences
+from perfgate.judging.report.text.templates import (
+    inlined,
+    render_page,
+    script_sentences,
+)
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 
@@ -56,7 +60,9 @@ class PackedHeader(msgspec.Struct, frozen=True, kw_only=True):
     timelines: Sequence[PackedTimeline]
 
 
-def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en") -> str:
+def render_timeline(
+    timelines: Sequence[DrawnTimeline], language: Language = "en"
+) -> str:
     """The page. Its policy header allows only the page's own script, and no network."""
     with speaking(language):
         title = numbers.counted(len(timelines), "timeline")
@@ -69,7 +75,12 @@ def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en
             data=Words(packed_timelines(timelines)),
             timelines=timelines,
             title=title,
-            sides={"host": say("host"), "device": say("device"), "gaps": say("gaps"), "counter": say("counter")},
+            sides={
+                "host": say("host"),
+                "device": say("device"),
+                "gaps": say("gaps"),
+                "counter": say("counter"),
+            },
         )
 
 
@@ -94,19 +105,33 @@ def packed_timelines(timelines: Sequence[DrawnTimeline]) -> str:
 
 
 def _columns(timeline: DrawnTimeline) -> list[bytes]:
-    columns = [timeline.start, timeline.duration, timeline.name, timeline.kind, timeline.shape, timeline.launch]
+    columns = [
+        timeline.start,
+        timeline.duration,
+        timeline.name,
+        timeline.kind,
+        timeline.shape,
+        timeline.launch,
+    ]
     for counter in timeline.counters:
         columns += [counter.time, counter.value]
     return columns
 
 
-def _packed_timeline(timeline: DrawnTimeline, columns: Iterable[bytes]) -> PackedTimeline:
+def _packed_timeline(
+    timeline: DrawnTimeline, columns: Iterable[bytes]
+) -> PackedTimeline:
     return PackedTimeline(
         label=_plain(timeline.label),
         length=timeline.length,
         texts=list(map(_plain, timeline.texts)),
-        tracks=[(_plain(track.name), track.side, track.spans) for track in timeline.tracks],
-        counters=[(_plain(counter.name), _plain(counter.unit), counter.readings) for counter in timeline.counters],
+        tracks=[
+            (_plain(track.name), track.side, track.spans) for track in timeline.tracks
+        ],
+        counters=[
+            (_plain(counter.name), _plain(counter.unit), counter.readings)
+            for counter in timeline.counters
+        ],
         sizes=list(map(len, columns)),
     )
 

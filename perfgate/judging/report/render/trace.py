@@ -30,19 +30,53 @@ from perfgate.judging.report.text.words import phrase, say
 _NUMBERS = 44  # columns of the numbers after a name
 _LEAST_NAME = 12
 _LONG = 44  # letters of a name in such a table
-_OF_SOME_JOBS = ("stage", "bubble", "experts", "fused")  # of pipelines, of experts spread over ranks, of fused kernels
+_OF_SOME_JOBS = (
+    "stage",
+    "bubble",
+    "experts",
+    "fused",
+)  # of pipelines, of experts spread over ranks, of fused kernels
 # Codes of the documents in table cells: kinds of rows, causes of gaps, changes, units and parts of a total.
 WORDS = (
-    *(phrase("compute"), phrase("copy"), phrase("comm"), phrase("fused"), phrase("host"), phrase("kernel")),
-    *(phrase("communication"), phrase("synchronization"), phrase("queue"), phrase("unknown"), phrase("gap")),
-    *(phrase("added"), phrase("removed"), phrase("replaced"), phrase("more"), phrase("fewer"), phrase("slower")),
-    *(phrase("faster"), phrase("call"), phrase("profiler step"), phrase("whole recording")),
+    *(
+        phrase("compute"),
+        phrase("copy"),
+        phrase("comm"),
+        phrase("fused"),
+        phrase("host"),
+        phrase("kernel"),
+    ),
+    *(
+        phrase("communication"),
+        phrase("synchronization"),
+        phrase("queue"),
+        phrase("unknown"),
+        phrase("gap"),
+    ),
+    *(
+        phrase("added"),
+        phrase("removed"),
+        phrase("replaced"),
+        phrase("more"),
+        phrase("fewer"),
+        phrase("slower"),
+    ),
+    *(
+        phrase("faster"),
+        phrase("call"),
+        phrase("profiler step"),
+        phrase("whole recording"),
+    ),
 )
 # Why a device was idle.
 CAUSE_WORDS = {
     "host": phrase("the host launched the next work only after the gap began"),
-    "synchronization": phrase("launched late because the host was waiting for the device"),
-    "queue": phrase("launched before the gap but not started: a dependency, an event, or the device's scheduling"),
+    "synchronization": phrase(
+        "launched late because the host was waiting for the device"
+    ),
+    "queue": phrase(
+        "launched before the gap but not started: a dependency, an event, or the device's scheduling"
+    ),
     "copy": phrase("only copies ran"),
     "communication": phrase("only collectives ran"),
     "unknown": phrase("no launch is recorded for the next work"),
@@ -55,7 +89,10 @@ _SHARES = {"device": phrase("share of busy"), "host": phrase("share of self time
 
 def render_ranks(document: RanksDocument, console: Console, *, shown: int) -> None:
     """Print the answer first, then the ranks, the slowest first."""
-    from perfgate.judging.report.text.ranks import name_of, rank_answers  # no other question needs their sentences
+    from perfgate.judging.report.text.ranks import (
+        name_of,
+        rank_answers,
+    )  # no other question needs their sentences
 
     for answer in rank_answers(document, shown=shown):
         console.print(Text(answer.words, "bold" if answer.is_bad else ""))
@@ -104,17 +141,33 @@ def render_requests(document: RequestDocument, console: Console) -> None:
             print_title(name, reason_words(timeline.reason), console)
             continue
         print_title(name, counted(timeline.requests_in_all, "request"), console)
-        table = Table("request", "at>", "took>", "host>", "device>", "waited>", "kernels>")
+        table = Table(
+            "request", "at>", "took>", "host>", "device>", "waited>", "kernels>"
+        )
         for request in timeline.requests:
-            times = times_of(request.start, request.elapsed, request.host, request.device)
+            times = times_of(
+                request.start, request.elapsed, request.host, request.device
+            )
             waited = time_of(request.elapsed - request.active)
-            table.add_row(clean(request.request), *times, waited, whole(request.kernels))
+            table.add_row(
+                clean(request.request), *times, waited, whole(request.kernels)
+            )
         console.print(table)
-        print_rest(timeline.requests_in_all - len(timeline.requests), "shorter request", console)
+        print_rest(
+            timeline.requests_in_all - len(timeline.requests),
+            "shorter request",
+            console,
+        )
         if timeline.rows:
             work = Table("", "kind", "count>", "own time>", "share>")
             for row in timeline.rows:
-                work.add_row(clean(row.name), say(row.kind), whole(row.count), time_of(row.total), percent(row.share))
+                work.add_row(
+                    clean(row.name),
+                    say(row.kind),
+                    whole(row.count),
+                    time_of(row.total),
+                    percent(row.share),
+                )
             console.print(work)
 
 
@@ -130,12 +183,24 @@ def render_top(document: TopDocument, console: Console) -> None:
             subtitle = phrase("busy {time}")
         print_title(name, say(subtitle, time=time_of(timeline.base)), console)
         column = _COLUMN_OF.get(document.by, ())
-        table = Table("", "kind", "count>", "total>", f"{_SHARES[timeline.side]}>", *column)
+        table = Table(
+            "", "kind", "count>", "total>", f"{_SHARES[timeline.side]}>", *column
+        )
         has_kernels = timeline.side == "device" and document.by != "line"
         for row in timeline.rows:
-            ran = kernel_name(row.name, limit=_name_width(console)) if has_kernels else row.name
+            ran = (
+                kernel_name(row.name, limit=_name_width(console))
+                if has_kernels
+                else row.name
+            )
             share = "" if row.share is None else percent(row.share)
-            cells = [clean(ran), say(row.kind), f"{row.count:,}", time_of(row.total), share]
+            cells = [
+                clean(ran),
+                say(row.kind),
+                f"{row.count:,}",
+                time_of(row.total),
+                share,
+            ]
             if column:
                 cells.append(clean(row.operator or row.shapes or ""))
             table.add_row(*cells)
@@ -158,10 +223,25 @@ def render_gaps(document: GapDocument, console: Console) -> None:
         if timeline.window is None or timeline.busy is None:
             print_title(name, reason_words(timeline.reason), console)
             continue
-        busy, gaps = percent(timeline.busy / timeline.window), counted(timeline.gaps_in_all, "gap")
-        subtitle = say("busy {share} of {time}, {gaps}", share=busy, time=time_of(timeline.window), gaps=gaps)
+        busy, gaps = (
+            percent(timeline.busy / timeline.window),
+            counted(timeline.gaps_in_all, "gap"),
+        )
+        subtitle = say(
+            "busy {share} of {time}, {gaps}",
+            share=busy,
+            time=time_of(timeline.window),
+            gaps=gaps,
+        )
         print_title(name, subtitle, console)
-        console.print(Text(say("from the first work of the device to the end of its last, whatever the steps"), "dim"))
+        console.print(
+            Text(
+                say(
+                    "from the first work of the device to the end of its last, whatever the steps"
+                ),
+                "dim",
+            )
+        )
         if timeline.gaps_in_all:
             _print_gaps(timeline, console)
 
@@ -170,11 +250,20 @@ def _print_gaps(timeline: GapTimeline, console: Console) -> None:
     causes = Table("cause", "gaps>", "total>", "of the time>", "")
     for total in timeline.causes:
         reason = Text(say(CAUSE_WORDS[total.cause]), "dim")
-        causes.add_row(say(total.cause), f"{total.count:,}", time_of(total.total), percent(total.share), reason)
+        causes.add_row(
+            say(total.cause),
+            f"{total.count:,}",
+            time_of(total.total),
+            percent(total.share),
+            reason,
+        )
     console.print(causes)
     groups = Table("host meanwhile", "then", "cause", "gaps>", "total>", "of the time>")
     for group in timeline.groups:
-        host = " · ".join(clean(name) for name in (group.operator, group.frame) if name) or "–"
+        host = (
+            " · ".join(clean(name) for name in (group.operator, group.frame) if name)
+            or "–"
+        )
         kernel = "–"
         if group.ended_by is not None:
             kernel = clean(kernel_name(group.ended_by, limit=_LONG))
@@ -231,7 +320,17 @@ def _steps(steps: Sequence[StepRow]) -> Table:
     fused = []
     if any(step.fused for step in steps):
         fused = ["fused>"]
-    table = Table("step>", "length>", "compute>", *fused, "comm.>", "exposed>", "copies>", "prep.>", "free>")
+    table = Table(
+        "step>",
+        "length>",
+        "compute>",
+        *fused,
+        "comm.>",
+        "exposed>",
+        "copies>",
+        "prep.>",
+        "free>",
+    )
     for step in steps:
         label = [_label(step.number)]
         if step.phase:
@@ -241,12 +340,16 @@ def _steps(steps: Sequence[StepRow]) -> Table:
         cells = [" ".join(label), *times_of(step.length, step.computing)]
         if fused:
             cells.append(time_of(step.fused))
-        cells += times_of(step.communication, step.exposed_communication, step.exposed_copies)
+        cells += times_of(
+            step.communication, step.exposed_communication, step.exposed_copies
+        )
         table.add_row(*cells, *times_of(step.preparing, step.free))
     return table
 
 
-def timeline_names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline | RequestTimeline]) -> list[str]:
+def timeline_names(
+    timelines: Sequence[TopTimeline | GapTimeline | StepTimeline | RequestTimeline],
+) -> list[str]:
     several = len({timeline.path for timeline in timelines}) > 1
     names = []
     for timeline in timelines:
@@ -262,12 +365,18 @@ def timeline_names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline 
 
 
 def print_title(name: str, subtitle: str, console: Console) -> None:
-    console.print(Text.assemble((say("{name}: ", name=name) if name else "", "bold"), subtitle))
+    console.print(
+        Text.assemble((say("{name}: ", name=name) if name else "", "bold"), subtitle)
+    )
 
 
 def print_rest(count: int, noun: str, console: Console) -> None:
     if count > 0:
-        console.print(Text(say("… {count}; --limit shows more", count=counted(count, noun)), "dim"))
+        console.print(
+            Text(
+                say("… {count}; --limit shows more", count=counted(count, noun)), "dim"
+            )
+        )
 
 
 def time_of(seconds: float | None) -> str:

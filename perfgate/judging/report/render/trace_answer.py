@@ -22,8 +22,18 @@ from perfgate.document.trace import (
     WindowPart,
     WindowPartName,
 )
-from perfgate.judging.report.render.trace import CAUSE_WORDS, print_notes, reason_words, timeline_names
-from perfgate.judging.report.render.trace_diff import changed_name, difference, short_place, signed
+from perfgate.judging.report.render.trace import (
+    CAUSE_WORDS,
+    print_notes,
+    reason_words,
+    timeline_names,
+)
+from perfgate.judging.report.render.trace_diff import (
+    changed_name,
+    difference,
+    short_place,
+    signed,
+)
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
@@ -35,12 +45,20 @@ _LEAST = 0.01  # parts and groups of gaps below this share of the time are omitt
 _BOUND: dict[WindowPartName, str] = {
     "computing": phrase("bound by computing: the device is busy {share} of {time}"),
     "fused": phrase("bound by fused kernels: the device is busy {share} of {time}"),
-    "communication": phrase("bound by communication: the device is busy {share} of {time}"),
+    "communication": phrase(
+        "bound by communication: the device is busy {share} of {time}"
+    ),
     "copies": phrase("bound by copies: the device is busy {share} of {time}"),
     "host": phrase("host bound: the device is busy {share} of {time}"),
-    "synchronization": phrase("bound by synchronization: the device is busy {share} of {time}"),
-    "queue": phrase("bound by dependencies between streams: the device is busy {share} of {time}"),
-    "unknown": phrase("the device is busy {share} of {time}, and the recording does not show why it idles"),
+    "synchronization": phrase(
+        "bound by synchronization: the device is busy {share} of {time}"
+    ),
+    "queue": phrase(
+        "bound by dependencies between streams: the device is busy {share} of {time}"
+    ),
+    "unknown": phrase(
+        "the device is busy {share} of {time}, and the recording does not show why it idles"
+    ),
 }
 _PARTS: dict[WindowPartName, str] = {
     "computing": phrase("{share} computing"),
@@ -59,7 +77,9 @@ _HEAVY = phrase("{name}: {time}, {share} of the busy time, {count} ×")
 _HOST = phrase("{name}: {time}, {share} of the host's self time, {count} ×")
 _COMMUNICATION = phrase("communication {time}, {share} of it hidden by computing")
 _COPIES = phrase("copies {time}, {share} of it hidden by kernels")
-_STEPS = phrase("{steps} of {median}, {shortest} to {longest}; the longest is step {slowest}")
+_STEPS = phrase(
+    "{steps} of {median}, {shortest} to {longest}; the longest is step {slowest}"
+)
 _ALIKE = phrase("{steps} of {median}, {shortest} to {longest}")
 _TWO_STEPS = phrase("{steps} of {shortest} and {longest}; the longer is step {slowest}")
 _TWO_ALIKE = phrase("{steps} of {shortest} and {longest}")
@@ -76,19 +96,38 @@ def render_answer(document: AnswerDocument, console: Console) -> None:
         _print_answer(title, sentences, console)
     more = beyond(document.timelines, _MOST_TIMELINES)
     if more:
-        console.print(Text(say("… {timelines}; --rank N shows one", timelines=counted(more, "more timeline")), "dim"))
+        console.print(
+            Text(
+                say(
+                    "… {timelines}; --rank N shows one",
+                    timelines=counted(more, "more timeline"),
+                ),
+                "dim",
+            )
+        )
     if len({timeline.gaps.rank for timeline in document.timelines}) > 1:
         console.print(
             Text(
-                say("several ranks: perfgate trace ranks names the rank that delays the others; --rank N shows one"),
+                say(
+                    "several ranks: perfgate trace ranks names the rank that delays the others; --rank N shows one"
+                ),
                 "dim",
             )
         )
     if document.changes is None:
-        console.print(Text(say("changes: add --base OTHER, an earlier recording of the same program"), "dim"))
+        console.print(
+            Text(
+                say(
+                    "changes: add --base OTHER, an earlier recording of the same program"
+                ),
+                "dim",
+            )
+        )
     else:
         for compared in document.changes.timelines:
-            title, *sentences = _changes(compared, short_place(clean(document.changes.base[0])))
+            title, *sentences = _changes(
+                compared, short_place(clean(document.changes.base[0]))
+            )
             _print_answer(title, sentences, console)
 
 
@@ -104,20 +143,30 @@ def _print_answer(title: str, sentences: Iterable[str], console: Console) -> Non
 def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
     gaps = timeline.gaps
     if timeline.bound is not None and timeline.window and timeline.busy is not None:
-        share, time = percent(timeline.busy / timeline.window), amount(timeline.window, "s")
+        share, time = (
+            percent(timeline.busy / timeline.window),
+            amount(timeline.window, "s"),
+        )
         yield say(_BOUND[timeline.bound], share=share, time=time)
-        parts = [say(_PARTS[part.part], share=percent(part.share)) for part in _notable(timeline.parts)]
+        parts = [
+            say(_PARTS[part.part], share=percent(part.share))
+            for part in _notable(timeline.parts)
+        ]
         yield say(", ").join(parts)
         yield from map(_idle, _notable(gaps.groups))
     elif timeline.top.side == "device":
-        yield say("no timeline of the device was recorded: when it was busy is not known")
+        yield say(
+            "no timeline of the device was recorded: when it was busy is not known"
+        )
     else:
         yield say("nothing ran on a device")
     if timeline.top.reason is not None:
         yield reason_words(timeline.top.reason)
     yield from _heaviest(timeline.top)
     if not timeline.has_lines:
-        yield say("no lines: the recording has no Python functions; record with with_stack=True")
+        yield say(
+            "no lines: the recording has no Python functions; record with with_stack=True"
+        )
     yield from _overlap(timeline)
     for phase in timeline.phases:
         yield say(", ").join(_phase(phase))
@@ -127,13 +176,21 @@ def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
 
 def _notable(parts: Sequence[_Share]) -> list[_Share]:
     """The largest part, and others that are not small."""
-    return [part for number, part in enumerate(parts) if number == 0 or part.share >= _LEAST]
+    return [
+        part for number, part in enumerate(parts) if number == 0 or part.share >= _LEAST
+    ]
 
 
 def _idle(group: GapGroupRow) -> str:
-    where = _joined_places([group.operator, group.frame]) or say("the recording does not show the host then")
+    where = _joined_places([group.operator, group.frame]) or say(
+        "the recording does not show the host then"
+    )
     if group.ended_by:
-        where = say("{where}, before {kernel}", where=where, kernel=clean(kernel_name(group.ended_by, limit=_NAME)))
+        where = say(
+            "{where}, before {kernel}",
+            where=where,
+            kernel=clean(kernel_name(group.ended_by, limit=_NAME)),
+        )
     return say(
         "idle {time} ({share}) in {gaps}: {where}; {why}",
         time=amount(group.total, "s"),
@@ -150,7 +207,9 @@ def _heaviest(top: TopTimeline) -> Iterator[str]:
         if top.side == "device":
             name, sentence = kernel_name(row.name, limit=_NAME), _HEAVY
         time, share = amount(row.total, "s"), percent(row.share)
-        words = say(sentence, name=clean(name), time=time, share=share, count=f"{row.count:,}")
+        words = say(
+            sentence, name=clean(name), time=time, share=share, count=f"{row.count:,}"
+        )
         yield _from(words, [row.operator, row.line and short_place(row.line)])
 
 
@@ -177,7 +236,10 @@ def _overlap(timeline: AnswerTimeline) -> Iterator[str]:
     if timeline.copies and timeline.exposed_copies is not None:
         yield _hidden(_COPIES, timeline.copies, timeline.exposed_copies)
     if timeline.concurrent:
-        yield say("several kernels computed at once for {time}", time=amount(timeline.concurrent, "s"))
+        yield say(
+            "several kernels computed at once for {time}",
+            time=amount(timeline.concurrent, "s"),
+        )
     elif timeline.concurrent is not None:
         yield say("no two kernels computed at once")
 
@@ -189,15 +251,24 @@ def _hidden(sentence: str, total: float, exposed: float) -> str:
 def _phase(phase: PhaseTotal) -> Iterator[str]:
     """All steps of a phase, by the medians of one."""
     steps, median = counted(phase.count, "step"), amount(phase.length, "s")
-    yield say("{phase}: {steps} of {median}", phase=clean(phase.phase), steps=steps, median=median)
+    yield say(
+        "{phase}: {steps} of {median}",
+        phase=clean(phase.phase),
+        steps=steps,
+        median=median,
+    )
     if phase.length and phase.computing is not None:
-        yield say("{share} of it computing", share=percent(phase.computing / phase.length))
+        yield say(
+            "{share} of it computing", share=percent(phase.computing / phase.length)
+        )
     if phase.requests is not None:
         yield say("{requests} requests at once", requests=whole(phase.requests))
 
 
 def _spread(steps: StepSpread) -> str:
-    with_slowest, alike = (_TWO_STEPS, _TWO_ALIKE) if steps.count == 2 else (_STEPS, _ALIKE)
+    with_slowest, alike = (
+        (_TWO_STEPS, _TWO_ALIKE) if steps.count == 2 else (_STEPS, _ALIKE)
+    )
     return say(
         alike if steps.slowest is None else with_slowest,
         steps=counted(steps.count, "step"),
@@ -210,9 +281,15 @@ def _spread(steps: StepSpread) -> str:
 
 def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
     if not timeline.rows:
-        yield say("nothing changed since {base}: {rows} as before", base=base, rows=counted(timeline.same, "row"))
+        yield say(
+            "nothing changed since {base}: {rows} as before",
+            base=base,
+            rows=counted(timeline.same, "row"),
+        )
         return
-    yield say("changed since {base}, in one {unit}:", base=base, unit=say(timeline.unit))
+    yield say(
+        "changed since {base}, in one {unit}:", base=base, unit=say(timeline.unit)
+    )
     totals = []
     for name in DiffTotals.__struct_fields__:
         before, after = getattr(timeline.base, name), getattr(timeline.head, name)
@@ -225,7 +302,9 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         alike[row.name, cost and cost.line] += 1
     for row in timeline.rows:
         cost = row.head or row.base
-        title = say("{name}: ", name=f"{say(row.change)} {changed_name(row, 2 * _NAME)}")
+        title = say(
+            "{name}: ", name=f"{say(row.change)} {changed_name(row, 2 * _NAME)}"
+        )
         places: list[str | None] = []
         if cost:
             # Calls of one operator on one line differ in their shapes alone.

@@ -7,12 +7,29 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from perfgate.document.trace import DiffCost, DiffDocument, DiffRow, DiffTimeline, DiffTotals
+from perfgate.document.trace import (
+    DiffCost,
+    DiffDocument,
+    DiffRow,
+    DiffTimeline,
+    DiffTotals,
+)
 from perfgate.judging.report.render.tables import Table
-from perfgate.judging.report.render.trace import print_notes, print_rest, print_title, times_of
+from perfgate.judging.report.render.trace import (
+    print_notes,
+    print_rest,
+    print_title,
+    times_of,
+)
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.kernels import kernel_name
-from perfgate.judging.report.text.numbers import amount, counted, percent, sign_of, whole
+from perfgate.judging.report.text.numbers import (
+    amount,
+    counted,
+    percent,
+    sign_of,
+    whole,
+)
 from perfgate.judging.report.text.words import say
 
 _WIDE = 110  # columns of a terminal
@@ -24,16 +41,28 @@ def render_diff(document: DiffDocument, console: Console) -> None:
     """Print the change of time of every timeline, and the operators or lines that changed."""
     print_notes(document.notes, console)
     for timeline in document.timelines:
-        units = say(" and ").join(counted(count, timeline.unit) for count in timeline.units)
+        units = say(" and ").join(
+            counted(count, timeline.unit) for count in timeline.units
+        )
         name = clean(timeline.label) if len(document.timelines) > 1 else ""
-        subtitle = say("head against base, in one {unit} ({units} recorded)", unit=say(timeline.unit), units=units)
+        subtitle = say(
+            "head against base, in one {unit} ({units} recorded)",
+            unit=say(timeline.unit),
+            units=units,
+        )
         print_title(name, subtitle, console)
         console.print(_totals_table(timeline))
         if timeline.rows:
             console.print(_changes_table(timeline, console.width))
-        print_rest(timeline.rows_in_all - len(timeline.rows), "more changed row", console)
+        print_rest(
+            timeline.rows_in_all - len(timeline.rows), "more changed row", console
+        )
         rows, tolerance = counted(timeline.same, "row"), percent(document.tolerance)
-        same = say("{rows} as before, times to within {tolerance}", rows=rows, tolerance=tolerance)
+        same = say(
+            "{rows} as before, times to within {tolerance}",
+            rows=rows,
+            tolerance=tolerance,
+        )
         console.print(Text(same, "dim"))
     if len(document.base) + len(document.head) == 2:
         console.print(
@@ -46,13 +75,20 @@ def render_diff(document: DiffDocument, console: Console) -> None:
             )
         )
     for label in document.unmatched:
-        console.print(Text(say("only in some of the recordings: {label}", label=clean(label)), "dim"))
+        console.print(
+            Text(
+                say("only in some of the recordings: {label}", label=clean(label)),
+                "dim",
+            )
+        )
 
 
 def changed_name(row: DiffRow, limit: int) -> str:
     """The name of a row; for replaced kernels the heaviest before and the heaviest after."""
     if row.change == "replaced":
-        return f"{_heaviest(row.before, limit // 2)} → {_heaviest(row.after, limit // 2)}"
+        return (
+            f"{_heaviest(row.before, limit // 2)} → {_heaviest(row.after, limit // 2)}"
+        )
     name = row.name
     if row.kind != "host":
         name = kernel_name(name, limit=limit)
@@ -125,7 +161,12 @@ def _changes_table(timeline: DiffTimeline, width: int) -> Table:
             places.append(cost.operator)
         if cost and cost.line:
             places.append(short_place(cost.line))
-        table.add_row(*cells, difference(row), f"{_runs(row.base)} → {_runs(row.head)}", clean(" · ".join(places)))
+        table.add_row(
+            *cells,
+            difference(row),
+            f"{_runs(row.base)} → {_runs(row.head)}",
+            clean(" · ".join(places)),
+        )
     return table
 
 

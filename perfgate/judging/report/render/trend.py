@@ -55,7 +55,11 @@ _MOST_OTHERS = 20
 FOLDS = ("commits", "better", "runner", "not_looked_at", "numbers")
 # Of an e-mail, with room below Gmail's limit for the headers and the encoding of a message.
 MOST_BYTES = 96_000
-_COLOURS = {"FAIL": Words("#b42318"), "PASS": Words("#18794e"), "SKIPPED": Words("#5c6470")}
+_COLOURS = {
+    "FAIL": Words("#b42318"),
+    "PASS": Words("#18794e"),
+    "SKIPPED": Words("#5c6470"),
+}
 _HISTORY = 16  # blocks
 _MAX_NAMES = 30
 _PRINTED_ROWS, _PRINTED_FOLDS = 40, 2
@@ -108,7 +112,9 @@ def issue_title(key: str, language: Language) -> str:
     return str(title)
 
 
-def render_issue(document: TrendDocument, context: CommentContext, *, budget: int = 60_000) -> str:
+def render_issue(
+    document: TrendDocument, context: CommentContext, *, budget: int = 60_000
+) -> str:
     """The Markdown of the issue, at most ``budget`` characters.
 
     Over the budget, whole folds are dropped first, from the bottom, then rows at the end of long lists, with their number.
@@ -118,7 +124,9 @@ def render_issue(document: TrendDocument, context: CommentContext, *, budget: in
         for rows in _ROWS:
             report = _Report(document, context, rows)
             for folds in range(len(FOLDS), -1, -1):
-                text = tidied(report.render("trend/report.j2", "markdown", folds)) + "\n"
+                text = (
+                    tidied(report.render("trend/report.j2", "markdown", folds)) + "\n"
+                )
                 if len(text) <= budget:
                     return text
     raise ValueError(f"a budget of {budget} characters is too small for any report")
@@ -141,7 +149,9 @@ def render_trend(document: TrendDocument, console: Console, language: Language) 
     """Print the same text with the folds of causes."""
     with speaking(language):
         report = _Report(document, CommentContext(language=language), _PRINTED_ROWS)
-        print_words(report.render("trend/report.j2", "terminal", _PRINTED_FOLDS), console)
+        print_words(
+            report.render("trend/report.j2", "terminal", _PRINTED_FOLDS), console
+        )
 
 
 def render_news(document: TrendDocument, language: Language) -> str | None:
@@ -161,18 +171,34 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
     with speaking(language):
         rows = [cause_row(cause, document, most=0) for cause in news[:most]]
         more = numbers.beyond(news, most)
-        return tidied(render("trend/news.md.j2", "markdown", headline=headline(document), rows=rows, more=more)) + "\n"
+        return (
+            tidied(
+                render(
+                    "trend/news.md.j2",
+                    "markdown",
+                    headline=headline(document),
+                    rows=rows,
+                    more=more,
+                )
+            )
+            + "\n"
+        )
 
 
 class _Report:
     """The content of the report with at most ``rows`` rows in each list."""
 
-    def __init__(self, document: TrendDocument, context: CommentContext, rows: int) -> None:
+    def __init__(
+        self, document: TrendDocument, context: CommentContext, rows: int
+    ) -> None:
         self._document, self._rows = document, rows
         causes = sort_causes(document)
         urgent = [*causes.new_worse, *causes.still_open]
         several = [cause for cause in urgent if cause.commit_count > 1]
-        uplifts = [uplift_row(uplift, document, most=_MOST_OTHERS) for uplift in recent_uplifts(document)[:rows]]
+        uplifts = [
+            uplift_row(uplift, document, most=_MOST_OTHERS)
+            for uplift in recent_uplifts(document)[:rows]
+        ]
         leading = _leading(document)
         since = EMPTY
         if document.searched.since:
@@ -196,11 +222,16 @@ class _Report:
             better=self._listed(causes.new_better),
             better_count=len(causes.new_better),
             # The changes with several candidate commits.
-            ranges=[cause_row(cause, document, most=0).lead for cause in several[:rows]],
+            ranges=[
+                cause_row(cause, document, most=0).lead for cause in several[:rows]
+            ],
             gone=document.searched.gone[:rows],
             uplifts=uplifts,
             expired=document.expired[:rows],
-            not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.searched.not_looked_at],
+            not_looked_at=[
+                skipped_series(entry, most=_MAX_NAMES)
+                for entry in document.searched.not_looked_at
+            ],
             notes=document.notes[:rows],
             numbers=list(map(_number, leading[:rows])),
             more_numbers=numbers.beyond(leading, rows),
@@ -211,11 +242,16 @@ class _Report:
         """Render the report with its first ``folds`` folds."""
         ending = _ENDINGS[medium]
         marks, changes = f"trend/marks.{ending}.j2", f"trend/changes.{ending}.j2"
-        return self._render(template, medium, folds=FOLDS[:folds], marks=marks, changes=changes)
+        return self._render(
+            template, medium, folds=FOLDS[:folds], marks=marks, changes=changes
+        )
 
     def _listed(self, causes: Sequence[TrendCause]) -> CauseList:
         most = min(self._rows, _MOST_OTHERS)
-        rows = [cause_row(cause, self._document, most=most) for cause in causes[: self._rows]]
+        rows = [
+            cause_row(cause, self._document, most=most)
+            for cause in causes[: self._rows]
+        ]
         return CauseList(rows, numbers.beyond(causes, self._rows))
 
 
@@ -272,7 +308,9 @@ def _largest(values: Sequence[float], unit: str = "") -> Words:
 
 def _attention(run: RunHealth) -> list[int]:
     """The steps of a run with findings worth a look."""
-    return sorted(int(number) for number, status in run.steps.items() if status == "attention")
+    return sorted(
+        int(number) for number, status in run.steps.items() if status == "attention"
+    )
 
 
 def _leading(document: TrendDocument) -> list[TrendSeries]:
@@ -281,7 +319,12 @@ def _leading(document: TrendDocument) -> list[TrendSeries]:
     for series in document.series:
         if series.current and series.points:
             entry = metric(series.metric)
-            if entry.display.leading or entry.trend.judged or entry.trend.followed or series.metric.startswith(NUMBER):
+            if (
+                entry.display.leading
+                or entry.trend.judged
+                or entry.trend.followed
+                or series.metric.startswith(NUMBER)
+            ):
                 leading.append(series)
     return sorted(leading, key=_rank)
 
@@ -291,7 +334,13 @@ def _rank(series: TrendSeries) -> tuple[object, ...]:
     place = len(order)
     if series.metric in METRICS:
         place = order.index(series.metric)
-    return metric(series.metric).step, place, series.workload, series.shape, sorted(series.labels.items())
+    return (
+        metric(series.metric).step,
+        place,
+        series.workload,
+        series.shape,
+        sorted(series.labels.items()),
+    )
 
 
 def _number(series: TrendSeries) -> LeadingNumber:
@@ -303,6 +352,8 @@ def _number(series: TrendSeries) -> LeadingNumber:
         step_title=step_title,
         metric=metric_name(series.metric),
         place=series.place_words,
-        value=formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
+        value=formats.quantity(
+            series.points[-1].value, series.unit, metric=series.metric
+        ),
         history=sparkline([point.value for point in series.points], _HISTORY),
     )

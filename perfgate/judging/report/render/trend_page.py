@@ -109,13 +109,25 @@ class SeriesCells:
 
 
 def render_trend_page(
-    document: TrendDocument, language: Language = "en", kept_files: Mapping[str, Sequence[KeptLink]] | None = None
+    document: TrendDocument,
+    language: Language = "en",
+    kept_files: Mapping[str, Sequence[KeptLink]] | None = None,
 ) -> str:
     """The page; ``kept`` are the kept files of the runs before and after changes, by the id of the run."""
     with speaking(language):
-        causes, groups, health = sort_causes(document), _groups(document), document.runs.health
-        pictures = [_picture(cause, document, groups, kept_files or {}) for cause in document.causes[:MAX_PICTURES]]
-        uplifts = [uplift_row(uplift, document, most=_MAX_NAMES) for uplift in document.uplifts[:_MAX_ROWS]]
+        causes, groups, health = (
+            sort_causes(document),
+            _groups(document),
+            document.runs.health,
+        )
+        pictures = [
+            _picture(cause, document, groups, kept_files or {})
+            for cause in document.causes[:MAX_PICTURES]
+        ]
+        uplifts = [
+            uplift_row(uplift, document, most=_MAX_NAMES)
+            for uplift in document.uplifts[:_MAX_ROWS]
+        ]
         return render_page(
             "trend/page.html.j2",
             style=inlined("page/style.css", "trend/style.css"),
@@ -135,10 +147,15 @@ def render_trend_page(
             statuses=trend_svg.steps_legend(),
             testbeds=document.testbeds[::-1],
             has_pairs=any(
-                run.conditions.discarded is not None or run.conditions.noise_floor is not None for run in health
+                run.conditions.discarded is not None
+                or run.conditions.noise_floor is not None
+                for run in health
             ),
             health=health[::-1],
-            not_looked_at=[skipped_series(entry, most=_MAX_NAMES) for entry in document.searched.not_looked_at],
+            not_looked_at=[
+                skipped_series(entry, most=_MAX_NAMES)
+                for entry in document.searched.not_looked_at
+            ],
             notes=document.notes[:_MAX_ROWS],
         )
 
@@ -148,7 +165,12 @@ def _groups(document: TrendDocument) -> list[Group]:
     order = {span.fingerprint: index for index, span in enumerate(document.testbeds)}
     groups: dict[tuple[object, ...], list[TrendSeries]] = {}
     for series in document.series:
-        key = (series.workload, series.shape, series.metric, *sorted(series.labels.items()))
+        key = (
+            series.workload,
+            series.shape,
+            series.metric,
+            *sorted(series.labels.items()),
+        )
         groups.setdefault(key, []).append(series)
     for group in groups.values():
         group.sort(key=lambda series: order.get(series.fingerprint, 0))
@@ -168,7 +190,10 @@ def _rank(group: Group) -> tuple[float, str, str, str]:
 
 
 def _picture(
-    cause: TrendCause, document: TrendDocument, groups: Sequence[Group], kept_files: Mapping[str, Sequence[KeptLink]]
+    cause: TrendCause,
+    document: TrendDocument,
+    groups: Sequence[Group],
+    kept_files: Mapping[str, Sequence[KeptLink]],
 ) -> CausePicture:
     lead, *further = moved_by(cause, document)
     group: Group = [lead.series]
@@ -193,7 +218,9 @@ def noise_words(series: TrendSeries) -> Words:
     return numbers.plus_minus(series.noise)
 
 
-def _kept_beside(moved: MovedSeries, kept_files: Mapping[str, Sequence[KeptLink]]) -> list[KeptFiles]:
+def _kept_beside(
+    moved: MovedSeries, kept_files: Mapping[str, Sequence[KeptLink]]
+) -> list[KeptFiles]:
     if not kept_files:
         return []
     sides = []
@@ -214,7 +241,11 @@ def runs_beside(moved: MovedSeries) -> tuple[str, str]:
 
 
 def change_cells(moved: MovedSeries) -> ChangeCells:
-    return ChangeCells(change_row(moved), _status(moved), trend_svg.small_plot(moved.series, moved.change.at))
+    return ChangeCells(
+        change_row(moved),
+        _status(moved),
+        trend_svg.small_plot(moved.series, moved.change.at),
+    )
 
 
 def _status(moved: MovedSeries) -> Words:
@@ -232,7 +263,10 @@ def series_cells(group: Group) -> SeriesCells:
     change, direction = EMPTY, EMPTY
     for latest in last.changes:
         if last.current and latest.is_unsettled:
-            change, direction = change_words(MovedSeries(last, latest)), Words(latest.direction)
+            change, direction = (
+                change_words(MovedSeries(last, latest)),
+                Words(latest.direction),
+            )
     return SeriesCells(
         metric=metric_name(last.metric),
         place=last.place_words,
@@ -251,4 +285,6 @@ def step_titles(health: Sequence[RunHealth]) -> dict[int, str]:
     present: set[str] = set()
     for run in health:
         present |= run.steps.keys()
-    return {number: say(CARDS[number].title) for number in _STEPS if str(number) in present}
+    return {
+        number: say(CARDS[number].title) for number in _STEPS if str(number) in present
+    }

@@ -15,7 +15,13 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.dates import day, short
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.svg import linear, picture, robust_range, shape, small_line
+from perfgate.judging.report.text.svg import (
+    linear,
+    picture,
+    robust_range,
+    shape,
+    small_line,
+)
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.run_steps import STATUS_NAMES
 
@@ -25,7 +31,14 @@ MAX_POINTS = 240
 _POINTS_BEFORE = 20
 _CELL, _ROW_NAME, _LONGEST_NAME = 18, 250, 40
 # Marks for colour-blind readers, in the order of the legend.
-_MARKS = {"ok": "", "attention": "!", "not_applicable": "–", "unavailable": "?", "invalid": "✕", "error": "✕"}
+_MARKS = {
+    "ok": "",
+    "attention": "!",
+    "not_applicable": "–",
+    "unavailable": "?",
+    "invalid": "✕",
+    "error": "✕",
+}
 
 
 class _Level(NamedTuple):
@@ -46,7 +59,9 @@ class StatusKey:
 
 
 def series_plot(
-    series: Sequence[TrendSeries], own: str | None, link: Callable[[TrendPoint], Words] | None = None
+    series: Sequence[TrendSeries],
+    own: str | None,
+    link: Callable[[TrendPoint], Words] | None = None,
 ) -> Markup:
     """Draw one metric over all its testbeds, one after another: values, intervals, levels, changes with their commits.
 
@@ -57,7 +72,12 @@ def series_plot(
     if not points:
         return Markup("")
     history = _History(points, levels, series[-1])
-    parts = [*history.frame(), *history.borders(borders), *history.intervals(), *history.levels(own)]
+    parts = [
+        *history.frame(),
+        *history.borders(borders),
+        *history.intervals(),
+        *history.levels(own),
+    ]
     title, role = say("history of {metric}", metric=history.name), "img"
     if link is None:
         parts += history.dots()
@@ -70,7 +90,12 @@ def series_plot(
 class _History:
     """The parts of the picture of a series."""
 
-    def __init__(self, points: Sequence[TrendPoint], levels: Sequence[_Level], newest: TrendSeries) -> None:
+    def __init__(
+        self,
+        points: Sequence[TrendPoint],
+        levels: Sequence[_Level],
+        newest: TrendSeries,
+    ) -> None:
         self._points, self._levels = points, levels
         self._unit, self._metric = newest.unit, newest.metric
         self.name = clean_words(metric_name(newest.metric))
@@ -86,11 +111,15 @@ class _History:
         below = say("versions of main, by date of the run")
         right = _WIDTH - _RIGHT
         yield shape("text", "legend", text=self.name, x=_WIDTH, y=14, text_anchor="end")
-        yield shape("text", "legend", text=below, x=right, y=_HEIGHT - 6, text_anchor="end")
+        yield shape(
+            "text", "legend", text=below, x=right, y=_HEIGHT - 6, text_anchor="end"
+        )
         ticks = _ticks(self._low, self._high, self._unit)
         if all(point.value >= 0 for point in self._points):
             ticks = [tick for tick in ticks if tick >= 0]
-        for tick, words in zip(ticks, formats.quantities(ticks, self._unit, metric=self._metric)):
+        for tick, words in zip(
+            ticks, formats.quantities(ticks, self._unit, metric=self._metric)
+        ):
             y = self._y(tick)
             yield shape("line", "grid", x1=_LEFT, x2=right, y1=y, y2=y)
             # At the right, next to the newest runs, which a narrow screen shows first.
@@ -104,38 +133,65 @@ class _History:
         for at in sorted(set(map(round, places))):
             anchor = anchors.get(at, "middle")
             words = day(self._points[at].started_at)
-            yield shape("text", text=words, x=self._x(at), y=_HEIGHT - 28, text_anchor=anchor)
+            yield shape(
+                "text", text=words, x=self._x(at), y=_HEIGHT - 28, text_anchor=anchor
+            )
 
     def borders(self, places: Iterable[int]) -> Iterator[Markup]:
         """A line between two testbeds."""
         for at in places:
             edge, title = self._x(at - 0.5), say("another testbed")
-            yield shape("line", "border", title=title, x1=edge, x2=edge, y1=_TOP, y2=_HEIGHT - _BOTTOM)
+            yield shape(
+                "line",
+                "border",
+                title=title,
+                x1=edge,
+                x2=edge,
+                y1=_TOP,
+                y2=_HEIGHT - _BOTTOM,
+            )
 
     def intervals(self) -> Iterator[Markup]:
         for at, point in enumerate(self._points):
             low, high = point.interval or (None, None)
             if low is not None and high is not None:
                 x = self._x(at)
-                yield shape("line", "reach", x1=x, x2=x, y1=self._y(low), y2=self._y(high))
+                yield shape(
+                    "line", "reach", x1=x, x2=x, y1=self._y(low), y2=self._y(high)
+                )
 
     def levels(self, own: str | None) -> Iterator[Markup]:
         for number, level in enumerate(self._levels):
             start, y = self._x(level.first - 0.5), self._y(level.value)
-            yield shape("line", "level", x1=start, x2=self._x(level.after - 0.5), y1=y, y2=y)
+            yield shape(
+                "line", "level", x1=start, x2=self._x(level.after - 0.5), y1=y, y2=y
+            )
             if level.change is not None:
-                yield from self._change(level.change, start, own, top=_TOP + 2 + 12 * (number % 2))
+                yield from self._change(
+                    level.change, start, own, top=_TOP + 2 + 12 * (number % 2)
+                )
 
-    def _change(self, change: TrendChange, x: float, own: str | None, *, top: float) -> Iterator[Markup]:
+    def _change(
+        self, change: TrendChange, x: float, own: str | None, *, top: float
+    ) -> Iterator[Markup]:
         label = clean(short(change.first_bad))
         paler = " other"
         if own is None or short(change.first_bad) == short(own):
             paler = ""
-        yield shape("line", f"change {change.direction}{paler}", x1=x, x2=x, y1=_TOP - 6, y2=_HEIGHT - _BOTTOM)
+        yield shape(
+            "line",
+            f"change {change.direction}{paler}",
+            x1=x,
+            x2=x,
+            y1=_TOP - 6,
+            y2=_HEIGHT - _BOTTOM,
+        )
         anchor, text_x = "start", x + 4
         if x > _WIDTH - 110:
             anchor, text_x = "end", x - 4
-        yield shape("text", f"commit{paler}", text=label, x=text_x, y=top, text_anchor=anchor)
+        yield shape(
+            "text", f"commit{paler}", text=label, x=text_x, y=top, text_anchor=anchor
+        )
 
     def dots(self) -> list[Markup]:
         return [dot for _, _, dot in self._titled_dots()]
@@ -158,7 +214,18 @@ class _History:
             kind = "value wild"
             if self._low <= point.value <= self._high:
                 kind = "value"
-            yield point, title, shape("circle", kind, title=title, cx=self._x(at), cy=self._y(point.value), r=radius)
+            yield (
+                point,
+                title,
+                shape(
+                    "circle",
+                    kind,
+                    title=title,
+                    cx=self._x(at),
+                    cy=self._y(point.value),
+                    r=radius,
+                ),
+            )
 
 
 def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
@@ -191,16 +258,31 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
     parts: list[Markup] = []
     for row, (number, title) in enumerate(titles.items()):
         top = row * _CELL
-        name = title if len(title) <= _LONGEST_NAME else f"{title[: _LONGEST_NAME - 1]}…"
+        name = (
+            title if len(title) <= _LONGEST_NAME else f"{title[: _LONGEST_NAME - 1]}…"
+        )
         text = f"{number} {name}"
-        parts.append(shape("text", title=title, text=text, x=_ROW_NAME - 5, y=top + 13, text_anchor="end"))
+        parts.append(
+            shape(
+                "text",
+                title=title,
+                text=text,
+                x=_ROW_NAME - 5,
+                y=top + 13,
+                text_anchor="end",
+            )
+        )
         for column, run in enumerate(health):
             status = run.steps.get(str(number))
             if status is not None:
                 label = _step_label(number, title, run, status)
                 parts += _marked_cell(status, _ROW_NAME + column * _CELL, top, label)
-    parts += _ends([day(run.started_at) for run in health], _ROW_NAME, width - 6, height - 6)
-    return picture("matrix", width, height, say("steps of the checklist over time"), parts)
+    parts += _ends(
+        [day(run.started_at) for run in health], _ROW_NAME, width - 6, height - 6
+    )
+    return picture(
+        "matrix", width, height, say("steps of the checklist over time"), parts
+    )
 
 
 def _step_label(number: int, title: str, run: RunHealth, status: str) -> Words:
@@ -217,7 +299,14 @@ def _marked_cell(status: str, x: float, top: float, label: str) -> Iterator[Mark
     yield _cell(status, x, top + 1, label)
     mark = _MARKS.get(status)
     if mark:
-        yield shape("text", "mark", text=mark, x=x + _CELL / 2 - 1, y=top + 13, text_anchor="middle")
+        yield shape(
+            "text",
+            "mark",
+            text=mark,
+            x=x + _CELL / 2 - 1,
+            y=top + 13,
+            text_anchor="middle",
+        )
 
 
 def steps_legend() -> list[StatusKey]:
@@ -234,7 +323,9 @@ def clean_words(text: str) -> Words:
     return Words(clean(str(text)))
 
 
-def _layout(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[_Level], list[int]]:
+def _layout(
+    series: Sequence[TrendSeries],
+) -> tuple[list[TrendPoint], list[_Level], list[int]]:
     """The newest points, their levels without those before them, and the places between two testbeds."""
     points: list[TrendPoint] = []
     levels: list[_Level] = []
@@ -252,26 +343,51 @@ def _layout(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[_Leve
                 end = following.at
             if start < end and offset + end > 0:
                 values = [point.value for point in entry.points[start:end]]
-                if offset + start < 0 or (change is not None and change.standing == "refuted"):
+                if offset + start < 0 or (
+                    change is not None and change.standing == "refuted"
+                ):
                     change = None  # it is not drawn
-                levels.append(_Level(max(offset + start, 0), offset + end, float(np.median(values)), change))
+                levels.append(
+                    _Level(
+                        max(offset + start, 0),
+                        offset + end,
+                        float(np.median(values)),
+                        change,
+                    )
+                )
             start, change = end, following
     return points[skipped:], levels, borders
 
 
 def _ticks(low: float, high: float, unit: str) -> list[float]:
     # Bytes are displayed in powers of 1024, so the ticks are round numbers of KiB, MiB and so on.
-    factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024))) if unit == "B" else 1.0
+    factor = (
+        1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024)))
+        if unit == "B"
+        else 1.0
+    )
     least = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))
     step = least
     for wider in (10, 5, 2, 1):
         if (high - low) / (least * wider) <= 4.5:
             step = least * wider
-    return [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return [
+        index * step
+        for index in range(math.ceil(low / step), math.floor(high / step) + 1)
+    ]
 
 
 def _cell(status: str, x: float, y: float, title: str = "") -> Markup:
-    return shape("rect", f"step {status}", title=title, x=x, y=y, width=_CELL - 2, height=_CELL - 2, rx=2)
+    return shape(
+        "rect",
+        f"step {status}",
+        title=title,
+        x=x,
+        y=y,
+        width=_CELL - 2,
+        height=_CELL - 2,
+        rx=2,
+    )
 
 
 def _ends(words: Sequence[str], start: float, end: float, y: float) -> Iterator[Markup]:

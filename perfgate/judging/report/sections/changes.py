@@ -12,11 +12,20 @@ from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import named
 from perfgate.judging.report.text.numbers import beyond, span, to_two_digits
 from perfgate.judging.report.text.words import Words, joined
-from perfgate.judging.report.view.blocks import block_numbers, blocks_with_more, listed_regressions
+from perfgate.judging.report.view.blocks import (
+    block_numbers,
+    blocks_with_more,
+    listed_regressions,
+)
 from perfgate.judging.report.view.causes import account_words, worded_causes
 from perfgate.judging.report.view.checklist import FindingView, changed_findings
 from perfgate.judging.report.view.facts import counts
-from perfgate.judging.report.view.rows import common_confidence, grouped, row, whole_call
+from perfgate.judging.report.view.rows import (
+    common_confidence,
+    grouped,
+    row,
+    whole_call,
+)
 from perfgate.judging.report.view.summary import Summary
 
 _MOST_IMPROVED = 3
@@ -54,7 +63,9 @@ def failing(summary: Summary) -> SectionText | None:
         return None
     listed = moved[: summary.detail]
     numbers = block_numbers(summary)
-    rows = [row(comparison, summary, numbers.get(id(comparison))) for comparison in listed]
+    rows = [
+        row(comparison, summary, numbers.get(id(comparison))) for comparison in listed
+    ]
     return section_text(
         summary,
         "failing",
@@ -98,7 +109,11 @@ def _budget_line(budget: Bound, bound: float) -> str:
 @section("why", drop=10, fold="moved")
 def why(summary: Summary) -> SectionText | None:
     """Operator changes and counter parts, the largest first, and how much time they account for."""
-    if summary.verdict not in {"FAIL", "WARN"} or not summary.regressed or not summary.causes:
+    if (
+        summary.verdict not in {"FAIL", "WARN"}
+        or not summary.regressed
+        or not summary.causes
+    ):
         return None
     most = min(_MOST_CAUSES, summary.detail)
     return section_text(
@@ -146,7 +161,9 @@ def suggestions(summary: Summary) -> SectionText | None:
     if not distinct:
         return None
     more = beyond(distinct, _MOST_SUGGESTIONS)
-    return section_text(summary, "suggestions", suggestions=distinct[:_MOST_SUGGESTIONS], more=more)
+    return section_text(
+        summary, "suggestions", suggestions=distinct[:_MOST_SUGGESTIONS], more=more
+    )
 
 
 def _identity(tip: Suggestion) -> tuple[str, str | None]:
@@ -166,13 +183,21 @@ def intended(summary: Summary) -> SectionText | None:
             wrong_output = True
         elif isinstance(comparison, Bound):
             # The line that accepts the measured value, rounded away from it to two digits.
-            bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
+            bound = to_two_digits(
+                comparison.head or 0.0, up=comparison.better == "lower"
+            )
             if comparison.is_budget:
                 budgets.append(_budget_line(comparison, bound))
             elif comparison.limit is not None:
-                limits.append(f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}')
+                limits.append(
+                    f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}'
+                )
     if not (budgets or limits or wrong_output):
         return None
     return section_text(
-        summary, "intended", budgets=budgets[:_MOST_SETTINGS], limits=limits[:_MOST_SETTINGS], wrong_output=wrong_output
+        summary,
+        "intended",
+        budgets=budgets[:_MOST_SETTINGS],
+        limits=limits[:_MOST_SETTINGS],
+        wrong_output=wrong_output,
     )

@@ -10,8 +10,19 @@ from perfgate.judging.report.sections.section import SectionText, section, secti
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.card import card_lines, outcome_counts, step_lines
-from perfgate.judging.report.view.checklist import changed_findings, quantile_rows, step_numbers, tally, uncompared
-from perfgate.judging.report.view.rows import common_confidence, grouped, is_one_sided, row
+from perfgate.judging.report.view.checklist import (
+    changed_findings,
+    quantile_rows,
+    step_numbers,
+    tally,
+    uncompared,
+)
+from perfgate.judging.report.view.rows import (
+    common_confidence,
+    grouped,
+    is_one_sided,
+    row,
+)
 from perfgate.judging.report.view.summary import Summary
 
 _MOST_CARDS = 10
@@ -23,7 +34,9 @@ def card(summary: Summary) -> SectionText | None:
     cards = card_lines(summary)
     most = min(_MOST_CARDS, summary.detail)
     if cards:
-        return section_text(summary, "card", cards=cards[:most], more=numbers.beyond(cards, most))
+        return section_text(
+            summary, "card", cards=cards[:most], more=numbers.beyond(cards, most)
+        )
     return None
 
 
@@ -39,7 +52,13 @@ def trace(summary: Summary) -> SectionText | None:
     traces, flames = files.get("trace", []), files.get("flamegraph", [])
     if summary.verdict == "SKIPPED" or not (traces or summary.context.reproduce):
         return None
-    return section_text(summary, "trace", context=summary.context, traces=traces, flame=flames[0] if flames else None)
+    return section_text(
+        summary,
+        "trace",
+        context=summary.context,
+        traces=traces,
+        flame=flames[0] if flames else None,
+    )
 
 
 @section("new findings")
@@ -48,7 +67,9 @@ def findings(summary: Summary) -> SectionText | None:
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding.block is None]
     if new or gone:
-        return section_text(summary, "findings", new=new, gone=gone, detail=summary.detail)
+        return section_text(
+            summary, "findings", new=new, gone=gone, detail=summary.detail
+        )
     return None
 
 
@@ -116,7 +137,10 @@ def unchanged(summary: Summary) -> SectionText | None:
         more=len(comparisons) - len(listed),
         margin=numbers.setting(summary.decision.excluded),
         confidence=common_confidence(listed),
-        timed=any(isinstance(comparison, Paired) and comparison.is_of_call for comparison in comparisons),
+        timed=any(
+            isinstance(comparison, Paired) and comparison.is_of_call
+            for comparison in comparisons
+        ),
     )
 
 
@@ -144,7 +168,13 @@ def undecided(summary: Summary) -> SectionText | None:
     rows = [*summary.inconclusive, *summary.not_comparable]
     if not rows:
         return None
-    return section_text(summary, "undecided", rows=rows, detail=summary.detail, undecided=len(summary.inconclusive))
+    return section_text(
+        summary,
+        "undecided",
+        rows=rows,
+        detail=summary.detail,
+        undecided=len(summary.inconclusive),
+    )
 
 
 @section("environment and samples", drop=90, fold="compared")

@@ -38,11 +38,15 @@ class Section:
     fold: str = ""
 
 
-def section(title: str, *, drop: int = KEEP, fold: str = "") -> Callable[[Fill], Section]:
+def section(
+    title: str, *, drop: int = KEEP, fold: str = ""
+) -> Callable[[Fill], Section]:
     """A decorator that makes a section of the function that fills it."""
     return lambda fill: Section(title, fill, drop, fold)
 
 
 def section_text(summary: Summary, name: str, **values: object) -> SectionText:
     """Render ``templates/comment/NAME.md.j2``, which may set a ``summary``."""
-    return SectionText(*render_with_summary(f"comment/{name}.md.j2", summary.medium, **values))
+    return SectionText(
+        *render_with_summary(f"comment/{name}.md.j2", summary.medium, **values)
+    )

@@ -7,7 +7,13 @@ from perfgate.judging.report.text.numbers import beyond
 from perfgate.judging.report.text.words import EMPTY, Words
 from perfgate.judging.report.view.causes import worst_cause
 from perfgate.judging.report.view.checklist import other_notes
-from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, coverage_line, worded_failures
+from perfgate.judging.report.view.facts import (
+    base_line,
+    busy_line,
+    counts_line,
+    coverage_line,
+    worded_failures,
+)
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.remedy import has_remedy, missing_numbers, remedy_text
 from perfgate.judging.report.view.summary import Summary
@@ -51,7 +57,11 @@ def notes(summary: Summary) -> SectionText | None:
     if not warnings and busy is None:
         return None
     return section_text(
-        summary, "notes", busy=busy, warnings=warnings[:_MOST_WARNINGS], more=beyond(warnings, _MOST_WARNINGS)
+        summary,
+        "notes",
+        busy=busy,
+        warnings=warnings[:_MOST_WARNINGS],
+        more=beyond(warnings, _MOST_WARNINGS),
     )
 
 
@@ -60,10 +70,14 @@ def facts(summary: Summary) -> SectionText | None:
     """Counts and noise floor; base, head and testbed. Folded, unless the testbeds are the problem."""
     if summary.is_unread:
         return None
-    differs = summary.verdict == "INCONCLUSIVE" and bool(summary.decision.sides.testbed_differences)
+    differs = summary.verdict == "INCONCLUSIVE" and bool(
+        summary.decision.sides.testbed_differences
+    )
     counts = counts_line(summary) if summary.is_measured else EMPTY
     fold = summary.is_measured and not differs
-    return section_text(summary, "facts", counts=counts, base=base_line(summary), fold=fold)
+    return section_text(
+        summary, "facts", counts=counts, base=base_line(summary), fold=fold
+    )
 
 
 @section("what to do")
@@ -80,7 +94,12 @@ def harness(summary: Summary) -> SectionText | None:
     changes = summary.telling_harness_changes
     if not changes:
         return None
-    return section_text(summary, "harness", changes=changes[:_MOST_CHANGES], more=beyond(changes, _MOST_CHANGES))
+    return section_text(
+        summary,
+        "harness",
+        changes=changes[:_MOST_CHANGES],
+        more=beyond(changes, _MOST_CHANGES),
+    )
 
 
 @section("errors")
@@ -91,7 +110,11 @@ def failures(summary: Summary) -> SectionText | None:
     listed = worded_failures(summary.failures)
     lines = 12 if summary.detail > _SHORT_LISTS else 4
     return section_text(
-        summary, "failures", failures=listed[:_MOST_FAILURES], more=beyond(listed, _MOST_FAILURES), lines=lines
+        summary,
+        "failures",
+        failures=listed[:_MOST_FAILURES],
+        more=beyond(listed, _MOST_FAILURES),
+        lines=lines,
     )
 
 
@@ -102,4 +125,6 @@ def missing(summary: Summary) -> SectionText | None:
     if summary.verdict != "FAIL" or not entries:
         return None
     listed, more = missing_numbers(entries)
-    return section_text(summary, "missing", missing=listed, more_missing=more, count=len(entries))
+    return section_text(
+        summary, "missing", missing=listed, more_missing=more, count=len(entries)
+    )

@@ -23,7 +23,9 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 _BACKTICKS = "`+"
 # A word of plain prose: letters with inner hyphens or apostrophes, "e.g.", a number, or a dash. Everything else may mean
 # something to a Markdown dialect (mentions, links, emoji codes, references like GH-12, quick actions) and becomes code.
-_PLAIN = r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[a-z](?:\.[a-z])+|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]"
+_PLAIN = (
+    r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[a-z](?:\.[a-z])+|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]"
+)
 # A word, or several in one pair of backticks: a command with its options is one piece of code.
 _WORDS = r"(?:`[^`]*`|\S)+"
 _WORD = r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)"
@@ -58,7 +60,10 @@ def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
     start a list, so a leading number becomes code too.
     """
     words = re.findall(_WORDS, clean(text, limit=limit))
-    return " ".join(_prose_word(word, first=begins and index == 0) for index, word in enumerate(words))
+    return " ".join(
+        _prose_word(word, first=begins and index == 0)
+        for index, word in enumerate(words)
+    )
 
 
 def fenced(text: str, *, lines: int = 12) -> str:
@@ -111,4 +116,10 @@ def _prose_word(word: str, *, first: bool) -> str:
     while ")" in close and core.count("(") > core.count(")"):
         inner, _, close = close.partition(")")
         core += inner + ")"
-    return match["open"] + code_span(core.strip("`") or core, limit=MAX_PROSE if " " in core else MAX_LENGTH) + close
+    return (
+        match["open"]
+        + code_span(
+            core.strip("`") or core, limit=MAX_PROSE if " " in core else MAX_LENGTH
+        )
+        + close
+    )

@@ -21,7 +21,15 @@ from perfgate.document.comparison import (
     Recorded,
 )
 from perfgate.document.explanation import OperatorDelta
-from perfgate.judging.report.text.numbers import DASH, NO_CHANGE, amounts, counted, percent, percent_number, setting
+from perfgate.judging.report.text.numbers import (
+    DASH,
+    NO_CHANGE,
+    amounts,
+    counted,
+    percent,
+    percent_number,
+    setting,
+)
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 
 # Words for a larger and a smaller value of each unit.
@@ -75,12 +83,16 @@ def time_of(operator: OperatorDelta) -> Paired:
 def sides(comparison: Comparison) -> tuple[Words, Words]:
     """Base and head of a comparison, in one unit; a check has words instead, and a bound has no base."""
     if isinstance(comparison, Bound):
-        return DASH, quantity(comparison.head, comparison.unit, metric=comparison.metric)
+        return DASH, quantity(
+            comparison.head, comparison.unit, metric=comparison.metric
+        )
     if isinstance(comparison, Checked) and not comparison.is_count:
         if comparison.metric in _CHANGED:
             return DASH, say("changed")
         return _passed(comparison.base), _passed(comparison.head)
-    base, head = quantities([comparison.base, comparison.head], comparison.unit, metric=comparison.metric)
+    base, head = quantities(
+        [comparison.base, comparison.head], comparison.unit, metric=comparison.metric
+    )
     return base, head
 
 
@@ -89,7 +101,9 @@ def quantity(value: float | None, unit: str, metric: str = "") -> Words:
     return quantities([value], unit, metric=metric)[0]
 
 
-def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -> list[Words]:
+def quantities(
+    values: Sequence[float | None], unit: str, *, metric: str = ""
+) -> list[Words]:
     """Values for reading side by side: one common unit, with enough digits to distinguish them."""
     return amounts(values, unit, share=is_share(metric))
 
@@ -107,17 +121,31 @@ def change(comparison: Comparison) -> Words:
             if comparison.outcome == "regressed":
                 return say("check failed")
             return say("check passed")
-        case _ if comparison.outcome == "not_comparable" and not isinstance(comparison, Checked):
+        case _ if comparison.outcome == "not_comparable" and not isinstance(
+            comparison, Checked
+        ):
             return DASH
         case Exact() | Checked():
-            return change_of_count(comparison.base, comparison.head, comparison.unit, metric=comparison.metric)
+            return change_of_count(
+                comparison.base,
+                comparison.head,
+                comparison.unit,
+                metric=comparison.metric,
+            )
         case Paired():
-            return change_of_level(comparison.delta, comparison.interval, comparison.unit, metric=comparison.metric)
+            return change_of_level(
+                comparison.delta,
+                comparison.interval,
+                comparison.unit,
+                metric=comparison.metric,
+            )
         case Recorded():
             return percent_change(comparison) or DASH
 
 
-def change_of_count(base: float | None, head: float | None, unit: str, *, metric: str) -> Words:
+def change_of_count(
+    base: float | None, head: float | None, unit: str, *, metric: str
+) -> Words:
     """``24 more (exact)``; a dash if a side has no count."""
     if base is None or head is None:
         return DASH
@@ -129,13 +157,18 @@ def change_of_count(base: float | None, head: float | None, unit: str, *, metric
     return size
 
 
-def change_of_level(delta: float | None, interval: tuple[float, float] | None, unit: str, *, metric: str) -> Words:
+def change_of_level(
+    delta: float | None, interval: tuple[float, float] | None, unit: str, *, metric: str
+) -> Words:
     """``6.8 % slower (5.9 to 7.7 %)``; a dash without a difference."""
     if delta is None:
         return DASH
     if interval is None:
         return say("not resolved")
-    words, ends = directed_percent(delta, unit, metric=metric), bounds(interval, unit, metric=metric)
+    words, ends = (
+        directed_percent(delta, unit, metric=metric),
+        bounds(interval, unit, metric=metric),
+    )
     if ends == say("no change"):
         return words
     return Words(f"{words} ({ends})")
@@ -163,7 +196,9 @@ def bounds(interval: tuple[float, float], unit: str, *, metric: str = "") -> Wor
         near, far = sorted(interval, key=abs)
         if percent(near) == percent(far):
             return percent(far)
-        return say("{low} to {high}", low=Words(percent_number(near)), high=percent(far))
+        return say(
+            "{low} to {high}", low=Words(percent_number(near)), high=percent(far)
+        )
     low = directed_percent(interval[0], unit, metric=metric)
     high = directed_percent(interval[1], unit, metric=metric)
     if low == high:
@@ -206,10 +241,19 @@ def limit(comparison: Comparison) -> Words:
     """The allowed worsening of a metric, or the bound itself; a dash if neither applies."""
     if isinstance(comparison, Bound):
         return quantity(comparison.bound, comparison.unit, metric=comparison.metric)
-    if isinstance(comparison, Checked) or comparison.tolerance is None or comparison.outcome == "improved":
+    if (
+        isinstance(comparison, Checked)
+        or comparison.tolerance is None
+        or comparison.outcome == "improved"
+    ):
         return DASH
     entry = METRICS.get(comparison.metric)
-    if isinstance(comparison, Exact) and entry and entry.gate.allowed_more and comparison.base is not None:
+    if (
+        isinstance(comparison, Exact)
+        and entry
+        and entry.gate.allowed_more
+        and comparison.base is not None
+    ):
         # The allowance is an amount, shown as such instead of as a share of the base.
         amount = round(comparison.tolerance * max(comparison.base, 1))
         return difference(0, amount, comparison.unit, metric=comparison.metric)

@@ -7,7 +7,9 @@ import re
 _RETURN_TYPES = ("void", "float", "double", "int", "bool", "__global__")
 # Names in Tensile and CUTLASS are a sequence of settings; the tile is the most distinctive: MT128x256x32, 256x128_64x3.
 _TENSILE = r"(Cijk)_.*?_(MT\d+x\d+x\d+)"
-_CUTLASS = r"(?:cutlass_\d+_)?(\w*?)(tensorop|wgmma|simt)_(\w*?gemm)\w*?_(\d+x\d+_\d+x\d+)"
+_CUTLASS = (
+    r"(?:cutlass_\d+_)?(\w*?)(tensorop|wgmma|simt)_(\w*?gemm)\w*?_(\d+x\d+_\d+x\d+)"
+)
 _ANONYMOUS = "(anonymous namespace)::"
 # The part inside the templates that distinguishes PyTorch's elementwise kernels, and CUTLASS's.
 _FUNCTOR = r"\b(CUDAFunctor_\w+|cutlass_\w+|\w+(?:Functor|_kernel_cuda|_kernel_impl|KernelImpl|Ops))\b"

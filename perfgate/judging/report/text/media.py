@@ -14,14 +14,28 @@ from typing import ClassVar
 from markupsafe import Markup, escape
 
 from perfgate.document.message import Message
-from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
+from perfgate.judging.report.text.escape import (
+    MAX_PROSE,
+    clean,
+    code_span,
+    fenced,
+    prose,
+)
 from perfgate.judging.report.text.kernels import with_short_kernel
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.words import Linked, Prose, SentencePieces, Words, pieces_of
+from perfgate.judging.report.text.words import (
+    Linked,
+    Prose,
+    SentencePieces,
+    Words,
+    pieces_of,
+)
 
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 # An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
-_URL_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%")
+_URL_CHARACTERS = frozenset(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%"
+)
 _WIDEST_LINE = 240
 _STRONG = re.compile(r"\*\*(.+?)\*\*")
 BOLD, END = "\x02", "\x03"
@@ -200,7 +214,10 @@ class Html:
 
     @staticmethod
     def block(text: str, lines: int = 40) -> Markup:
-        visible = [clean(line, limit=_WIDEST_LINE) for line in text.rstrip().splitlines()[-lines:]]
+        visible = [
+            clean(line, limit=_WIDEST_LINE)
+            for line in text.rstrip().splitlines()[-lines:]
+        ]
         return Markup("<pre>{}</pre>").format("\n".join(visible))
 
     @staticmethod
@@ -221,7 +238,17 @@ class Html:
         return escape(text)
 
 
-FILTERS = ("prose", "command", "literal", "block", "link", "ready", "strong", "plain", "raw")
+FILTERS = (
+    "prose",
+    "command",
+    "literal",
+    "block",
+    "link",
+    "ready",
+    "strong",
+    "plain",
+    "raw",
+)
 
 
 def plain_line(words: str) -> str:
@@ -231,7 +258,11 @@ def plain_line(words: str) -> str:
 
 def is_linkable(url: str | None) -> bool:
     """Whether an address may become a link."""
-    return bool(url) and str(url).startswith(("https://", "http://")) and _URL_CHARACTERS.issuperset(str(url))
+    return (
+        bool(url)
+        and str(url).startswith(("https://", "http://"))
+        and _URL_CHARACTERS.issuperset(str(url))
+    )
 
 
 def our_text(value: object) -> str | None:
@@ -247,7 +278,9 @@ def our_text(value: object) -> str | None:
     )
 
 
-def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str) -> str:
+def _by_piece(
+    escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str
+) -> str:
     """A translated sentence of a document; ``escaped`` escapes outside text at its start, ``within`` elsewhere."""
     if not isinstance(text, SentencePieces):
         text = word(text)

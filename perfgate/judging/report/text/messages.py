@@ -106,7 +106,9 @@ def _badness(finding: Finding) -> tuple[int, float]:
 
 def _of_ranks(worst: Finding, group: Sequence[Finding]) -> str:
     words, rank = word_finding(worst), str(worst.evidence.get("shape", ""))
-    further = [str(finding.evidence["shape"]) for finding in group if finding is not worst]
+    further = [
+        str(finding.evidence["shape"]) for finding in group if finding is not worst
+    ]
     if not _RANK.match(rank) or (rank in words and not further):
         return words
     pieces = [*pieces_of(words), Words(" ("), rank]
@@ -114,7 +116,12 @@ def _of_ranks(worst: Finding, group: Sequence[Finding]) -> str:
         pieces.append(say("; also "))
         pieces += pieces_of(_word_list(further[:_MOST_RANKS], say(", ")))
     if len(further) > _MOST_RANKS:
-        pieces.append(say(" and {more}", more=numbers.counted(len(further) - _MOST_RANKS, "more", "more")))
+        pieces.append(
+            say(
+                " and {more}",
+                more=numbers.counted(len(further) - _MOST_RANKS, "more", "more"),
+            )
+        )
     return _joined([*pieces, Words(")")])
 
 
@@ -161,7 +168,9 @@ def _word_list(values: Sequence[MessageValue], separator: str, spec: str = "") -
 
 def _uncatalogued(message: Message) -> str:
     """A message of a newer perfgate or of a hostile document: all of it is outside text."""
-    values = ", ".join(f"{name}={_word_value(value, '')}" for name, value in message.values.items())
+    values = ", ".join(
+        f"{name}={_word_value(value, '')}" for name, value in message.values.items()
+    )
     if values:
         return f"{message.code} ({values})"
     return message.code

@@ -10,7 +10,13 @@ from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
 from perfgate.document.comparison import Clock, Comparison, Paired
 from perfgate.document.decision import Missing, NoiseFloor
 from perfgate.judging.report.text.numbers import counted
-from perfgate.judging.report.text.words import SentencePieces, Words, joined, phrase, say
+from perfgate.judging.report.text.words import (
+    SentencePieces,
+    Words,
+    joined,
+    phrase,
+    say,
+)
 
 # Titles of a metric timed by another clock than the wall, if it has no title for that clock.
 CLOCK_TITLES: Mapping[Clock, str] = {
@@ -68,7 +74,9 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     if name not in METRICS:
         return name
     entry = METRICS[name]
-    if clock == "wall" or (clock not in entry.display.clock_titles and not entry.origin.timed):
+    if clock == "wall" or (
+        clock not in entry.display.clock_titles and not entry.origin.timed
+    ):
         return say(entry.title)
     if clock in entry.display.clock_titles:
         return say(entry.display.clock_titles[clock])
@@ -97,16 +105,31 @@ def _missing(entry: Missing) -> str:
     if entry.metric in _PARTS:
         metric = say(_PARTS[entry.metric])
     if entry.differs and entry.named_by == "configuration":
-        return say("{metric} of {place} does not match the base's perfgate.toml", metric=metric, place=place)
+        return say(
+            "{metric} of {place} does not match the base's perfgate.toml",
+            metric=metric,
+            place=place,
+        )
     if entry.differs:
-        return say("{metric} of {place} differs between base and head", metric=metric, place=place)
+        return say(
+            "{metric} of {place} differs between base and head",
+            metric=metric,
+            place=place,
+        )
     if not entry.metric and entry.side == "both":
         return say("{place} was not measured", place=place)
     if not entry.metric:
         return say("{place} is missing in the {side}", place=place, side=side)
     if entry.side == "both":
-        return say("{metric} of {place} is missing on both sides", metric=metric, place=place)
-    return say("{metric} of {place} is missing in the {side}", metric=metric, place=place, side=side)
+        return say(
+            "{metric} of {place} is missing on both sides", metric=metric, place=place
+        )
+    return say(
+        "{metric} of {place} is missing in the {side}",
+        metric=metric,
+        place=place,
+        side=side,
+    )
 
 
 def evidence_of(comparison: Paired) -> str:

@@ -11,10 +11,24 @@ from perfgate.locale import translate
 DASH = Words("–")
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
 _SHORTEST = 1e-12  # finer than any clock we use: a smaller value is a rounding residue
-_BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")]
+_BYTES = [
+    (2.0**40, "TiB"),
+    (2.0**30, "GiB"),
+    (2.0**20, "MiB"),
+    (2.0**10, "KiB"),
+    (1.0, "B"),
+]
 _RATES = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
 _SCALES = {"s": _SECONDS, "B": _BYTES, "B/s": _RATES}
-_PLAIN_UNITS = {"items/s": " items/s", "tokens/s": " tokens/s", "1": "", "%": " %", "Cel": " °C", "W": " W", "J": " J"}
+_PLAIN_UNITS = {
+    "items/s": " items/s",
+    "tokens/s": " tokens/s",
+    "1": "",
+    "%": " %",
+    "Cel": " °C",
+    "W": " W",
+    "J": " J",
+}
 # Below this a share reads as no change.
 NO_CHANGE = 0.0005
 
@@ -24,12 +38,18 @@ def amount(value: float | None, unit: str) -> Words:
     return amounts([value], unit)[0]
 
 
-def amounts(values: Sequence[float | None], unit: str, *, share: bool = False) -> list[Words]:
+def amounts(
+    values: Sequence[float | None], unit: str, *, share: bool = False
+) -> list[Words]:
     """Values for reading side by side: one common unit, with enough digits to distinguish them.
 
     A ``share`` is of unit 1 and read in percent.
     """
-    finite = [_without_residue(value, unit) for value in values if value is not None and math.isfinite(value)]
+    finite = [
+        _without_residue(value, unit)
+        for value in values
+        if value is not None and math.isfinite(value)
+    ]
     factor, name = _scale(finite, unit, share=share)
     digits = _digits(finite, unit, factor)
     zero = Words(f"0{name}")
@@ -54,7 +74,11 @@ def _without_residue(value: float, unit: str) -> float:
 
 def _digits(values: Sequence[float], unit: str, factor: float) -> int:
     """Significant digits: one more if the values are close to each other, and 0 for whole counts."""
-    if factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in values):
+    if (
+        factor == 1.0
+        and unit in {"1", "B"}
+        and all(float(value).is_integer() for value in values)
+    ):
         return 0
     if len(values) > 1 and 0 < max(values) - min(values) < 0.01 * abs(max(values)):
         return 4

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfgate.document.trace import DelayRow, RankEntry, RanksDocument, SlowLinkRow, SlowRankRow, SlowStageRow
+from perfgate.document.trace import (
+    DelayRow,
+    RankEntry,
+    RanksDocument,
+    SlowLinkRow,
+    SlowRankRow,
+    SlowStageRow,
+)
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
@@ -46,7 +53,9 @@ class RankAnswer(NamedTuple):
 
 def rank_answers(document: RanksDocument, *, shown: int) -> list[RankAnswer]:
     """Which rank the others wait for and why, which stage or link is slow, and which parts of the recordings are missing."""
-    notes = [RankAnswer(clean(word(note)), is_bad=True) for note in document.notes[:shown]]
+    notes = [
+        RankAnswer(clean(word(note)), is_bad=True) for note in document.notes[:shown]
+    ]
     return [
         *notes,
         *_of_ranks(document, shown),
@@ -75,8 +84,17 @@ def _of_ranks(document: RanksDocument, shown: int) -> list[RankAnswer]:
         ]
     timed = sum(row.own is not None for row in document.ranks)
     if timed < 2:
-        return [RankAnswer(say("fewer than two ranks have steps, so none can be compared"))]
-    return [RankAnswer(say("no rank is slow: {ranks} within 5 % of the middle one", ranks=counted(timed, "rank")))]
+        return [
+            RankAnswer(say("fewer than two ranks have steps, so none can be compared"))
+        ]
+    return [
+        RankAnswer(
+            say(
+                "no rank is slow: {ranks} within 5 % of the middle one",
+                ranks=counted(timed, "rank"),
+            )
+        )
+    ]
 
 
 def _slow_rank(slow: SlowRankRow) -> RankAnswer:
@@ -131,7 +149,11 @@ def _of_links(document: RanksDocument, shown: int) -> list[RankAnswer]:
         return list(map(_slow_link, document.slow_links[:shown]))
     if not document.links:
         return [RankAnswer(say("no links are recorded"))]
-    return [RankAnswer(say("no link is slow: {links}", links=counted(document.links, "link")))]
+    return [
+        RankAnswer(
+            say("no link is slow: {links}", links=counted(document.links, "link"))
+        )
+    ]
 
 
 def _slow_link(link: SlowLinkRow) -> RankAnswer:
@@ -186,7 +208,9 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
     left_out = gaps.left_out
     if left_out:
         reasons = [clean(entry.reason) for entry in left_out[:_LISTED_BAD]]
-        recordings = counted(len({row.path for row in document.ranks}) + len(left_out), "recording")
+        recordings = counted(
+            len({row.path for row in document.ranks}) + len(left_out), "recording"
+        )
         words.append(
             say(
                 "{left_out} of {all} left out: {reasons}",
@@ -197,7 +221,10 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
         )
     for repeated in gaps.repeated:
         recordings = counted(1 + len(repeated.others), "recording")
-        chosen, ignored = clean(repeated.chosen), ", ".join(map(clean, repeated.others[:_LISTED_BAD]))
+        chosen, ignored = (
+            clean(repeated.chosen),
+            ", ".join(map(clean, repeated.others[:_LISTED_BAD])),
+        )
         words.append(
             say(
                 "rank {rank} has {recordings}: cycles of one process, or a wrong rank in one; only {chosen} is "
@@ -209,9 +236,17 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
             )
         )
     if gaps.missing:
-        words.append(say("not recorded: rank {ranks}", ranks=", ".join(map(str, gaps.missing))))
+        words.append(
+            say("not recorded: rank {ranks}", ranks=", ".join(map(str, gaps.missing)))
+        )
     for ended in gaps.ended_early:
-        words.append(say("{rank} ends in step {last}, before the others", rank=name_of(ended), last=ended.last))
+        words.append(
+            say(
+                "{rank} ends in step {last}, before the others",
+                rank=name_of(ended),
+                last=ended.last,
+            )
+        )
     return [RankAnswer(text, is_bad=True) for text in words]
 
 

@@ -34,7 +34,9 @@ def gain_words(suggestion: Suggestion) -> Words:
         return EMPTY
     of, speedup = say(_OF[gain.of]), times(gain.speedup)
     if not gain.is_measured:
-        sentence = phrase("; estimate: {of} at most {speedup} times as fast without these {share}")
+        sentence = phrase(
+            "; estimate: {of} at most {speedup} times as fast without these {share}"
+        )
         return say(sentence, of=of, speedup=speedup, share=percent(gain.share))
     if gain.interval is None:
         return say("; measured: {of} {speedup} times as fast", of=of, speedup=speedup)

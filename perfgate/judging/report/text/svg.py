@@ -33,13 +33,31 @@ _SPARKS = 24
 _BINS = 60
 
 
-def picture(name: str, width: float, height: float, title: str, parts: Iterable[Markup], role: str = "img") -> Markup:
+def picture(
+    name: str,
+    width: float,
+    height: float,
+    title: str,
+    parts: Iterable[Markup],
+    role: str = "img",
+) -> Markup:
     """Shapes as one picture with its title; a reader can reach the contents of a group, but not of an image."""
-    head = Markup('<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="{4}"><title>{3}</title>')
-    return Markup("").join([head.format(name, width, height, title, role), *parts, Markup("</svg>")])
+    head = Markup(
+        '<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="{4}"><title>{3}</title>'
+    )
+    return Markup("").join(
+        [head.format(name, width, height, title, role), *parts, Markup("</svg>")]
+    )
 
 
-def shape(tag: str, name: str = "", *, title: str = "", text: str = "", **attributes: float | str) -> Markup:
+def shape(
+    tag: str,
+    name: str = "",
+    *,
+    title: str = "",
+    text: str = "",
+    **attributes: float | str,
+) -> Markup:
     """A shape of a class with its tooltip or its text; ``_`` in the name of an attribute stands for ``-``."""
     head = f' class="{escape(name)}"' if name else ""
     for key, value in attributes.items():
@@ -53,7 +71,9 @@ def shape(tag: str, name: str = "", *, title: str = "", text: str = "", **attrib
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
     """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; values outside lie at the ends."""
-    return lambda value: round(start + (min(max(value, low), high) - low) / (high - low) * (end - start), 1)
+    return lambda value: round(
+        start + (min(max(value, low), high) - low) / (high - low) * (end - start), 1
+    )
 
 
 def robust_range(values: Floats) -> tuple[float, float]:
@@ -67,7 +87,9 @@ def robust_range(values: Floats) -> tuple[float, float]:
     return low - room, high + room
 
 
-def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) -> Markup:
+def small_line(
+    values: Sequence[float], title: str, changes: Mapping[int, str]
+) -> Markup:
     """Draw values as a line for a table, the last one marked; and the direction of each change at the position of a value."""
     if not values:
         return Markup("")
@@ -77,7 +99,16 @@ def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) 
     parts = []
     for at, direction in changes.items():
         edge = x(at - 0.5)
-        parts.append(shape("line", f"change {direction}", x1=edge, x2=edge, y1=1, y2=_SMALL_HEIGHT - 1))
+        parts.append(
+            shape(
+                "line",
+                f"change {direction}",
+                x1=edge,
+                x2=edge,
+                y1=1,
+                y2=_SMALL_HEIGHT - 1,
+            )
+        )
     # All at once: a page has hundreds of such lines.
     heights = np.interp(array, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1).tolist()
     points = " ".join(f"{x(index)},{height}" for index, height in enumerate(heights))
@@ -86,7 +117,9 @@ def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) 
     return picture("small", _SMALL_WIDTH, _SMALL_HEIGHT, title, parts)
 
 
-def scale_of(intervals: Sequence[tuple[float, float]], tolerances: Sequence[float]) -> float:
+def scale_of(
+    intervals: Sequence[tuple[float, float]], tolerances: Sequence[float]
+) -> float:
     """The largest share that any interval bar in a table must show, so that all bars have one axis."""
     largest = max(0.02, 2 * max(tolerances, default=0.0))
     for low, high in intervals:
@@ -109,13 +142,17 @@ def interval_bar(
     low, high = map(x, interval)
     parts = [_band(x, tolerance, 3, 20)] if tolerance else []
     parts.append(shape("line", "zero", x1=x(0), x2=x(0), y1=1, y2=25))
-    parts.append(shape("line", f"span {outcome}", x1=low, x2=max(high, low + 1), y1=13, y2=13))
+    parts.append(
+        shape("line", f"span {outcome}", x1=low, x2=max(high, low + 1), y1=13, y2=13)
+    )
     if delta is not None:
         parts.append(shape("circle", f"dot {outcome}", cx=x(delta), cy=13, r=4.5))
     return picture("bar", _BAR_WIDTH, _BAR_HEIGHT, label, parts)
 
 
-def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: float | None) -> Markup:
+def dot_strip(
+    effects: Sequence[float], noise: Sequence[float], tolerance: float | None
+) -> Markup:
     """Draw one dot per process pair: head against base above, base against base below."""
     scale = max(*map(abs, [*effects, *noise]), 2 * (tolerance or 0.01), 0.0) * 1.1
     x = linear(-scale, scale, _LEFT, _PLOT_WIDTH - _LEFT)
@@ -123,7 +160,13 @@ def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: float
     parts = [_band(x, tolerance, 4, bottom - 4)] if tolerance else []
     parts.append(shape("line", "zero", x1=x(0), x2=x(0), y1=4, y2=bottom))
     parts += _dots(effects, x, top=12, height=(bottom - 20) * 0.6, name="head")
-    parts += _dots(noise, x, top=20 + (bottom - 20) * 0.62, height=(bottom - 20) * 0.3, name="noise")
+    parts += _dots(
+        noise,
+        x,
+        top=20 + (bottom - 20) * 0.62,
+        height=(bottom - 20) * 0.3,
+        name="noise",
+    )
     step = scale / 2
     for share in (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001):
         if scale / share < 2.4:
@@ -131,7 +174,9 @@ def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: float
     count = int(scale / step)
     ticks = {}
     for number in range(-count, count + 1):
-        ticks[x(step * number)] = str(formats.directed_percent(step * number, "s")) if number else "0"
+        ticks[x(step * number)] = (
+            str(formats.directed_percent(step * number, "s")) if number else "0"
+        )
     parts += _axis(ticks)
     return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("effect of each pair"), parts)
 
@@ -156,23 +201,37 @@ def histogram(base: Floats, head: Floats) -> Markup:
             sides[name] = side
             densities[name] = np.histogram(side, bins=edges)[0] / side.size
             peak = max(peak, float(densities[name].max()))
-    parts = [_area(density / (peak or 1.0), borders, bottom, name) for name, density in densities.items()]
+    parts = [
+        _area(density / (peak or 1.0), borders, bottom, name)
+        for name, density in densities.items()
+    ]
     for name, side in sides.items():
         median = float(np.median(side))
         at = place(math.log(median))
-        title = say("median of the {side}: {time}", side=Words(name), time=formats.quantity(median, "s"))
-        parts.append(shape("line", f"median {name}", title=title, x1=at, x2=at, y1=8, y2=bottom))
+        title = say(
+            "median of the {side}: {time}",
+            side=Words(name),
+            time=formats.quantity(median, "s"),
+        )
+        parts.append(
+            shape("line", f"median {name}", title=title, x1=at, x2=at, y1=8, y2=bottom)
+        )
     ticks = {}
     for tick in np.geomspace(low, high, 5).tolist():
         ticks[place(math.log(tick))] = str(formats.quantity(tick, "s"))
     parts += _axis(ticks)
-    return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("call times of base and head"), parts)
+    return picture(
+        "plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("call times of base and head"), parts
+    )
 
 
 def share_bar(share: float, name: str) -> Markup:
     """Draw a share of a whole as a short bar."""
     width = round(max(0.0, min(1.0, share)) * 120, 1)
-    parts = [shape("rect", "rest", width=120, height=8, rx=2), shape("rect", name, width=width, height=8, rx=2)]
+    parts = [
+        shape("rect", "rest", width=120, height=8, rx=2),
+        shape("rect", name, width=width, height=8, rx=2),
+    ]
     return picture("share", 120, 8, str(numbers.percent(share)), parts)
 
 
@@ -181,7 +240,9 @@ def _band(x: Scale, tolerance: float, top: float, height: float) -> Markup:
     return shape("rect", "band", x=x(-tolerance), y=top, width=width, height=height)
 
 
-def _dots(values: Sequence[float], x: Scale, *, top: float, height: float, name: str) -> list[Markup]:
+def _dots(
+    values: Sequence[float], x: Scale, *, top: float, height: float, name: str
+) -> list[Markup]:
     """Place dots so that neighbours do not hide each other: each takes the next of a few rows."""
     rows = 7
     dots = []
@@ -203,7 +264,9 @@ def _axis(ticks: Mapping[float, str]) -> list[Markup]:
         half = sum(_WIDE if character > _LATIN else _NARROW for character in words) / 2
         middle = round(min(max(x, half), _PLOT_WIDTH - half), 1)
         if middle - half >= free:
-            parts.append(shape("text", text=words, x=middle, y=bottom + 18, text_anchor="middle"))
+            parts.append(
+                shape("text", text=words, x=middle, y=bottom + 18, text_anchor="middle")
+            )
             free = middle + half
     return parts
 

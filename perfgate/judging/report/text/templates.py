@@ -11,7 +11,13 @@ from functools import cache, partial
 from types import CodeType
 from typing import Literal
 
-from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2 import (
+    BytecodeCache,
+    Environment,
+    PackageLoader,
+    StrictUndefined,
+    pass_context,
+)
 from jinja2.bccache import Bucket
 from jinja2.runtime import Context
 
@@ -20,7 +26,14 @@ from perfgate.document.trend import RunHealth, place_of
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import names, numbers, svg
 from perfgate.judging.report.text.dates import day, minute, short
-from perfgate.judging.report.text.media import FILTERS, Html, Markdown, Plain, ReadyHtml, Terminal
+from perfgate.judging.report.text.media import (
+    FILTERS,
+    Html,
+    Markdown,
+    Plain,
+    ReadyHtml,
+    Terminal,
+)
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.ranks import name_of
 from perfgate.judging.report.text.suggestions import gain_words, unnamed_operator
@@ -62,7 +75,9 @@ def render_part(template: str, **values: object) -> ReadyHtml:
     return ReadyHtml(render_page(template, **values))
 
 
-def render_with_summary(template: str, medium: Medium, **values: object) -> tuple[Words, Words]:
+def render_with_summary(
+    template: str, medium: Medium, **values: object
+) -> tuple[Words, Words]:
     """Render a template; the second text is its ``summary``, empty if the template sets none."""
     module = environment(medium).get_template(template).make_module(values)
     return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))
@@ -84,7 +99,10 @@ def inlined(*sources: str) -> Inlined:
 
 def script_sentences(source: str) -> dict[str, str]:
     """The sentences of a page's script, one a line, each with its translation: a script has no catalogue."""
-    return {english: translate(english, current_language()) for english in _source(source).splitlines()}
+    return {
+        english: translate(english, current_language())
+        for english in _source(source).splitlines()
+    }
 
 
 def _source(name: str) -> str:
@@ -119,7 +137,9 @@ def _environment(medium: Medium, language: Language) -> Environment:
     jinja.globals["version"] = Words(__version__)
     # After a colon: a Chinese colon is as wide as a character, with its space.
     jinja.globals["gap"] = Words({"en": " ", "zh": ""}[language])
-    jinja.filters.update({name: getattr(media, name) for name in FILTERS if hasattr(media, name)})
+    jinja.filters.update(
+        {name: getattr(media, name) for name in FILTERS if hasattr(media, name)}
+    )
     jinja.filters.update(_NUMBER_FILTERS)
     jinja.filters.update(_DOCUMENT_FILTERS)
     return jinja
@@ -155,7 +175,13 @@ def _finalized(finalize: Callable[[object], str]) -> Callable[..., str]:
     return at_run_time
 
 
-def _sentence(medium: type[Markdown | Plain | Html], language: Language, english: str, /, **values: object) -> str:
+def _sentence(
+    medium: type[Markdown | Plain | Html],
+    language: Language,
+    english: str,
+    /,
+    **values: object,
+) -> str:
     """The translation of a ``{% trans %}`` block; values are escaped as everywhere in a template."""
     # Before the values, which may hold backticks.
     words = str(medium.marked_up(translate(english, language)))
@@ -173,11 +199,20 @@ def _sentence(medium: type[Markdown | Plain | Html], language: Language, english
 
 def _interval_bar(comparison: Comparison, scale: float) -> str:
     """A bar for the interval of a comparison; empty without one."""
-    if not isinstance(comparison, Paired) or comparison.interval is None or comparison.outcome == "not_comparable":
+    if (
+        not isinstance(comparison, Paired)
+        or comparison.interval is None
+        or comparison.outcome == "not_comparable"
+    ):
         return EMPTY
     words = formats.interval(comparison)
     return svg.interval_bar(
-        comparison.interval, comparison.delta, comparison.tolerance, scale, comparison.outcome, words
+        comparison.interval,
+        comparison.delta,
+        comparison.tolerance,
+        scale,
+        comparison.outcome,
+        words,
     )
 
 

@@ -9,7 +9,13 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.document.comparison import Bound, Checked, Comparison, NumberComparison, Paired
+from perfgate.document.comparison import (
+    Bound,
+    Checked,
+    Comparison,
+    NumberComparison,
+    Paired,
+)
 from perfgate.document.decision import Regression, Suggestion
 from perfgate.document.explanation import Cause
 from perfgate.document.message import Message
@@ -87,7 +93,10 @@ class RegressionBlock:
 
 def blocks(summary: Summary) -> list[RegressionBlock]:
     """The numbered regressions of the report; none if the verdict is about something else."""
-    return [_block(number, regression, summary) for number, regression in enumerate(listed_regressions(summary), 1)]
+    return [
+        _block(number, regression, summary)
+        for number, regression in enumerate(listed_regressions(summary), 1)
+    ]
 
 
 def blocks_with_more(summary: Summary) -> tuple[list[RegressionBlock], int]:
@@ -133,7 +142,13 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
     cost = _cost(regression, comparisons, summary, in_title=in_title)
     is_unexplained = not causes and _searched_in_vain(regression, summary)
     return RegressionBlock(
-        name=_name(worst, cost, has_cause=bool(causes), in_title=in_title, is_unexplained=is_unexplained),
+        name=_name(
+            worst,
+            cost,
+            has_cause=bool(causes),
+            in_title=in_title,
+            is_unexplained=is_unexplained,
+        ),
         worst=worst,
         reason=worst.reason if isinstance(worst, (Bound, Checked)) else None,
         places=_places(comparisons),
@@ -149,7 +164,14 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
     )
 
 
-def _name(worst: Comparison, cost: BlockCost, *, has_cause: bool, in_title: bool, is_unexplained: bool) -> BlockName:
+def _name(
+    worst: Comparison,
+    cost: BlockCost,
+    *,
+    has_cause: bool,
+    in_title: bool,
+    is_unexplained: bool,
+) -> BlockName:
     """The template of a block's first words; a block does not repeat the title."""
     if has_cause:
         return "cause"
@@ -165,11 +187,19 @@ def _name(worst: Comparison, cost: BlockCost, *, has_cause: bool, in_title: bool
 
 
 def _places(comparisons: Iterable[Comparison]) -> tuple[str, ...]:
-    places = [place(comparison.workload, comparison.shape) for comparison in comparisons]
+    places = [
+        place(comparison.workload, comparison.shape) for comparison in comparisons
+    ]
     return tuple(dict.fromkeys(places))
 
 
-def _cost(regression: Regression, comparisons: Iterable[Comparison], summary: Summary, *, in_title: bool) -> BlockCost:
+def _cost(
+    regression: Regression,
+    comparisons: Iterable[Comparison],
+    summary: Summary,
+    *,
+    in_title: bool,
+) -> BlockCost:
     titled, apart, at_most = None, None, None
     if in_title:
         titled = summary.worst
@@ -178,13 +208,17 @@ def _cost(regression: Regression, comparisons: Iterable[Comparison], summary: Su
     if regression.at_most is not None:
         at_most = numbers.percent(regression.at_most)
     slower = _worst_shapes(summary.comparisons_at(regression.slower))
-    return BlockCost(_slower(slower, titled), apart, any(map(_is_of_job, comparisons)), at_most)
+    return BlockCost(
+        _slower(slower, titled), apart, any(map(_is_of_job, comparisons)), at_most
+    )
 
 
 def _searched_in_vain(regression: Regression, summary: Summary) -> bool:
     """Whether times got worse for which a search found no cause; jobs have no such search."""
     got_worse = set(regression.slower) & set(regression.comparisons)
-    return bool(got_worse) and not all(map(_is_of_job, summary.comparisons_at(regression.slower)))
+    return bool(got_worse) and not all(
+        map(_is_of_job, summary.comparisons_at(regression.slower))
+    )
 
 
 def _is_of_job(comparison: Comparison) -> bool:
@@ -192,7 +226,11 @@ def _is_of_job(comparison: Comparison) -> bool:
 
 
 def _counts(
-    regression: Regression, causes: Sequence[Cause], summary: Summary, *, title: Comparison | None
+    regression: Regression,
+    causes: Sequence[Cause],
+    summary: Summary,
+    *,
+    title: Comparison | None,
 ) -> list[tuple[Comparison, str | None]]:
     """The regressed metrics other than times, rules and the title's metric, each with the tensor that holds more memory.
 
@@ -205,11 +243,17 @@ def _counts(
             counts.append(comparison)
     if causes:
         counts.sort(key=lambda count: count.place != causes[0].place)
-    further = [count for count in _worst_shapes(counts) if title is None or count.metric != title.metric]
+    further = [
+        count
+        for count in _worst_shapes(counts)
+        if title is None or count.metric != title.metric
+    ]
     return [(count, _holding(count, summary)) for count in further]
 
 
-def _suggestion(regression: Regression, causes: Collection[Cause], summary: Summary) -> Suggestion | None:
+def _suggestion(
+    regression: Regression, causes: Collection[Cause], summary: Summary
+) -> Suggestion | None:
     """The suggestion without its parts that the cause already shows: line, operator and an estimated gain."""
     if regression.suggestion is None:
         return None
@@ -238,7 +282,9 @@ def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
     return also
 
 
-def _slower(times: Iterable[Comparison], titled: Comparison | None) -> list[tuple[Comparison, Words | None]]:
+def _slower(
+    times: Iterable[Comparison], titled: Comparison | None
+) -> list[tuple[Comparison, Words | None]]:
     """The times that got worse; for the time in the title only the interval, since the title has the rest."""
     slower: list[tuple[Comparison, Words | None]] = []
     for time in times:
@@ -247,7 +293,14 @@ def _slower(times: Iterable[Comparison], titled: Comparison | None) -> list[tupl
         elif isinstance(time, Paired) and time.interval and time.confidence is not None:
             level = numbers.confidence(time.confidence)
             slower.append(
-                (time, say("{interval} ({confidence} CI)", interval=formats.interval(time), confidence=level))
+                (
+                    time,
+                    say(
+                        "{interval} ({confidence} CI)",
+                        interval=formats.interval(time),
+                        confidence=level,
+                    ),
+                )
             )
     return slower
 
@@ -283,7 +336,9 @@ def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCo
     comment = None
     if order is not None:
         comment = order(number, regression.accepts)
-    return AcceptCommands(_accept_command(regression.accepts, summary), short_command, comment)
+    return AcceptCommands(
+        _accept_command(regression.accepts, summary), short_command, comment
+    )
 
 
 def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:

@@ -12,7 +12,12 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.checklist import NumberView, StepView, step_numbers, worded_steps
+from perfgate.judging.report.view.checklist import (
+    NumberView,
+    StepView,
+    step_numbers,
+    worded_steps,
+)
 from perfgate.judging.report.view.summary import Summary
 
 # The steps in the line of a workload: the first numbers to read about a model.
@@ -78,7 +83,9 @@ def step_lines(summary: Summary) -> list[StepLine]:
         if number.row.leads:
             leading.setdefault(number.step, []).append(number)
     steps = worded_steps(summary.decision.checklist.steps)
-    return [StepLine(step, leading.get((step.number, step.workload), [])) for step in steps]
+    return [
+        StepLine(step, leading.get((step.number, step.workload), [])) for step in steps
+    ]
 
 
 def outcome_counts(summary: Summary) -> Words:
@@ -106,19 +113,31 @@ def card_lines(summary: Summary) -> list[CardLine]:
         name = ""
         if len(leading) > 1:
             name = place(workload, "")
-        before = [_part(number, workload, rows, summary) for number in _BEFORE_OPERATORS]
+        before = [
+            _part(number, workload, rows, summary) for number in _BEFORE_OPERATORS
+        ]
         after = [_part(number, workload, rows, summary) for number in _AFTER_OPERATORS]
-        lines.append(CardLine(name, before, _operators(rows.get(_OPERATORS, [])), after))
+        lines.append(
+            CardLine(name, before, _operators(rows.get(_OPERATORS, [])), after)
+        )
     return lines
 
 
-def _part(number: int, workload: str, rows: Mapping[int, Sequence[StepComparison]], summary: Summary) -> Words:
+def _part(
+    number: int,
+    workload: str,
+    rows: Mapping[int, Sequence[StepComparison]],
+    summary: Summary,
+) -> Words:
     """The leading number of a step in a few words, or why there is none."""
     if number in rows:
         return _number(rows[number][0], summary)
     name = say(_OF_STEPS[number])
     for step in summary.decision.checklist.steps:
-        if (step.workload, step.number) == (workload, number) and step.status == "not_applicable":
+        if (step.workload, step.number) == (
+            workload,
+            number,
+        ) and step.status == "not_applicable":
             return say("{name} n/a", name=name)
     return say("{name} not measured", name=name)
 
@@ -134,7 +153,12 @@ def _number(row: StepComparison, summary: Summary) -> Words:
         return say("{name} {both}", name=name, both=both)
     typical = formats.quantity(main.typical, row.unit, metric=row.metric)
     if main.outside is not None:
-        return say("{name} {both} (main {main}, outside its range)", name=name, both=both, main=typical)
+        return say(
+            "{name} {both} (main {main}, outside its range)",
+            name=name,
+            both=both,
+            main=typical,
+        )
     return say("{name} {both} (main {main})", name=name, both=both, main=typical)
 
 

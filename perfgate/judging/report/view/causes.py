@@ -8,13 +8,27 @@ from collections.abc import Callable, Iterable, Mapping
 
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.terms import Amount
-from perfgate.document.explanation import MODES, Aspect, Bottleneck, Cause, Compiling, PartKind
+from perfgate.document.explanation import (
+    MODES,
+    Aspect,
+    Bottleneck,
+    Cause,
+    Compiling,
+    PartKind,
+)
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, templates
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import listed, metric_name, place, with_more
-from perfgate.judging.report.text.words import EMPTY, Words, composed, joined, phrase, say
+from perfgate.judging.report.text.words import (
+    EMPTY,
+    Words,
+    composed,
+    joined,
+    phrase,
+    say,
+)
 from perfgate.judging.report.view.summary import Summary
 
 # Limit on the lines named for one cause.
@@ -52,7 +66,9 @@ _ONE: Mapping[Amount, str] = {
 # Titles of a longer time.
 _LONGER: Mapping[PartKind | None, str] = {
     "waiting": phrase("waiting for {op} takes {time} longer"),
-    "launching": phrase("the host takes {time} longer between operators, because there are more of them"),
+    "launching": phrase(
+        "the host takes {time} longer between operators, because there are more of them"
+    ),
 }
 _EFFECTS: Mapping[Aspect | None, str] = {
     "kept": phrase(", and its result is kept"),
@@ -101,7 +117,9 @@ class CauseView:
             self._unit = "B"
         self._aspect = cause.also or cause.aspect
         self.op = cause.op
-        if cause.compiling and cause.op in MESSAGES:  # the reason is a code if torch names no guard
+        if (
+            cause.compiling and cause.op in MESSAGES
+        ):  # the reason is a code if torch names no guard
             self.op = str(word(Message(cause.op)))
         self.line, self.code = cause.line, cause.code
         if cause.line:
@@ -113,7 +131,10 @@ class CauseView:
         if cause.sites:
             first = cause.sites[0]
             self._tensor, self._here_count = first.tensor, first.head - first.base
-        self._here, self._more = self._amount(self._here_count), self._amount(cause.more_count)
+        self._here, self._more = (
+            self._amount(self._here_count),
+            self._amount(cause.more_count),
+        )
         self.base, self.head = self._sides()
         self._base_input, self._head_input = _changed_input(cause)
         self.time = EMPTY
@@ -165,8 +186,14 @@ class CauseView:
         lines = [line for line, _ in self._lines()]
         if len(lines) < 2:
             return say(" ({in_all} in all)", in_all=total)
-        other_lines = with_more(lines[1:], numbers.beyond(self._cause.sites, _NAMED_LINES))
-        return say(" ({in_all} in all, also at {other_lines})", in_all=total, other_lines=other_lines)
+        other_lines = with_more(
+            lines[1:], numbers.beyond(self._cause.sites, _NAMED_LINES)
+        )
+        return say(
+            " ({in_all} in all, also at {other_lines})",
+            in_all=total,
+            other_lines=other_lines,
+        )
 
     @property
     def origin(self) -> str:
@@ -176,7 +203,9 @@ class CauseView:
         if self._origin.reach == "caller":
             return say(", called from {line} (changed)", line=line)
         if self._origin.reach == "function" and function:
-            return say(", in {function}, changed at {line}", function=function, line=line)
+            return say(
+                ", in {function}, changed at {line}", function=function, line=line
+            )
         return say(", an unchanged line; the change touches {line}", line=line)
 
     def _title(self) -> str:
@@ -186,9 +215,18 @@ class CauseView:
             parts.append(say(" in full precision"))
         ranks = self._cause.ranks
         if ranks == "each":
-            parts.append(say(" in each rank ({base} → {head})", base=self.base, head=self.head))
+            parts.append(
+                say(" in each rank ({base} → {head})", base=self.base, head=self.head)
+            )
         elif ranks:
-            parts.append(say(" in rank {rank} ({base} → {head})", rank=ranks, base=self.base, head=self.head))
+            parts.append(
+                say(
+                    " in rank {rank} ({base} → {head})",
+                    rank=ranks,
+                    base=self.base,
+                    head=self.head,
+                )
+            )
         return joined(*parts)
 
     @property
@@ -209,10 +247,16 @@ class CauseView:
         if self._head_input and not _LONGER.get(cause.kind):
             sentence = phrase("{op} on {head_input} instead of {base_input}")
             if self.time:
-                sentence = phrase("{op} on {head_input} instead of {base_input} takes {time} longer")
+                sentence = phrase(
+                    "{op} on {head_input} instead of {base_input} takes {time} longer"
+                )
             return self._on_inputs(sentence)
         if self.time:
-            return say(_LONGER.get(cause.kind, phrase("{op} takes {time} longer")), op=self.op, time=self.time)
+            return say(
+                _LONGER.get(cause.kind, phrase("{op} takes {time} longer")),
+                op=self.op,
+                time=self.time,
+            )
         return self.op
 
     def _change_of_amount(self) -> str:
@@ -220,7 +264,12 @@ class CauseView:
         if aspect in _MODES:
             return say(_MODES[aspect], op=self.op)
         if amount == "held" and self._tensor:
-            return say("{here} held in {tensor} of {op}", here=self._here, tensor=self._tensor, op=self.op)
+            return say(
+                "{here} held in {tensor} of {op}",
+                here=self._here,
+                tensor=self._tensor,
+                op=self.op,
+            )
         sentence = _AMOUNTS.get(amount, phrase("{here} {op}"))
         if self._here_count == 1:
             sentence = _ONE.get(amount, sentence)
@@ -231,7 +280,13 @@ class CauseView:
 
     def _on_inputs(self, sentence: str) -> str:
         base_input, head_input = self._base_input or "", self._head_input or ""
-        return say(sentence, op=self.op, head_input=head_input, base_input=base_input, time=self.time)
+        return say(
+            sentence,
+            op=self.op,
+            head_input=head_input,
+            base_input=base_input,
+            time=self.time,
+        )
 
     def _at(self) -> str:
         """The line, and the place of the change behind it."""
@@ -284,7 +339,11 @@ def worst_cause(summary: Summary) -> str | None:
 
     It is the cause of the first block, if that has the regression; its total with other lines is left to the block.
     """
-    if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
+    if (
+        summary.worst is None
+        or summary.verdict not in {"FAIL", "WARN"}
+        or summary.is_about_harness
+    ):
         return None
     cause = summary.leading_cause
     if cause is None:

@@ -114,7 +114,11 @@ class FindingView:
 
 def step_numbers(summary: Summary) -> list[NumberView]:
     """The numbers of the checklist, in step order; a labelled number only if it leads or is not zero on both sides."""
-    rows = [row for row in summary.decision.checklist.numbers if not row.labels or row.base or row.head or row.leads]
+    rows = [
+        row
+        for row in summary.decision.checklist.numbers
+        if not row.labels or row.base or row.head or row.leads
+    ]
     return [_worded_number(row, summary.stored_beside(row)) for row in rows]
 
 
@@ -198,10 +202,14 @@ def _span(row: StepComparison, base: Words, head: Words) -> Words:
     """Both values, each with its range if it has one: ``16 (8 to 32) → 16 (8 to 32)``."""
     if row.base_range is None and row.head_range is None:
         return numbers.span(base, head)
-    return Words(f"{_with_range(base, row.base_range, row)} → {_with_range(head, row.head_range, row)}")
+    return Words(
+        f"{_with_range(base, row.base_range, row)} → {_with_range(head, row.head_range, row)}"
+    )
 
 
-def _with_range(value: Words, ends: tuple[float, float] | None, row: StepComparison) -> Words:
+def _with_range(
+    value: Words, ends: tuple[float, float] | None, row: StepComparison
+) -> Words:
     if ends is None or ends[0] == ends[1]:
         return value
     low, high = formats.quantities(ends, row.unit, metric=row.metric)
@@ -227,8 +235,12 @@ def _difference(row: StepComparison) -> Words:
         return say("too few turns")
     if row.is_resolved:
         ends = formats.bounds(difference.interval, unit, metric=row.metric)
-        return Words(f"{formats.directed_percent(difference.delta, unit, metric=row.metric)} ({ends})")
-    return _unresolved(difference, half=(difference.interval[1] - difference.interval[0]) / 2)
+        return Words(
+            f"{formats.directed_percent(difference.delta, unit, metric=row.metric)} ({ends})"
+        )
+    return _unresolved(
+        difference, half=(difference.interval[1] - difference.interval[0]) / 2
+    )
 
 
 def _unresolved(difference: TurnDifference, *, half: float) -> Words:
@@ -254,7 +266,9 @@ def tally(steps: list[StepSummary]) -> list[Words]:
     words = []
     for name, count in [*statuses, (phrase("new"), new), (phrase("gone"), gone)]:
         if count:
-            words.append(say("{count} {status}", count=Words(f"{count:,}"), status=say(name)))
+            words.append(
+                say("{count} {status}", count=Words(f"{count:,}"), status=say(name))
+            )
     return words
 
 
@@ -302,7 +316,9 @@ def changed_findings(summary: Summary) -> tuple[list[FindingView], list[FindingV
     """New and gone findings in the order of steps."""
     new: list[FindingView] = []
     gone: list[FindingView] = []
-    for step in sorted(summary.decision.checklist.steps, key=lambda step: (step.number, step.workload)):
+    for step in sorted(
+        summary.decision.checklist.steps, key=lambda step: (step.number, step.workload)
+    ):
         new += _views(step, new_of(step), summary)
         gone += _views(step, step.gone, summary)
     return new, gone
@@ -318,7 +334,9 @@ def step_title(step: StepSummary) -> str:
     return step.slug
 
 
-def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> list[FindingView]:
+def _views(
+    step: StepSummary, findings: Iterable[Finding], summary: Summary
+) -> list[FindingView]:
     views = []
     for finding, words in word_findings(findings):
         line = str(finding.evidence.get("line") or "")

@@ -16,7 +16,13 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line, listed
 from perfgate.judging.report.text.templates import line
-from perfgate.judging.report.text.words import EMPTY, SentencePieces, Words, composed, say
+from perfgate.judging.report.text.words import (
+    EMPTY,
+    SentencePieces,
+    Words,
+    composed,
+    say,
+)
 from perfgate.judging.report.view.headline import loaded_differences
 from perfgate.judging.report.view.summary import Summary, code_of
 
@@ -92,7 +98,11 @@ def base_line(summary: Summary) -> Words:
 def coverage_line(summary: Summary) -> Words | None:
     """Which of the changed functions were measured; None if all of them were, or if there are none."""
     coverage = summary.decision.measured.coverage
-    if coverage is None or not coverage.functions or (summary.is_measured and not coverage.not_executed):
+    if (
+        coverage is None
+        or not coverage.functions
+        or (summary.is_measured and not coverage.not_executed)
+    ):
         return None
     unmeasured, unknown = [], []
     for function in coverage.functions:
@@ -113,11 +123,15 @@ def coverage_line(summary: Summary) -> Words | None:
     )
 
 
-def _function_names(functions: Iterable[ChangedFunction], summary: Summary) -> SentencePieces:
+def _function_names(
+    functions: Iterable[ChangedFunction], summary: Summary
+) -> SentencePieces:
     """The first of these functions, each with the line at which it changed."""
     names: list[str] = []
     for function in functions:
-        changed = summary.linked(function.line) if function.side == "head" else function.line
+        changed = (
+            summary.linked(function.line) if function.side == "head" else function.line
+        )
         if function.function:
             changed = composed("{} ({})", function.function, changed)
         names.append(changed)
@@ -137,14 +151,20 @@ def busy_line(summary: Summary) -> Words | None:
         basis = say("; the verdict is based on call times without these waits")
     elif clocks:
         basis = say("; the verdict is based on CPU time")
-    return line("shared/busy.j2", summary.medium, waited=numbers.percent(waited), basis=basis)
+    return line(
+        "shared/busy.j2", summary.medium, waited=numbers.percent(waited), basis=basis
+    )
 
 
 def _deciding_clocks(summary: Summary) -> set[str]:
     """The clocks other than the wall's that the verdict rests on."""
     clocks: set[str] = set()
     for comparison in summary.decision.comparisons:
-        if isinstance(comparison, Paired) and comparison.metric in FAST_PATHS and comparison.clock != "wall":
+        if (
+            isinstance(comparison, Paired)
+            and comparison.metric in FAST_PATHS
+            and comparison.clock != "wall"
+        ):
             clocks.add(comparison.clock)
         if code_of(comparison.reason) == CPU_DECIDES:
             clocks.add("cpu")
@@ -158,13 +178,17 @@ def counts(summary: Summary) -> Counts:
         if isinstance(comparison, Paired) and comparison.is_of_job:
             quads = max(quads, comparison.pairs or 0)
     floor = summary.floor
-    outcomes: Counter[Outcome] = Counter(comparison.outcome for comparison in summary.metrics)
+    outcomes: Counter[Outcome] = Counter(
+        comparison.outcome for comparison in summary.metrics
+    )
     return Counts(
         metrics=len(summary.metrics),
         moved=outcomes["regressed"] + outcomes["improved"],
         outcomes=outcomes,
         floor=None if floor is None else numbers.plus_minus(floor.floor),
-        aa_pairs=max((floor.pairs for floor in decision.measured.noise_floors), default=0),
+        aa_pairs=max(
+            (floor.pairs for floor in decision.measured.noise_floors), default=0
+        ),
         pairs=decision.measured.pairs,
         quads=quads,
         duration=numbers.duration(decision.measured.duration),
@@ -206,7 +230,12 @@ def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
     """The failures in words; one that both sides share is listed once, with both."""
     distinct: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
-        key = (failure.workload, failure.what, failure.error.kind, word(_without_place(failure.error.message)))
+        key = (
+            failure.workload,
+            failure.what,
+            failure.error.kind,
+            word(_without_place(failure.error.message)),
+        )
         distinct.setdefault(key, []).append(failure)
     views = []
     for same in distinct.values():
@@ -217,7 +246,10 @@ def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
 
 def _without_place(message: Message | str) -> Message | str:
     """An error without the line that raised it: the base runs the head's workload file from one of perfgate's own folders."""
-    if not isinstance(message, Message) or message.code not in ("mistake.at", "mistake.hint"):
+    if not isinstance(message, Message) or message.code not in (
+        "mistake.at",
+        "mistake.hint",
+    ):
         return message
     error = message.values["error"]
     bare = _without_place(error if isinstance(error, (Message, str)) else "")

@@ -18,15 +18,34 @@ from perfgate.catalogue.names import (
     SIGNATURE,
 )
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
-from perfgate.document.decision import SAME_WORK, DecisionDocument, PackageDifference, TestbedDifference
+from perfgate.document.decision import (
+    SAME_WORK,
+    DecisionDocument,
+    PackageDifference,
+    TestbedDifference,
+)
 from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import told
-from perfgate.judging.report.text.names import evidence_of, metric_name, missing_words, named, place_of, title_of
+from perfgate.judging.report.text.names import (
+    evidence_of,
+    metric_name,
+    missing_words,
+    named,
+    place_of,
+    title_of,
+)
 from perfgate.judging.report.text.templates import line
-from perfgate.judging.report.text.words import EMPTY, Words, composed, joined, phrase, say
+from perfgate.judging.report.text.words import (
+    EMPTY,
+    Words,
+    composed,
+    joined,
+    phrase,
+    say,
+)
 from perfgate.judging.report.view.summary import Summary, code_of
 
 # The most significant fields of a different stack.
@@ -51,8 +70,18 @@ def headline(summary: Summary) -> Words:
         stack = _stack(stack_differences(decision))
     title = _title(summary)
     if not title:
-        title = told(decision.reasons[0]) if decision.reasons else say("no reason was given")
-    return line("shared/headline.j2", summary.medium, verdict=say(_VERDICTS[summary.verdict]), stack=stack, title=title)
+        title = (
+            told(decision.reasons[0])
+            if decision.reasons
+            else say("no reason was given")
+        )
+    return line(
+        "shared/headline.j2",
+        summary.medium,
+        verdict=say(_VERDICTS[summary.verdict]),
+        stack=stack,
+        title=title,
+    )
 
 
 def _stack(differences: Sequence[TestbedDifference]) -> str:
@@ -62,13 +91,20 @@ def _stack(differences: Sequence[TestbedDifference]) -> str:
         return composed("{}: ", upgrade)
     more = EMPTY
     if len(differences) > 1:
-        more = say(" and {more_differences} more", more_differences=len(differences) - 1)
+        more = say(
+            " and {more_differences} more", more_differences=len(differences) - 1
+        )
     return composed("{} ({}{}): ", upgrade, changed_field(differences[0]), more)
 
 
 def changed_field(difference: TestbedDifference) -> str:
     absent = say("none")
-    return composed("{} {} → {}", difference.field, difference.base or absent, difference.head or absent)
+    return composed(
+        "{} {} → {}",
+        difference.field,
+        difference.base or absent,
+        difference.head or absent,
+    )
 
 
 def _title(summary: Summary) -> str | None:
@@ -111,7 +147,9 @@ def _is_only_place(summary: Summary) -> bool:
     if len(places) != 1:
         return False
     [(workload, _)] = places
-    return all(failure.workload == workload for failure in summary.decision.gaps.failures)
+    return all(
+        failure.workload == workload for failure in summary.decision.gaps.failures
+    )
 
 
 def _named(comparison: Comparison, summary: Summary) -> str:
@@ -122,9 +160,13 @@ def _of_loss(worst: Comparison, summary: Summary) -> str:
     """The sentence about one comparison that got worse."""
     place, reason = place_of(worst), worst.reason
     if worst.metric == JOB_WORK:
-        return _with_reason(say("{place} does different work on base and head", place=place), worst)
+        return _with_reason(
+            say("{place} does different work on base and head", place=place), worst
+        )
     if worst.metric == JOB_OUTPUT:
-        return _with_reason(say("{place} produces a different output on head", place=place), worst)
+        return _with_reason(
+            say("{place} produces a different output on head", place=place), worst
+        )
     if worst.metric == LATENCY_STALLS:
         return _of_stalls(worst, summary)
     is_of_kernels = isinstance(worst, Bound) and worst.is_of_kernels
@@ -133,7 +175,9 @@ def _of_loss(worst: Comparison, summary: Summary) -> str:
     if isinstance(worst, Exact) or worst.metric in _COUNTS:
         return _of_count(worst, summary)
     if isinstance(worst, Checked):
-        return say("the output of {place} is wrong: its correctness check failed", place=place)
+        return say(
+            "the output of {place} is wrong: its correctness check failed", place=place
+        )
     if isinstance(worst, Bound):
         return _of_bound(worst)
     return _of_waiting_device(worst, summary) or _of_time(worst, summary)
@@ -149,12 +193,17 @@ def _of_bound(worst: Bound) -> str:
     metric, place, limit = title_of(worst), place_of(worst), formats.limit(worst)
     if worst.head is None:
         words = say(
-            "{metric} of {place} is not shown to meet its bound of {limit}", metric=metric, place=place, limit=limit
+            "{metric} of {place} is not shown to meet its bound of {limit}",
+            metric=metric,
+            place=place,
+            limit=limit,
         )
         return _with_reason(words, worst)
     head, change = formats.sides(worst)[1], formats.change(worst)
     sentence = phrase("{metric} of {place} is {head}, {change} of {limit}")
-    words = say(sentence, metric=metric, place=place, head=head, change=change, limit=limit)
+    words = say(
+        sentence, metric=metric, place=place, head=head, change=change, limit=limit
+    )
     if not worst.limit:
         return words
     return composed("{} ({})", words, _with_reason(worst.limit, worst))
@@ -183,7 +232,11 @@ def _of_time(worst: Comparison, summary: Summary) -> str:
 
 def _of_waiting_device(worst: Comparison, summary: Summary) -> str | None:
     """The device's and the host's time of a call that waits for its host; None if the device itself became slower."""
-    clocks = {c.metric: c for c in summary.metrics if isinstance(c, Paired) and c.place == worst.place}
+    clocks = {
+        c.metric: c
+        for c in summary.metrics
+        if isinstance(c, Paired) and c.place == worst.place
+    }
     busy, host = clocks.get(BUSY), clocks.get(HOST)
     if worst.metric not in (HOST, LATENCY, P50) or busy is None or host is None:
         return None
@@ -248,7 +301,9 @@ def _of_failure(summary: Summary) -> str:
         who = say("neither base nor head runs here:")
     elif failure.side == "head":
         who = say("the change could not be measured:")
-    failed = say("{what} of {workload} failed", what=failure.what, workload=failure.workload)
+    failed = say(
+        "{what} of {workload} failed", what=failure.what, workload=failure.workload
+    )
     return composed("{} {}", who, failed)
 
 
@@ -267,7 +322,9 @@ def _of_undecided(summary: Summary) -> str | None:
         return None
     if decision.gaps.missing:
         first_missing = missing_words(decision.gaps.missing[0])
-        return joined(first_missing, _and_more(len(decision.gaps.missing) - 1, "more number"))
+        return joined(
+            first_missing, _and_more(len(decision.gaps.missing) - 1, "more number")
+        )
     if summary.unjudged:
         return _of_unjudged(summary.unjudged[0])
     if summary.too_slow:
@@ -292,7 +349,10 @@ def _and_more(count: int, noun: str) -> Words:
 
 
 def _of_testbeds(differences: Sequence[TestbedDifference]) -> str:
-    first = say("base and head ran on different testbeds ({differing}", differing=differences[0].field)
+    first = say(
+        "base and head ran on different testbeds ({differing}",
+        differing=differences[0].field,
+    )
     more = _and_more(len(differences) - 1, "more field")
     return joined(first, more, say("); nothing was compared"))
 
@@ -311,7 +371,9 @@ def _of_slow_calls(summary: Summary) -> str:
     words = say("times were not measured")
     if summary.unchanged:
         unchanged = numbers.counted(len(summary.unchanged), "metric")
-        words = say("{unchanged} unchanged, but times were not measured", unchanged=unchanged)
+        words = say(
+            "{unchanged} unchanged, but times were not measured", unchanged=unchanged
+        )
     slow = summary.too_slow[0]
     return composed("{} ({}: {})", words, slow.workload, told(slow.error.message))
 
@@ -345,8 +407,14 @@ def _of_improvement(summary: Summary) -> str:
     parts: list[str] = [composed("{} {}: {}", _named(best, summary), change, span)]
     faster = _faster(summary)
     if not is_in_percent and faster:
-        parts += [say(", "), composed("{} {}", _named(faster, summary), formats.change(faster))]
-    return joined(*parts, say(", {unchanged} unchanged", unchanged=Words(f"{len(summary.unchanged):,}")))
+        parts += [
+            say(", "),
+            composed("{} {}", _named(faster, summary), formats.change(faster)),
+        ]
+    return joined(
+        *parts,
+        say(", {unchanged} unchanged", unchanged=Words(f"{len(summary.unchanged):,}")),
+    )
 
 
 def deciding_times(summary: Summary) -> list[Paired]:
@@ -354,7 +422,11 @@ def deciding_times(summary: Summary) -> list[Paired]:
     times = []
     for comparison in summary.metrics:
         if isinstance(comparison, Paired) and comparison.gating:
-            is_fast_path = comparison.is_of_call and comparison.metric in (BUSY, LATENCY, HOST)
+            is_fast_path = comparison.is_of_call and comparison.metric in (
+                BUSY,
+                LATENCY,
+                HOST,
+            )
             if comparison.is_of_job or is_fast_path:
                 times.append(comparison)
     return times
@@ -374,7 +446,11 @@ def _of_no_slowdown(summary: Summary) -> str | None:
 
     Of jobs the places are numbers.
     """
-    times = [time for time in deciding_times(summary) if time.interval and time.delta is not None]
+    times = [
+        time
+        for time in deciding_times(summary)
+        if time.interval and time.delta is not None
+    ]
     if not times:
         return None
     of_jobs = any(time.is_of_job for time in times)
@@ -389,11 +465,15 @@ def _of_no_slowdown(summary: Summary) -> str | None:
     several = len(times) > 1
     places = len({time.place for time in times})
     if of_jobs and several:
-        parts.append(say(" in {numbers}", numbers=numbers.counted(len(times), "number")))
+        parts.append(
+            say(" in {numbers}", numbers=numbers.counted(len(times), "number"))
+        )
     worst = max(times, key=lambda time: abs(_worse_end(time)))
     sentence = phrase("{metric} {change}, at most {at_most}")
     if places > 1:
-        sentence = phrase("worst of {places} shapes is {metric} of {place} {change}, at most {at_most}")
+        sentence = phrase(
+            "worst of {places} shapes is {metric} of {place} {change}, at most {at_most}"
+        )
     if of_jobs and several:
         sentence = phrase("worst is {metric} of {place} {change}, at most {at_most}")
     words = say(
@@ -433,7 +513,12 @@ def _wider_margins(times: Sequence[Paired], margin: float) -> list[str]:
     words: list[str] = []
     separator = Words(" (")
     for excluded, metric in wider:
-        words += [separator, say("{margin} for {metric}", margin=numbers.setting(excluded), metric=metric)]
+        words += [
+            separator,
+            say(
+                "{margin} for {metric}", margin=numbers.setting(excluded), metric=metric
+            ),
+        ]
         separator = say(", ")
     if words:
         words.append(Words(")"))
@@ -441,29 +526,50 @@ def _wider_margins(times: Sequence[Paired], margin: float) -> list[str]:
 
 
 def _of_unchanged(summary: Summary) -> str:
-    words = say("{all} unchanged", all=numbers.counted(len(summary.unchanged), "metric"))
+    words = say(
+        "{all} unchanged", all=numbers.counted(len(summary.unchanged), "metric")
+    )
     if summary.is_about_rules:
         met = sum(isinstance(comparison, Bound) for comparison in summary.unchanged)
         words = say("{rules} of perfgate.toml met", rules=numbers.counted(met, "rule"))
     if not summary.inconclusive:
         return words
-    return joined(words, say(", {undecided} undecided", undecided=Words(f"{len(summary.inconclusive):,}")))
+    return joined(
+        words,
+        say(
+            ", {undecided} undecided", undecided=Words(f"{len(summary.inconclusive):,}")
+        ),
+    )
 
 
 def _not_excluded(summary: Summary) -> list[str]:
     """The gating times that may be slower by more than their margin, farthest beyond it first; of each metric the worst."""
     largest: dict[str, tuple[float, Paired]] = {}
     for time in summary.inconclusive:
-        if not isinstance(time, Paired) or not _may_be_slower(time) or time.interval is None:
+        if (
+            not isinstance(time, Paired)
+            or not _may_be_slower(time)
+            or time.interval is None
+        ):
             continue
         bound = time.interval[1]
         if time.metric not in largest or bound > largest[time.metric][0]:
             largest[time.metric] = bound, time
-    ranked = sorted(largest.values(), key=lambda entry: entry[0] - (entry[1].tolerance or 0.0), reverse=True)
+    ranked = sorted(
+        largest.values(),
+        key=lambda entry: entry[0] - (entry[1].tolerance or 0.0),
+        reverse=True,
+    )
     words: list[str] = []
     for bound, time in ranked[:_MOST_OPEN]:
         name = metric_name(time.metric, time.clock)
-        words.append(say("; {metric} may be up to {bound} slower", metric=name, bound=numbers.percent(bound)))
+        words.append(
+            say(
+                "; {metric} may be up to {bound} slower",
+                metric=name,
+                bound=numbers.percent(bound),
+            )
+        )
     return words
 
 
@@ -480,7 +586,9 @@ def _replaced(decision: DecisionDocument) -> list[str]:
     if not distinct:
         return []
     first = decision.explained.replaced[0]
-    words = [say("; {before} replaced by {after}", before=first.before, after=first.after)]
+    words = [
+        say("; {before} replaced by {after}", before=first.before, after=first.after)
+    ]
     if first.line:
         words.append(say(" at {line}", line=first.line))
     return [*words, _and_more(len(distinct) - 1, "more operator")]
@@ -488,14 +596,25 @@ def _replaced(decision: DecisionDocument) -> list[str]:
 
 def loaded_differences(decision: DecisionDocument) -> list[PackageDifference]:
     """The differing packages of which the workloads load a module."""
-    return [difference for difference in decision.sides.package_differences if difference.loaded]
+    return [
+        difference
+        for difference in decision.sides.package_differences
+        if difference.loaded
+    ]
 
 
 def stack_differences(decision: DecisionDocument) -> list[TestbedDifference]:
     """The differing fields and packages: torch and Python first, those on one side only last; each package once."""
     fields = {difference.field for difference in decision.sides.testbed_differences}
-    packages = [difference for difference in loaded_differences(decision) if difference.field not in fields]
-    return [*sorted(decision.sides.testbed_differences, key=_rank), *sorted(packages, key=_rank)]
+    packages = [
+        difference
+        for difference in loaded_differences(decision)
+        if difference.field not in fields
+    ]
+    return [
+        *sorted(decision.sides.testbed_differences, key=_rank),
+        *sorted(packages, key=_rank),
+    ]
 
 
 def _rank(difference: TestbedDifference) -> tuple[int, bool]:

@@ -8,7 +8,15 @@ from typing import NamedTuple
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.records import GATE_STEP
 from perfgate.catalogue.terms import Better
-from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
+from perfgate.document.comparison import (
+    Bound,
+    Checked,
+    Comparison,
+    Exact,
+    NumberComparison,
+    Paired,
+    Recorded,
+)
 from perfgate.document.decision import DecisionDocument, TurnDifference
 from perfgate.document.job import QUANTILES, JobRecord, sample_quantiles, typical_values
 from perfgate.document.run import RunDocument
@@ -46,7 +54,9 @@ class NumberRow(NamedTuple):
 def rows_of_run(run: RunDocument, side: str = "run") -> Iterator[NumberRow]:
     for step in run.checklist.steps:
         for value in step.values:
-            labels = {name: text for name, text in value.labels.items() if name != "shape"}
+            labels = {
+                name: text for name, text in value.labels.items() if name != "shape"
+            }
             low, high = value.interval or (None, None)
             yield NumberRow(
                 step=step.number,
@@ -68,7 +78,17 @@ def rows_of_run(run: RunDocument, side: str = "run") -> Iterator[NumberRow]:
     yield from _of_counters(run, side)
     for row in run.checklist.operators:
         name = f"ops.time:{row.op}"
-        yield NumberRow(metric(name).step, name, row.workload, row.shape, {}, side, row.self_time, "s", "lower")
+        yield NumberRow(
+            metric(name).step,
+            name,
+            row.workload,
+            row.shape,
+            {},
+            side,
+            row.self_time,
+            "s",
+            "lower",
+        )
 
 
 def rows_of_check(
@@ -85,7 +105,10 @@ def rows_of_check(
         low = high = confidence = None
         if number.difference is not None:
             delta = number.difference.delta
-        if isinstance(number.difference, TurnDifference) and number.difference.interval is not None:
+        if (
+            isinstance(number.difference, TurnDifference)
+            and number.difference.interval is not None
+        ):
             low, high = number.difference.interval
             confidence = number.difference.confidence
         yield NumberRow(
@@ -114,7 +137,11 @@ def own_numbers(rows: Iterable[NumberRow]) -> list[NumberRow]:
     for row in rows:
         is_own = row.side in ("run", "head") and row.value is not None and row.unit
         if is_own and _UNSTABLE not in row.labels and not row.is_of_operator:
-            labels = {name: text for name, text in row.labels.items() if name not in _PROCEDURE}
+            labels = {
+                name: text
+                for name, text in row.labels.items()
+                if name not in _PROCEDURE
+            }
             key = (row.workload, row.shape, row.metric, tuple(sorted(labels.items())))
             distinct.setdefault(key, row._replace(labels=labels))
     return list(distinct.values())
@@ -124,18 +151,42 @@ def _of_job(job: JobRecord, run: RunDocument, side: str) -> Iterator[NumberRow]:
     for name, (count, quantiles) in sample_quantiles(job.name, run.jobs.turns).items():
         for quantile, seconds in zip(QUANTILES, quantiles):
             labels = {"quantile": f"P{quantile:.0%}".rstrip("%")}
-            yield NumberRow(GATE_STEP, name, job.name, "", labels, side, seconds, "s", metric(name).better, n=count)
+            yield NumberRow(
+                GATE_STEP,
+                name,
+                job.name,
+                "",
+                labels,
+                side,
+                seconds,
+                "s",
+                metric(name).better,
+                n=count,
+            )
     if side == "run":  # in a check, the comparisons have both sides' numbers
         typical = typical_values(job, run.jobs.turns)
         for number in job.numbers:
             if number.metric in typical:
                 value = typical[number.metric]
-                yield NumberRow(GATE_STEP, number.metric, job.name, "", {}, side, value, number.unit, number.better)
+                yield NumberRow(
+                    GATE_STEP,
+                    number.metric,
+                    job.name,
+                    "",
+                    {},
+                    side,
+                    value,
+                    number.unit,
+                    number.better,
+                )
 
 
 def _of_counters(run: RunDocument, side: str) -> Iterator[NumberRow]:
     for counters in run.checklist.counters:
-        counts = {**counters.values, **{f"ops.count:{op.op}": op.count for op in counters.ops}}
+        counts = {
+            **counters.values,
+            **{f"ops.count:{op.op}": op.count for op in counters.ops},
+        }
         for name, count in counts.items():
             described, labels = metric(name), {}
             if name in counters.unstable:
@@ -179,7 +230,9 @@ def _compared(comparison: Comparison) -> Iterator[NumberRow]:
         difference = difference._replace(value=comparison.delta)
     if isinstance(comparison, Paired):
         low, high = comparison.interval or (None, None)
-        difference = difference._replace(low=low, high=high, confidence=comparison.confidence)
+        difference = difference._replace(
+            low=low, high=high, confidence=comparison.confidence
+        )
     yield difference
 
 

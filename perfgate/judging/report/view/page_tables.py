@@ -81,7 +81,9 @@ class _BothSides:
             self.times["head"] = head
 
 
-def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[OperatorTable]:
+def operator_tables(
+    decision: DecisionDocument, base: RunDocument | None, head: RunDocument
+) -> list[OperatorTable]:
     """Per workload and shape the operators of both sides.
 
     The counts come from the trace of each side; the times come from the decision, because its pairs profiled both sides in
@@ -92,14 +94,18 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
         if run is None:
             continue
         for row in run.checklist.operators:
-            both = operators.setdefault(row.place, {}).setdefault(row.op, _BothSides(row.op))
+            both = operators.setdefault(row.place, {}).setdefault(
+                row.op, _BothSides(row.op)
+            )
             both.counts[side] = row.count
             if decision.measured.recorded:
                 both.times[side] = row.self_time
     if not decision.measured.recorded:
         for timed in decision.explained.operators:
             if timed.base is not None and timed.op != OUTSIDE_OPERATORS:
-                both = operators.setdefault(timed.place, {}).setdefault(timed.op, _BothSides(timed.op))
+                both = operators.setdefault(timed.place, {}).setdefault(
+                    timed.op, _BothSides(timed.op)
+                )
                 both.add_times(timed.base, timed.head)
     tables = []
     for at, rows in list(operators.items())[:_MAX_TABLES]:
@@ -110,7 +116,10 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
 def _operator_table(at: _Place, operators: list[_BothSides]) -> OperatorTable:
     operators.sort(key=lambda operator: (-operator.longest, operator.op))
     of_head = sum(operator.times.get("head", 0.0) for operator in operators)
-    cells = [_cells(operator, operators[0].longest, of_head) for operator in operators[:_SHOWN_OPERATORS]]
+    cells = [
+        _cells(operator, operators[0].longest, of_head)
+        for operator in operators[:_SHOWN_OPERATORS]
+    ]
     return OperatorTable(place(*at), cells, len(operators) - len(cells))
 
 
@@ -169,7 +178,15 @@ def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterRow
         values = [before.get(key), after.get(key)]
         base_cell, head_cell = formats.quantities(values, unit, metric=metric)
         changed = base is not None and values[0] != values[1]
-        rows.append(CounterRow(metric_name(metric), place(workload, shape), base_cell, head_cell, changed))
+        rows.append(
+            CounterRow(
+                metric_name(metric),
+                place(workload, shape),
+                base_cell,
+                head_cell,
+                changed,
+            )
+        )
     return rows
 
 
@@ -183,18 +200,25 @@ def _counters(run: RunDocument | None) -> Mapping[tuple[str, str, str], float]:
     return values
 
 
-def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedDifference]:
+def testbed_rows(
+    base: RunDocument | None, head: RunDocument
+) -> list[TestbedDifference]:
     """The comparable fields of both testbeds, differences first."""
     before = after = head.testbed.comparable
     if base is not None:
         before = base.testbed.comparable
     fields = sorted(before.keys() | after.keys())
-    rows = [TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in fields]
+    rows = [
+        TestbedDifference(field=field, base=before.get(field), head=after.get(field))
+        for field in fields
+    ]
     rows.sort(key=lambda row: row.base == row.head)
     return rows[:_MAX_ROWS]
 
 
-def paired_samples(base: RunDocument | None, head: RunDocument) -> dict[_Place, tuple[Floats, Floats]]:
+def paired_samples(
+    base: RunDocument | None, head: RunDocument
+) -> dict[_Place, tuple[Floats, Floats]]:
     """The calls of both sides in all pairs, in seconds, by workload and shape in document order."""
     before: list[Replicate] = []
     if base is not None:
@@ -203,13 +227,19 @@ def paired_samples(base: RunDocument | None, head: RunDocument) -> dict[_Place, 
     for replicate in [*before, *head.pairs.replicates]:
         for shape in replicate.shapes:
             places[replicate.workload, shape] = None
-    return {at: (_calls(before, *at), _calls(head.pairs.replicates, *at)) for at in places}
+    return {
+        at: (_calls(before, *at), _calls(head.pairs.replicates, *at)) for at in places
+    }
 
 
 def _calls(replicates: Iterable[Replicate], workload: str, shape: str) -> Floats:
     arrays = []
     for replicate in replicates:
-        if replicate.arm == "ab" and replicate.workload == workload and shape in replicate.shapes:
+        if (
+            replicate.arm == "ab"
+            and replicate.workload == workload
+            and shape in replicate.shapes
+        ):
             nanoseconds = unpack(replicate.shapes[shape].times.wall)
             arrays.append(nanoseconds.astype(np.float64) * _NANOSECOND)
     if arrays:

@@ -69,7 +69,9 @@ _ON_INVALID: dict[InvalidKind, str] = {
         "look for effects that keep making calls faster for seconds (lazy compilation, growing caches), and move them "
         "into the construction of the model."
     ),
-    "foreign_process": phrase("reserve the device for this job (a lock, a queue, one job per card), and re-run it."),
+    "foreign_process": phrase(
+        "reserve the device for this job (a lock, a queue, one job per card), and re-run it."
+    ),
     "throttled": _COOL,
     "slow_clock": _COOL,
     "clocks_differ": phrase(
@@ -106,7 +108,9 @@ def remedy_text(summary: Summary) -> Words:
     to_do = _obstacle(summary)
     if to_do is None and summary.verdict == "INCONCLUSIVE" and _is_undecided(summary):
         to_do = _for_more_evidence(_open_number(summary), summary)
-    reasons = [reason for reason in further_reasons(summary) if code_of(reason) not in _WORDED]
+    reasons = [
+        reason for reason in further_reasons(summary) if code_of(reason) not in _WORDED
+    ]
     missing, more_missing = missing_numbers(decision.gaps.missing)
     invalid = decision.gaps.invalid[1:_MOST_REASONS]
     if _is_same_tree(summary) or _failed_sides(summary):
@@ -125,7 +129,9 @@ def remedy_text(summary: Summary) -> Words:
 
 def missing_numbers(entries: Sequence[Missing]) -> tuple[list[str], int]:
     """The first missing numbers in words, and how many others there are."""
-    return [missing_words(entry) for entry in entries[:_NAMED_MISSING]], beyond(entries, _NAMED_MISSING)
+    return [missing_words(entry) for entry in entries[:_NAMED_MISSING]], beyond(
+        entries, _NAMED_MISSING
+    )
 
 
 def needs_workload(summary: Summary) -> bool:
@@ -134,7 +140,9 @@ def needs_workload(summary: Summary) -> bool:
 
 
 def has_remedy(summary: Summary) -> bool:
-    return summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} or needs_workload(summary)
+    return summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} or needs_workload(
+        summary
+    )
 
 
 def remedy_lines(summary: Summary) -> list[Words]:
@@ -153,11 +161,17 @@ def remedy_lines(summary: Summary) -> list[Words]:
 
 
 def _is_open_promise(comparison: Comparison) -> bool:
-    return isinstance(comparison, Bound) and not comparison.is_of_kernels and not comparison.gating
+    return (
+        isinstance(comparison, Bound)
+        and not comparison.is_of_kernels
+        and not comparison.gating
+    )
 
 
 def _is_same_tree(summary: Summary) -> bool:
-    return any(code_of(reason) == "gate.no-change" for reason in summary.decision.reasons)
+    return any(
+        code_of(reason) == "gate.no-change" for reason in summary.decision.reasons
+    )
 
 
 def _failed_sides(summary: Summary) -> set[str]:
@@ -203,7 +217,9 @@ def _on_failure(summary: Summary, failed: set[str]) -> str:
             "machine or on main, and re-run the job."
         )
     if "head" in failed:
-        return say("the change does not run under perfgate. Fix the error below and push again.")
+        return say(
+            "the change does not run under perfgate. Fix the error below and push again."
+        )
     return say(
         "the base does not run under perfgate, so there is nothing to compare with. Fix main first; until then the "
         "gate cannot decide."
@@ -216,7 +232,9 @@ def _on_invalid(summary: Summary, kinds: set[InvalidKind]) -> str:
         if kind in kinds:
             return say(sentence, **_LITERALS)
     if summary.decision.sides.head.dirty:
-        return say("something else was running on this machine. Measure again when it is idle.")
+        return say(
+            "something else was running on this machine. Measure again when it is idle."
+        )
     if summary.decision.measured.in_ci:
         return say(
             "something else was running on this machine. Re-run the job when it is idle: its pairs add to these."
@@ -249,7 +267,11 @@ def _on_too_little(summary: Summary) -> str | None:
             "record both sides on the same device and software, with the same ranks and the same profiler settings "
             "(level, AI Core metrics, shapes); the differences are listed above."
         )
-    if decision.measured.recorded and is_open and (not summary.metrics or _is_undecided(summary)):
+    if (
+        decision.measured.recorded
+        and is_open
+        and (not summary.metrics or _is_undecided(summary))
+    ):
         return say(
             "record everything that can be counted: the device as well as the host, on Ascend at {level1}, and at "
             "least three steps marked with {prof_step}. The notes name the missing parts.",
@@ -312,7 +334,9 @@ def _on_nothing_judged(summary: Summary) -> str | None:
 
 
 def _is_undecided(summary: Summary) -> bool:
-    return any(isinstance(comparison, NumberComparison) for comparison in summary.inconclusive)
+    return any(
+        isinstance(comparison, NumberComparison) for comparison in summary.inconclusive
+    )
 
 
 def _open_number(summary: Summary) -> _OpenNumber | None:
@@ -335,7 +359,10 @@ def _for_more_evidence(open_number: _OpenNumber | None, summary: Summary) -> str
     """How much evidence would decide, and how to get it: by another job, or by a longer one."""
     if open_number is None:
         return say("re-run the job on a quieter machine; the noise exceeded the limit.")
-    evidence, measured = counted(open_number.needed, open_number.evidence), Words(f"{open_number.measured:,}")
+    evidence, measured = (
+        counted(open_number.needed, open_number.evidence),
+        Words(f"{open_number.measured:,}"),
+    )
     if _is_out_of_reach(open_number, summary):
         return say(
             "measure on a quieter machine: this one would need about {needed}, and this job measured {pairs}. "
@@ -346,15 +373,22 @@ def _for_more_evidence(open_number: _OpenNumber | None, summary: Summary) -> str
         )
     sentence = phrase("about {needed} would settle it; this job measured {pairs}.")
     if open_number.evidence == "run":
-        sentence = phrase("about {needed} per side would settle it; this job measured {pairs}.")
+        sentence = phrase(
+            "about {needed} per side would settle it; this job measured {pairs}."
+        )
     words = say(sentence, needed=evidence, pairs=measured)
-    return joined(words, _by_another_job(open_number, summary), _by_a_longer_job(open_number, summary))
+    return joined(
+        words,
+        _by_another_job(open_number, summary),
+        _by_a_longer_job(open_number, summary),
+    )
 
 
 def _is_out_of_reach(open_number: _OpenNumber, summary: Summary) -> bool:
     return (
         not open_number.comparison.is_of_job
-        and open_number.needed > _FULL_JOBS * summary.decision.procedure.policy.looks[-1]
+        and open_number.needed
+        > _FULL_JOBS * summary.decision.procedure.policy.looks[-1]
     )
 
 
@@ -366,7 +400,10 @@ def _by_another_job(open_number: _OpenNumber, summary: Summary) -> str:
         return say(" Re-run the job to add to these.")
     if summary.decision.sides.head.dirty:
         return EMPTY
-    return say(" Run {perfgate_check_append} to add to these.", perfgate_check_append="perfgate check --append")
+    return say(
+        " Run {perfgate_check_append} to add to these.",
+        perfgate_check_append="perfgate check --append",
+    )
 
 
 def _by_a_longer_job(open_number: _OpenNumber, summary: Summary) -> str:
@@ -377,7 +414,10 @@ def _by_a_longer_job(open_number: _OpenNumber, summary: Summary) -> str:
             perfgate_toml="perfgate.toml",
         )
     # The last look ended the measuring, so a larger budget alone gives no more pairs.
-    if not open_number.comparison.is_of_job and open_number.measured >= summary.decision.procedure.policy.looks[-1]:
+    if (
+        not open_number.comparison.is_of_job
+        and open_number.measured >= summary.decision.procedure.policy.looks[-1]
+    ):
         return say(
             " To measure more in one job, add a larger number to {looks} under {place} in {perfgate_toml}, and raise "
             "{budget} with it.",

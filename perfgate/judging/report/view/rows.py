@@ -46,7 +46,9 @@ class ComparisonRow:
         return is_one_sided(self.comparison)
 
 
-def row(comparison: Comparison, summary: Summary, block: int | None = None) -> ComparisonRow:
+def row(
+    comparison: Comparison, summary: Summary, block: int | None = None
+) -> ComparisonRow:
     cause, worded_cause, failed_check = summary.cause_of(comparison), None, None
     if cause is not None:
         worded_cause = CauseView(cause).in_short
@@ -54,14 +56,19 @@ def row(comparison: Comparison, summary: Summary, block: int | None = None) -> C
         failed_check = comparison.reason
     changed = comparison.place in summary.changed_places
     # A time, or a count without parts, does not show its own composition.
-    is_whole = comparison.unit == "s" or (isinstance(comparison, Exact) and not comparison.parts)
+    is_whole = comparison.unit == "s" or (
+        isinstance(comparison, Exact) and not comparison.parts
+    )
     return ComparisonRow(
         comparison=comparison,
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
         cause=worded_cause,
         failed_check=failed_check,
-        listed_below=cause is None and changed and comparison.outcome == "regressed" and is_whole,
+        listed_below=cause is None
+        and changed
+        and comparison.outcome == "regressed"
+        and is_whole,
         block=block,
     )
 
@@ -85,12 +92,25 @@ def _cells(entry: ComparisonRow) -> tuple[object, ...]:
     base, head = formats.sides(comparison)
     change, limit = formats.change(comparison), formats.limit(comparison)
     cause = entry.block or entry.cause
-    return entry.label, title_of(comparison), base, head, change, limit, str(comparison.reason), cause
+    return (
+        entry.label,
+        title_of(comparison),
+        base,
+        head,
+        change,
+        limit,
+        str(comparison.reason),
+        cause,
+    )
 
 
 def is_one_sided(comparison: Comparison) -> bool:
     """Whether an unchanged number is only shown to be "not worse": its interval has no end on the worse side."""
-    return isinstance(comparison, Paired) and comparison.outcome == "unchanged" and comparison.is_better
+    return (
+        isinstance(comparison, Paired)
+        and comparison.outcome == "unchanged"
+        and comparison.is_better
+    )
 
 
 def label(comparison: Comparison, summary: Summary) -> Words:
@@ -101,8 +121,14 @@ def label(comparison: Comparison, summary: Summary) -> Words:
         if comparison.unit == "s":
             return say("not slower")
         return say("not worse")
-    if isinstance(comparison, Exact) and comparison.outcome == "unchanged" and comparison.base != comparison.head:
-        return say("allowed")  # another count, within the limit or for a reason other than a regression
+    if (
+        isinstance(comparison, Exact)
+        and comparison.outcome == "unchanged"
+        and comparison.base != comparison.head
+    ):
+        return say(
+            "allowed"
+        )  # another count, within the limit or for a reason other than a regression
     if comparison.outcome != "regressed":
         return say(_OUTCOME_LABELS[comparison.outcome])
     if comparison.accepted:
@@ -116,7 +142,11 @@ def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
     """The common confidence level of the intervals, None if they differ or there is none."""
     levels = set()
     for comparison in comparisons:
-        if isinstance(comparison, Paired) and comparison.interval is not None and comparison.confidence is not None:
+        if (
+            isinstance(comparison, Paired)
+            and comparison.interval is not None
+            and comparison.confidence is not None
+        ):
             levels.add(comparison.confidence)
     if len(levels) == 1:
         return numbers.confidence(levels.pop())

@@ -70,7 +70,9 @@ def step_row(step: StepResult, several: bool = False) -> ChecklistRow:
     name = step.slug
     if several:
         name = f"{step.slug} · {step.workload}"
-    return ChecklistRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
+    return ChecklistRow(
+        step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step)
+    )
 
 
 def recorded_lines(run: RunDocument) -> list[str]:
@@ -79,7 +81,9 @@ def recorded_lines(run: RunDocument) -> list[str]:
         return []
     lines = []
     for counters in run.checklist.counters:
-        words = [f"{metric_name(name)} {value:,}" for name, value in counters.values.items()]
+        words = [
+            f"{metric_name(name)} {value:,}" for name, value in counters.values.items()
+        ]
         lines.append(f"{clean(counters.shape)}: {', '.join(words)}")
         lines += _heaviest(run, counters.shape)
     return lines
@@ -96,7 +100,9 @@ def job_lines(run: RunDocument) -> list[str]:
             words.append(f"{clean(metric_name(metric))} {quantity}")
         if words:
             turns = sum(turn.workload == job.name for turn in run.jobs.turns)
-            lines.append(f"{clean(job.name)}: {', '.join(words)} ({numbers.counted(turns, 'turn')})")
+            lines.append(
+                f"{clean(job.name)}: {', '.join(words)} ({numbers.counted(turns, 'turn')})"
+            )
     return lines
 
 
@@ -105,8 +111,13 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
     rows.sort(key=lambda row: -row.self_time)
     lines = []
     for row in rows[:_SHOWN_OPERATORS]:
-        calls, time = numbers.counted(round(row.count), "call"), formats.quantity(row.self_time, "s")
-        lines.append(f"    {numbers.percent(row.share)} {clean(row.op)}: {calls}, {time}")
+        calls, time = (
+            numbers.counted(round(row.count), "call"),
+            formats.quantity(row.self_time, "s"),
+        )
+        lines.append(
+            f"    {numbers.percent(row.share)} {clean(row.op)}: {calls}, {time}"
+        )
     return lines
 
 
@@ -138,7 +149,9 @@ def _value_notes(present: list[Value]) -> list[str]:
             notes.append(f"{_name(value)} {quantity}{_interval(value, unit)}")
     hidden = len(present) - len(notes)
     if hidden:
-        notes.append(say("{more} in run.json", more=numbers.counted(hidden, "more value")))
+        notes.append(
+            say("{more} in run.json", more=numbers.counted(hidden, "more value"))
+        )
     return notes
 
 
@@ -158,7 +171,13 @@ def _missing_notes(values: Iterable[Value]) -> list[str]:
     for reason, names in names_by_reason.items():
         joined = Words(say(", ").join(names))
         if reason:
-            notes.append(say("{names}: not available, {reason}", names=joined, reason=Words(clean(reason))))
+            notes.append(
+                say(
+                    "{names}: not available, {reason}",
+                    names=joined,
+                    reason=Words(clean(reason)),
+                )
+            )
         else:
             notes.append(say("{names}: not available", names=joined))
     return notes
@@ -192,4 +211,7 @@ def busy_machine(waited: float | None) -> Words | None:
     """The mark of a step timed on a busy machine; it precedes the step's values and findings."""
     if waited is None or waited < BUSY:
         return None
-    return say("busy machine: waited {share} of the time for a CPU", share=numbers.percent(waited))
+    return say(
+        "busy machine: waited {share} of the time for a CPU",
+        share=numbers.percent(waited),
+    )

@@ -16,7 +16,10 @@ _STANDINGS = {
     "above": phrase("above the range"),
     "below": phrase("below the range"),
 }
-_OUTSIDE = {"above": phrase("head {head}, above {range}"), "below": phrase("head {head}, below {range}")}
+_OUTSIDE = {
+    "above": phrase("head {head}, above {range}"),
+    "below": phrase("head {head}, below {range}"),
+}
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,15 @@ class StoredRow:
     is_known: bool
 
 
-def stored_row(comparison: StoredComparison, neighbours: Sequence[float | None] = ()) -> StoredRow:
+def stored_row(
+    comparison: StoredComparison, neighbours: Sequence[float | None] = ()
+) -> StoredRow:
     """A row with a unit and digits that suit the ``neighbours`` too."""
     ends = comparison.interval or (None, None)
     row = [comparison.head, comparison.typical, *ends, *neighbours]
-    head, typical, low, high, *_ = formats.quantities(row, comparison.unit, metric=comparison.metric)
+    head, typical, low, high, *_ = formats.quantities(
+        row, comparison.unit, metric=comparison.metric
+    )
     reach = _reach(low, high)
     outside, busy = None, None
     if comparison.busy:
@@ -90,5 +97,10 @@ def _from_main(comparison: StoredComparison) -> Words:
     if comparison.head == comparison.typical:
         return say("equal")
     if comparison.delta is None:
-        return formats.difference(comparison.typical, comparison.head, comparison.unit, metric=comparison.metric)
+        return formats.difference(
+            comparison.typical,
+            comparison.head,
+            comparison.unit,
+            metric=comparison.metric,
+        )
     return numbers.signed_percent(comparison.delta)

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.comparison import Bound, Checked, Clock, Comparison, Outcome, Paired, Recorded
+from perfgate.document.comparison import (
+    Bound,
+    Checked,
+    Clock,
+    Comparison,
+    Outcome,
+    Paired,
+    Recorded,
+)
 from perfgate.document.decision import (
     DecisionDocument,
     Failure,
@@ -61,7 +69,9 @@ class _Comparisons:
     """The comparisons of a decision: metrics by outcome, and everything else."""
 
     metrics: list[Comparison] = field(default_factory=list)
-    by_outcome: dict[Outcome, list[Comparison]] = field(default_factory=lambda: defaultdict(list))
+    by_outcome: dict[Outcome, list[Comparison]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     regressed_operators: list[Comparison] = field(default_factory=list)
     informing: list[Comparison] = field(default_factory=list)
     recorded: list[Recorded] = field(default_factory=list)
@@ -165,7 +175,9 @@ class Summary:
             return first
         if self.decision.measured.recorded or not self.decision.explained.regressions:
             return first
-        leading = self.comparisons_at(self.decision.explained.regressions[0].comparisons)
+        leading = self.comparisons_at(
+            self.decision.explained.regressions[0].comparisons
+        )
         if first in leading:
             return first
         for comparison in leading:
@@ -180,7 +192,9 @@ class Summary:
         if worst is None:
             return None
         for regression in self.decision.explained.regressions[:1]:
-            is_about_worst = any(c is worst for c in self.comparisons_at(regression.comparisons))
+            is_about_worst = any(
+                c is worst for c in self.comparisons_at(regression.comparisons)
+            )
             if is_about_worst and regression.causes:
                 return self.decision.explained.causes[regression.causes[0]]
         return self.cause_of(worst)
@@ -190,7 +204,11 @@ class Summary:
 
     @cached_property
     def tested_operators(self) -> list[OperatorDelta]:
-        return [operator for operator in self.decision.explained.operators if operator.outcome != "untested"]
+        return [
+            operator
+            for operator in self.decision.explained.operators
+            if operator.outcome != "untested"
+        ]
 
     @cached_property
     def introduced(self) -> list[Suggestion]:
@@ -217,7 +235,10 @@ class Summary:
     def clock_of(self, explained: Explanation) -> Clock:
         """The clock of the time that an explanation is about."""
         for comparison in self.decision.comparisons:
-            is_same = comparison.place == explained.place and comparison.metric == explained.metric
+            is_same = (
+                comparison.place == explained.place
+                and comparison.metric == explained.metric
+            )
             if is_same and isinstance(comparison, Paired):
                 return comparison.clock
         return "wall"
@@ -240,7 +261,10 @@ class Summary:
                 if cause.same_as is not None:
                     first = cause.same_as
                 places.setdefault(first, {})[place(*cause.place)] = None
-        return [(self.decision.explained.causes[number], tuple(names)) for number, names in places.items()]
+        return [
+            (self.decision.explained.causes[number], tuple(names))
+            for number, names in places.items()
+        ]
 
     @property
     def is_unread(self) -> bool:
@@ -258,7 +282,9 @@ class Summary:
         return self.decision.sides.comparing == "rules"
 
     def has_reason(self, rule: str) -> bool:
-        return any(code_of(reason) == f"verdict.{rule}" for reason in self.decision.reasons)
+        return any(
+            code_of(reason) == f"verdict.{rule}" for reason in self.decision.reasons
+        )
 
     @property
     def is_about_harness(self) -> bool:
@@ -268,18 +294,33 @@ class Summary:
     @cached_property
     def telling_harness_changes(self) -> list[HarnessChange]:
         """The effects of a changed workload file, first those that make a comparison impossible or may hide something."""
-        ranks = (UnfitHarness, HarnessRemoval, UnreadHarness, HarnessEdit, HarnessAddition)
-        return sorted(self.decision.sides.harness_changes, key=lambda change: ranks.index(type(change)))
+        ranks = (
+            UnfitHarness,
+            HarnessRemoval,
+            UnreadHarness,
+            HarnessEdit,
+            HarnessAddition,
+        )
+        return sorted(
+            self.decision.sides.harness_changes,
+            key=lambda change: ranks.index(type(change)),
+        )
 
     @property
     def harness_losses(self) -> list[HarnessChange]:
         """Those effects of a changed workload file that may hide something."""
-        return [change for change in self.telling_harness_changes if not isinstance(change, HarnessAddition)]
+        return [
+            change
+            for change in self.telling_harness_changes
+            if not isinstance(change, HarnessAddition)
+        ]
 
     @cached_property
     def failures(self) -> list[Failure]:
         """The failures of a whole side, head first: the change's author looks for their own first."""
-        sides = [failure for failure in self.decision.gaps.failures if failure.side != "pair"]
+        sides = [
+            failure for failure in self.decision.gaps.failures if failure.side != "pair"
+        ]
         return sorted(sides, key=lambda failure: failure.side != "head")
 
     @property
@@ -289,12 +330,20 @@ class Summary:
         return bool(of_head) and of_head <= of_base
 
     def _failed(self, side: str) -> set[tuple[str, str]]:
-        return {(failure.workload, failure.what) for failure in self.failures if failure.side == side}
+        return {
+            (failure.workload, failure.what)
+            for failure in self.failures
+            if failure.side == side
+        }
 
     @cached_property
     def too_slow(self) -> list[Failure]:
         """The workloads that were counted and not timed, because their pairs would exceed the budget."""
-        return [failure for failure in self.decision.gaps.failures if failure.error.lacks_time_for_pairs]
+        return [
+            failure
+            for failure in self.decision.gaps.failures
+            if failure.error.lacks_time_for_pairs
+        ]
 
     @cached_property
     def floor(self) -> NoiseFloor | None:

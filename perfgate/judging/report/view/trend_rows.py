@@ -74,7 +74,9 @@ _SIGNS = {
     "clock": phrase("clock {before} → {after} of the rated one"),
     "temperature": phrase("temperature {before} → {after} °C"),
     "throttled": phrase("throttled share {before} → {after}"),
-    "waited": phrase("share of time in which other processes had the CPU {before} → {after}"),
+    "waited": phrase(
+        "share of time in which other processes had the CPU {before} → {after}"
+    ),
     "other_machine": phrase("testbed {name} did not move at this commit"),
     "all_workloads": phrase("{name} workloads moved alike"),
     "refuted": phrase("both commits measured side by side show no change"),
@@ -93,7 +95,9 @@ _SKIPPED = {
     "too_short": phrase("have too few versions to distinguish a change from noise"),
     "not_measured": phrase("have no run in the last four weeks"),
     "old_testbed": phrase("are of a testbed no longer in use"),
-    "metric": phrase("are of metrics that the gate does not judge; select them with `--metric`"),
+    "metric": phrase(
+        "are of metrics that the gate does not judge; select them with `--metric`"
+    ),
 }
 _CERTAIN = ("exact", "confirmed")
 _MOST_CERTAIN = 3
@@ -165,7 +169,9 @@ class ChangeView:
     @property
     def is_undecided(self) -> bool:
         """Whether a side-by-side measurement was inconclusive."""
-        return self.source.evidence == "suspected" and self.source.confirmation is not None
+        return (
+            self.source.evidence == "suspected" and self.source.confirmation is not None
+        )
 
     @property
     def is_resolved(self) -> bool:
@@ -268,7 +274,9 @@ def sort_causes(document: TrendDocument) -> Sorted:
         "better": sorted_causes.new_better,
         "changed": sorted_causes.new_other,
     }
-    for cause in sorted(document.causes, key=lambda cause: not _is_certain(cause, document)):
+    for cause in sorted(
+        document.causes, key=lambda cause: not _is_certain(cause, document)
+    ):
         if cause.standing == "new" and not cause.is_of_code:
             sorted_causes.new_other.append(cause)
         elif cause.standing == "new":
@@ -319,7 +327,9 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
 
 def _worded_origin(cause: TrendCause) -> str:
     """What moved main, with the evidence; empty if the runs were not read, or only the size speaks for the code."""
-    if cause.origin is None or [evidence.sign for evidence in cause.origin_evidence] == ["alone"]:
+    if cause.origin is None or [
+        evidence.sign for evidence in cause.origin_evidence
+    ] == ["alone"]:
         return EMPTY
     signs: list[str] = []
     for evidence in cause.origin_evidence[:_MOST_SIGNS]:
@@ -331,8 +341,19 @@ def _worded_origin(cause: TrendCause) -> str:
         after = evidence.after
         if evidence.sign == "returned":
             after = short(after)
-        signs.append(say(_SIGNS[evidence.sign], name=name, before=evidence.before or "–", after=after or "–"))
-    return say("origin: {origin} ({signs})", origin=say(_ORIGINS[cause.origin]), signs=listed(signs))
+        signs.append(
+            say(
+                _SIGNS[evidence.sign],
+                name=name,
+                before=evidence.before or "–",
+                after=after or "–",
+            )
+        )
+    return say(
+        "origin: {origin} ({signs})",
+        origin=say(_ORIGINS[cause.origin]),
+        signs=listed(signs),
+    )
 
 
 def _worded_carrying(change: TrendChange) -> str:
@@ -347,15 +368,22 @@ def _worded_carrying(change: TrendChange) -> str:
             since=since,
             commit=commit,
         )
-    return say("followed on testbed {testbed} since {since}", testbed=testbed, since=since)
+    return say(
+        "followed on testbed {testbed} since {since}", testbed=testbed, since=since
+    )
 
 
-def _certain(cause: TrendCause, first: MovedSeries, further: Sequence[MovedSeries]) -> list[ChangeView]:
+def _certain(
+    cause: TrendCause, first: MovedSeries, further: Sequence[MovedSeries]
+) -> list[ChangeView]:
     if first.change.evidence != "suspected":
         return []
     rows = []
     for moved in further:
-        if moved.change.evidence == "exact" and moved.change.direction == cause.direction:
+        if (
+            moved.change.evidence == "exact"
+            and moved.change.direction == cause.direction
+        ):
             rows.append(change_row(moved))
     return rows[:_MOST_CERTAIN]
 
@@ -364,11 +392,18 @@ def triage_view(triage: Triage | None) -> TriageView | None:
     """The state that a person gave a regression; None if it has none, or was set back to new."""
     if triage is None or triage.state == "new":
         return None
-    return TriageView(say(TRIAGE_STATES[triage.state]), triage.author, day(triage.changed_at), triage.reason)
+    return TriageView(
+        say(TRIAGE_STATES[triage.state]),
+        triage.author,
+        day(triage.changed_at),
+        triage.reason,
+    )
 
 
 def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
-    changes = [change for _, change in moved_by(cause, document) if change.evidence in _CERTAIN]
+    changes = [
+        change for _, change in moved_by(cause, document) if change.evidence in _CERTAIN
+    ]
     return any(change.direction == cause.direction for change in changes)
 
 
@@ -386,7 +421,9 @@ def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
     metric = "*"
     if len(cause.changes) == 1:
         metric = _at_its_place(series)
-    commands.append(f"perfgate baseline accept {shlex.quote(metric)} --commit {_typed(change.first_bad)} --reason TEXT")
+    commands.append(
+        f"perfgate baseline accept {shlex.quote(metric)} --commit {_typed(change.first_bad)} --reason TEXT"
+    )
     return commands
 
 
@@ -434,7 +471,9 @@ def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> UpliftV
     """An uplift with at most ``most`` of the metrics that it moved."""
     command = ""
     if uplift.last_commit:
-        command = f"git checkout {_typed(uplift.last_commit)} && perfgate baseline record"
+        command = (
+            f"git checkout {_typed(uplift.last_commit)} && perfgate baseline record"
+        )
     return UpliftView(
         uplift=uplift,
         since=day(uplift.since),
@@ -446,10 +485,16 @@ def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> UpliftV
 
 def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView:
     series = document.series[bridged.after]
-    old, new = formats.quantities([bridged.old, bridged.new], series.unit, metric=series.metric)
-    change = formats.change_of_level(bridged.delta, bridged.interval, series.unit, metric=series.metric)
+    old, new = formats.quantities(
+        [bridged.old, bridged.new], series.unit, metric=series.metric
+    )
+    change = formats.change_of_level(
+        bridged.delta, bridged.interval, series.unit, metric=series.metric
+    )
     if bridged.interval is None:
-        change = formats.change_of_count(bridged.old, bridged.new, series.unit, metric=series.metric)
+        change = formats.change_of_count(
+            bridged.old, bridged.new, series.unit, metric=series.metric
+        )
     return BridgedView(
         metric=metric_name(series.metric),
         place=series.place_words,
@@ -477,7 +522,9 @@ def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
     workloads = {series.workload for series, _ in moved}
     noises = []
     for series in document.series:
-        is_time = series.current and series.metric == _TIME and series.workload in workloads
+        is_time = (
+            series.current and series.metric == _TIME and series.workload in workloads
+        )
         if is_time and series.noise is not None:
             noises.append(series.noise)
     if not noises:
@@ -491,7 +538,11 @@ def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
 
 def _is_slowdown(moved: MovedSeries) -> bool:
     series, change = moved
-    return not series.is_exact and change.direction == "worse" and change.standing != "refuted"
+    return (
+        not series.is_exact
+        and change.direction == "worse"
+        and change.standing != "refuted"
+    )
 
 
 def _worded_operator(cause: TrendCause) -> str | None:
@@ -513,7 +564,9 @@ def _worded_operator(cause: TrendCause) -> str | None:
 
 def change_row(moved: MovedSeries) -> ChangeView:
     series, change = moved
-    before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
+    before, after = formats.quantities(
+        [change.before, change.after], series.unit, metric=series.metric
+    )
     return ChangeView(
         source=change,
         metric=metric_name(series.metric),
@@ -539,10 +592,16 @@ def change_words(moved: MovedSeries) -> Words:
     """The size of a change, as in the comment of a change request: ``6.8 % slower (5.9 to 7.7 %)``."""
     series, change = moved
     if change.evidence == "exact":
-        return formats.change_of_count(change.before, change.after, series.unit, metric=series.metric)
+        return formats.change_of_count(
+            change.before, change.after, series.unit, metric=series.metric
+        )
     if change.delta is None:
-        return formats.difference(change.before, change.after, series.unit, metric=series.metric)
-    return formats.change_of_level(change.delta, change.interval, series.unit, metric=series.metric)
+        return formats.difference(
+            change.before, change.after, series.unit, metric=series.metric
+        )
+    return formats.change_of_level(
+        change.delta, change.interval, series.unit, metric=series.metric
+    )
 
 
 def headline(document: TrendDocument) -> Words:
@@ -582,8 +641,16 @@ def searched(document: TrendDocument) -> Words:
         numbers.counted(document.searched.values, "value"),
     )
     if not document.searched.new_values:
-        return say("Searched {series} with {values}; none of them is new.", series=series, values=values)
-    suspected = [cause for cause in document.causes if cause.standing == "new" and not _is_certain(cause, document)]
+        return say(
+            "Searched {series} with {values}; none of them is new.",
+            series=series,
+            values=values,
+        )
+    suspected = [
+        cause
+        for cause in document.causes
+        if cause.standing == "new" and not _is_certain(cause, document)
+    ]
     if not suspected:
         return say(
             "Searched {series} with {values}, {new} of them new.",
@@ -604,7 +671,9 @@ def searched(document: TrendDocument) -> Words:
 
 def skipped_series(entry: NotLookedAt, *, most: int) -> SkippedSeries:
     more = numbers.beyond(entry.names, most)
-    return SkippedSeries(entry.series, say(_SKIPPED[entry.reason]), entry.names[:most], more)
+    return SkippedSeries(
+        entry.series, say(_SKIPPED[entry.reason]), entry.names[:most], more
+    )
 
 
 def mark_of(document: TrendDocument, *, is_bad: bool) -> Words:
@@ -627,13 +696,23 @@ def gates_line(document: TrendDocument) -> Words | None:
         failed=gates.failed,
         settled=gates.accepted + gates.withdrawn,
     )
-    names = [Words(gate.commit[:_COMMIT]) for gate in gates.standing if COMMIT_ID.fullmatch(gate.commit)]
+    names = [
+        Words(gate.commit[:_COMMIT])
+        for gate in gates.standing
+        if COMMIT_ID.fullmatch(gate.commit)
+    ]
     if gates.proven:
         advice = say("Let the gate block: set fail-on to regression.")
     elif names:
-        advice = say("Look at {commits} before the gate blocks.", commits=Words(", ".join(names[:_MOST_STANDING])))
+        advice = say(
+            "Look at {commits} before the gate blocks.",
+            commits=Words(", ".join(names[:_MOST_STANDING])),
+        )
     else:
-        advice = say("Let the gate block after {needed}.", needed=numbers.counted(gates.needed, "gate"))
+        advice = say(
+            "Let the gate block after {needed}.",
+            needed=numbers.counted(gates.needed, "gate"),
+        )
     return Words(f"{counts} {advice}")
 
 
@@ -648,12 +727,16 @@ def biased_machine_lines(document: TrendDocument) -> list[Words]:
             "{machine} favours one side: base against base differs by {effect} ({interval}) on average of {gates}.",
             machine=Words(entry.machine),
             effect=numbers.signed_percent(entry.effect),
-            interval=numbers.reach(numbers.signed_percent(low), numbers.signed_percent(high)),
+            interval=numbers.reach(
+                numbers.signed_percent(low), numbers.signed_percent(high)
+            ),
             gates=numbers.counted(entry.gates, "gate"),
         )
         if entry.sister_gates:
             others = numbers.counted(entry.sister_gates, "gate")
-            difference = say("It is the difference from {gates} of the other machines.", gates=others)
+            difference = say(
+                "It is the difference from {gates} of the other machines.", gates=others
+            )
             line = Words(f"{line} {difference}")
         lines.append(line)
     return lines
@@ -664,4 +747,6 @@ def _measured(moved: MovedSeries) -> Words:
     if confirmation is None or confirmation.low is None or confirmation.high is None:
         return EMPTY
     series = moved.series
-    return formats.bounds((confirmation.low, confirmation.high), series.unit, metric=series.metric)
+    return formats.bounds(
+        (confirmation.low, confirmation.high), series.unit, metric=series.metric
+    )

@@ -19,8 +19,19 @@ from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store import layout
-from perfgate.judging.store.remote import PREFIX, RemoteBranch, find_link, parse_location
-from perfgate.judging.store.scratch import MAX_FILE_BYTES, Scratch, StoreChange, Tip, open_scratch
+from perfgate.judging.store.remote import (
+    PREFIX,
+    RemoteBranch,
+    find_link,
+    parse_location,
+)
+from perfgate.judging.store.scratch import (
+    MAX_FILE_BYTES,
+    Scratch,
+    StoreChange,
+    Tip,
+    open_scratch,
+)
 from perfgate.judging.store.store import (
     ALL_RUNS,
     LOCAL,
@@ -91,7 +102,9 @@ class GitBranchStore:
         actor: str = LOCAL,  # noqa: ARG002 - git notes the author of a push
     ) -> list[str]:
         """Add entries in one commit, all or none; return the ids of the new runs."""
-        packed = {run_id: layout.pack_document(data) for run_id, data in documents.items()}
+        packed = {
+            run_id: layout.pack_document(data) for run_id, data in documents.items()
+        }
         new: list[str] = []
 
         def plan(tip: Tip) -> StoreChange | None:
@@ -100,7 +113,9 @@ class GitBranchStore:
             removed: set[str] = set()
             for entry in entries:
                 prefix = layout.key_prefix(project, entry)
-                present = [file for file in (*tip.files, *write) if file.startswith(prefix)]
+                present = [
+                    file for file in (*tip.files, *write) if file.startswith(prefix)
+                ]
                 if not isinstance(entry, RunEntry):
                     removed.update(present)
                 elif present:
@@ -113,18 +128,24 @@ class GitBranchStore:
             if not write:
                 return None
             removed.update(_oldest_gates(project, {*tip.files, *write} - removed))
-            return StoreChange(_subject(entries), write, frozenset(removed - write.keys()))
+            return StoreChange(
+                _subject(entries), write, frozenset(removed - write.keys())
+            )
 
         if entries:
             self._write(plan)
         return new
 
-    def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
+    def entries(
+        self, project: str, kind: type[Entry], page: Page = ALL_RUNS
+    ) -> list[Entry]:
         """The entries of a kind, newest first; ``page`` selects runs."""
         contents = self._read()
         if kind is not RunEntry:
             return newest_first(contents.statements(project, kind))
-        runs = sorted(contents.runs(project), key=lambda entry: (-entry.started, entry.run.id))
+        runs = sorted(
+            contents.runs(project), key=lambda entry: (-entry.started, entry.run.id)
+        )
         if page.testbed is not None:
             runs = [entry for entry in runs if entry.run.fingerprint == page.testbed]
         if page.before is not None:
@@ -144,7 +165,13 @@ class GitBranchStore:
             self._contents = None
             return self._documents(project, run_ids)
 
-    def remove(self, project: str, run_ids: Sequence[str], *, actor: str = LOCAL) -> int:  # noqa: ARG002 - as `append`
+    def remove(
+        self,
+        project: str,
+        run_ids: Sequence[str],
+        *,
+        actor: str = LOCAL,  # noqa: ARG002 - as `append`
+    ) -> int:
         """Remove runs with their documents; return how many were there.
 
         The history is squashed to the remaining files, so that the server can discard the rest.
@@ -160,7 +187,11 @@ class GitBranchStore:
             if not removed:
                 return None
             unused = layout.orphans(tip.files.keys() - removed)
-            return StoreChange(f"prune {_runs(len(removed))}", remove=frozenset(removed | unused), alone=True)
+            return StoreChange(
+                f"prune {_runs(len(removed))}",
+                remove=frozenset(removed | unused),
+                alone=True,
+            )
 
         if run_ids:
             self._write(plan)
@@ -191,8 +222,14 @@ class GitBranchStore:
         stored = [entry.run.id for entry in self._read().runs(project)]
         paths: list[str] = []
         for beginning in run_ids:
-            matches = [run_id for run_id in stored if run_id.startswith(beginning.lower())]
-            paths.append(layout.document_path(the_only_run(matches, beginning, name=self._link.name)))
+            matches = [
+                run_id for run_id in stored if run_id.startswith(beginning.lower())
+            ]
+            paths.append(
+                layout.document_path(
+                    the_only_run(matches, beginning, name=self._link.name)
+                )
+            )
         with open_scratch(self._link) as scratch:
             packed = _read_files(scratch, self._read().tip, paths)
         return [self._document(path, packed) for path in paths]
@@ -203,11 +240,15 @@ class GitBranchStore:
         data, fault = b"", ""
         try:
             if path not in packed:
-                raise StoreError("{name} is missing; {remedy}", name=name, remedy=layout.REMEDY)
+                raise StoreError(
+                    "{name} is missing; {remedy}", name=name, remedy=layout.REMEDY
+                )
             data = layout.unpack_document(packed[path], name=name)
         except StoreError as error:
             fault = str(error)
-        return StoredDocument(id=run_id, name=name, data=data, fault=fault, remedy=layout.REMEDY)
+        return StoredDocument(
+            id=run_id, name=name, data=data, fault=fault, remedy=layout.REMEDY
+        )
 
     def _write(self, plan: Plan) -> None:
         """Push the commit of a plan, planned again whenever another writer was faster."""
@@ -218,7 +259,9 @@ class GitBranchStore:
                 if change is None or self._push(scratch, tip, change):
                     self._contents = None
                     return
-                self._sleep(random.uniform(0.0, min(MAX_WAIT_SECONDS, 0.05 * 2**attempt)))
+                self._sleep(
+                    random.uniform(0.0, min(MAX_WAIT_SECONDS, 0.05 * 2**attempt))
+                )
         raise StoreRefusedError(
             "{name} cannot be written: other writers were faster {tries} times; run the command again",
             name=self._link.name,
@@ -233,8 +276,12 @@ class GitBranchStore:
         elif change.alone or tip.commits % self._max_commits == 0:
             # The server may forbid rewriting a branch; then the history continues.
             with suppress(StoreRefusedError):
-                return scratch.push(tip, replace(change, alone=True), seconds_since_1970=seconds)
-        return scratch.push(tip, replace(change, alone=False), seconds_since_1970=seconds)
+                return scratch.push(
+                    tip, replace(change, alone=True), seconds_since_1970=seconds
+                )
+        return scratch.push(
+            tip, replace(change, alone=False), seconds_since_1970=seconds
+        )
 
     def _fetch(self, scratch: Scratch) -> Tip:
         tip = scratch.fetch()
@@ -247,7 +294,9 @@ class GitBranchStore:
         if self._contents is None:
             with open_scratch(self._link) as scratch:
                 tip = self._fetch(scratch)
-                paths = [path for path in tip.files if not path.startswith(layout.DOCUMENTS)]
+                paths = [
+                    path for path in tip.files if not path.startswith(layout.DOCUMENTS)
+                ]
                 files = _read_files(scratch, tip, paths, most=layout.MAX_SMALL_BYTES)
                 self._contents = BranchContents(self._link.name, tip, files)
         return self._contents
@@ -272,7 +321,11 @@ class BranchContents:
 
     def projects(self) -> list[str]:
         """The projects of all readable runs."""
-        folders = {path.rpartition("/")[0] for path in self._files if layout.parse_run_path(path)}
+        folders = {
+            path.rpartition("/")[0]
+            for path in self._files
+            if layout.parse_run_path(path)
+        }
         names: set[str] = set()
         for folder in folders:
             for entry in self._decode(f"{folder}/")[0]:
@@ -285,7 +338,9 @@ class BranchContents:
         statements: list[Entry] = []
         for path, data in self._files.items():
             if path.startswith(prefix):
-                statements.append(layout.decode(data, kind, name=f"{self._name}: {path}"))
+                statements.append(
+                    layout.decode(data, kind, name=f"{self._name}: {path}")
+                )
         return statements
 
     def _decode(self, prefix: str) -> tuple[list[RunEntry], list[str]]:
@@ -295,14 +350,18 @@ class BranchContents:
             for path, data in self._files.items():
                 if path.startswith(prefix):
                     try:
-                        runs.append(layout.decode_run(data, path, name=f"{self._name}: {path}"))
+                        runs.append(
+                            layout.decode_run(data, path, name=f"{self._name}: {path}")
+                        )
                     except StoreError as error:
                         damaged.append(str(error))
             self._runs[prefix] = runs, damaged
         return self._runs[prefix]
 
 
-def _read_files(scratch: Scratch, tip: Tip, paths: Iterable[str], *, most: int = MAX_FILE_BYTES) -> dict[str, bytes]:
+def _read_files(
+    scratch: Scratch, tip: Tip, paths: Iterable[str], *, most: int = MAX_FILE_BYTES
+) -> dict[str, bytes]:
     """The files of a tip at these paths; paths that it lacks are left out."""
     names = {path: tip.files[path] for path in paths if path in tip.files}
     contents = scratch.read(list(names.values()), most=most)

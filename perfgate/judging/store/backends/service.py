@@ -55,7 +55,11 @@ _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _WAITS = (0.5, 1.0, 2.0, 4.0)
 # A wait that the service asks for is kept up to this long; after the last try the run waits on disk.
 _LONGEST_WAIT = 10.0
-_TRANSIENT = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+_TRANSIENT = (
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
 _PAGE = 1_000
 _CHUNK = 65_536
 # An id, or its beginning; anything else would be another address.
@@ -74,7 +78,9 @@ def open_backend(location: str, place: StorePlace) -> ServiceStore:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise StoreError(
-            "{location} is not an address of a service: {error}", location=shown_location(location), error=error
+            "{location} is not an address of a service: {error}",
+            location=shown_location(location),
+            error=error,
         ) from None
     if not host or "@" in parts.netloc or parts.query or parts.fragment:
         raise StoreError(
@@ -87,7 +93,11 @@ def open_backend(location: str, place: StorePlace) -> ServiceStore:
             "{location} would carry the token unencrypted; give https:// (http:// is for this machine alone)",
             location=shown_location(location),
         )
-    return ServiceStore(location.rstrip("/"), service_token(place.environ), is_local=is_loopback_host(host))
+    return ServiceStore(
+        location.rstrip("/"),
+        service_token(place.environ),
+        is_local=is_loopback_host(host),
+    )
 
 
 def service_token(environ: Mapping[str, str]) -> str | None:
@@ -124,9 +134,19 @@ class ServiceStore:
     """The Store of a service. Its connections are kept between calls, and made anew after a fork."""
 
     def __init__(
-        self, address: str, token: str | None, *, is_local: bool = False, sleep: Callable[[float], None] = time.sleep
+        self,
+        address: str,
+        token: str | None,
+        *,
+        is_local: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._address, self._token, self._is_local, self._sleep = address, token, is_local, sleep
+        self._address, self._token, self._is_local, self._sleep = (
+            address,
+            token,
+            is_local,
+            sleep,
+        )
         self._session, self._process = requests.Session(), 0
         self._ahead = timedelta()
 
@@ -142,7 +162,11 @@ class ServiceStore:
         new: list[str] = []
         for entry in entries:
             if not isinstance(entry, RunEntry):
-                self._send("POST", _path(project, entry_name(type(entry))), msgspec.json.encode(entry))
+                self._send(
+                    "POST",
+                    _path(project, entry_name(type(entry))),
+                    msgspec.json.encode(entry),
+                )
             elif actor == COPIER:
                 raise StoreError(
                     "runs of another store are not copied through {address}; copy them into its store on its own machine",
@@ -152,7 +176,9 @@ class ServiceStore:
                 new.append(entry.run.id)
         return new
 
-    def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
+    def entries(
+        self, project: str, kind: type[Entry], page: Page = ALL_RUNS
+    ) -> list[Entry]:
         """The entries of a kind, newest first; ``page`` selects runs."""
         entries: list[Entry] = []
         query: dict[str, str] = {}
@@ -165,7 +191,8 @@ class ServiceStore:
             if page.limit is not None:
                 limit = min(_PAGE, page.limit - len(entries))
             query["limit"] = str(limit)
-            part: list[Entry] = self._read(_path(project, entry_name(kind)), list[kind], query)  # type: ignore[valid-type]
+            path = _path(project, entry_name(kind))
+            part: list[Entry] = self._read(path, list[kind], query)  # type: ignore[valid-type]
             entries += part
             # Statements have no pages.
             if len(part) < limit or not isinstance(part[-1], RunEntry):
@@ -177,7 +204,13 @@ class ServiceStore:
         """The documents of runs as they were recorded, by their ids or the beginnings of these."""
         return [self._document(project, run_id) for run_id in run_ids]
 
-    def remove(self, project: str, run_ids: Sequence[str], *, actor: str = LOCAL) -> int:  # noqa: ARG002 - refused
+    def remove(
+        self,
+        project: str,
+        run_ids: Sequence[str],  # noqa: ARG002 - refused
+        *,
+        actor: str = LOCAL,  # noqa: ARG002 - refused
+    ) -> int:
         """Always refused: a token that can upload must not be able to remove main's history."""
         raise StoreError(
             "runs of {project!a} are not removed through {address}; run `perfgate baseline remove` or `prune` with --store "
@@ -206,7 +239,9 @@ class ServiceStore:
         """Store a document; return whether it was not there before."""
         # A run with uncommitted changes was packed only because that was allowed.
         query = {"allow_dirty": "true" if entry.run.dirty else "false"}
-        answer = self._send("PUT", _path(project, f"runs/{entry.run.id}"), document, query)
+        answer = self._send(
+            "PUT", _path(project, f"runs/{entry.run.id}"), document, query
+        )
         return answer.status == HTTPStatus.CREATED
 
     def _document(self, project: str, run_id: str) -> StoredDocument:
@@ -221,7 +256,9 @@ class ServiceStore:
     def _state(self, project: str) -> LogState:
         return self._read(_path(project, "state"), LogState)
 
-    def _read(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
+    def _read(
+        self, path: str, kind: type[T], query: Mapping[str, str] | None = None
+    ) -> T:
         return self._decoded(self._send("GET", path, query=query).body, kind)
 
     def _decoded(self, body: bytes, kind: type[T]) -> T:
@@ -236,12 +273,18 @@ class ServiceStore:
             ) from None
 
     def _send(
-        self, method: str, path: str, data: bytes | None = None, query: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        data: bytes | None = None,
+        query: Mapping[str, str] | None = None,
     ) -> _Answer:
         for wait in (*_WAITS, None):
             retry_after = 0.0
             try:
-                answer = self._try(method, f"{self._address}/api/v1/{path}", data, query)
+                answer = self._try(
+                    method, f"{self._address}/api/v1/{path}", data, query
+                )
             except requests.exceptions.SSLError as error:
                 raise StoreRefusedError(
                     "{address}: {error}; set REQUESTS_CA_BUNDLE to the file with the authority that signed its certificate",
@@ -265,7 +308,9 @@ class ServiceStore:
             why=why,
         )
 
-    def _try(self, method: str, url: str, data: bytes | None, query: Mapping[str, str] | None) -> _Answer:
+    def _try(
+        self, method: str, url: str, data: bytes | None, query: Mapping[str, str] | None
+    ) -> _Answer:
         headers: dict[str, str] = {}
         if data is not None:
             headers["Content-Type"] = "application/json"
@@ -290,7 +335,11 @@ class ServiceStore:
                         address=self._address,
                         most=MAX_BYTES,
                     )
-            return _Answer(response.status_code, bytes(body), _seconds(response.headers.get("Retry-After", "")))
+            return _Answer(
+                response.status_code,
+                bytes(body),
+                _seconds(response.headers.get("Retry-After", "")),
+            )
 
     def _open(self) -> requests.Session:
         if self._process != os.getpid():
@@ -318,7 +367,10 @@ class ServiceStore:
                 variable=TOKEN_VARIABLES[0],
             )
         raise StoreRefusedError(
-            "{address} answers HTTP {status}: {said}", address=self._address, status=status, said=reason or "no reason"
+            "{address} answers HTTP {status}: {said}",
+            address=self._address,
+            status=status,
+            said=reason or "no reason",
         )
 
 
@@ -347,7 +399,11 @@ def _ahead(date: str) -> timedelta:
 
 def _seconds(retry_after: str) -> float:
     """The seconds of a Retry-After header (RFC 9110, 10.2.3), within bounds; 0 without one, and for a date."""
-    seconds = float(retry_after[:9]) if retry_after.isascii() and retry_after.isdecimal() else 0.0
+    seconds = (
+        float(retry_after[:9])
+        if retry_after.isascii() and retry_after.isdecimal()
+        else 0.0
+    )
     return min(seconds, _LONGEST_WAIT)
 
 

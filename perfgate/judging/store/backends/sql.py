@@ -69,17 +69,23 @@ def open_backend(location: str, place: StorePlace) -> SqlStore:
         return SqlStore(PostgresDatabase(location))
     path = location.removeprefix(_FILE)
     try:
-        return SqlStore(SqliteFile(Path(path).expanduser(), keeps_connections=place.is_served))
+        return SqlStore(
+            SqliteFile(Path(path).expanduser(), keeps_connections=place.is_served)
+        )
     except RuntimeError as error:  # ~ of an unknown user
         raise StoreError(
-            "the store {path!a} cannot be found: {error}; give a path without ~", path=path, error=error
+            "the store {path!a} cannot be found: {error}; give a path without ~",
+            path=path,
+            error=error,
         ) from error
 
 
 class SqlStore:
     """The Store in a database; a path names a SQLite file."""
 
-    def __init__(self, place: StoreDatabase | Path, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self, place: StoreDatabase | Path, *, clock: Callable[[], datetime] = utc_now
+    ) -> None:
         if isinstance(place, Path):
             place = SqliteFile(place)
         self._database = place
@@ -103,9 +109,13 @@ class SqlStore:
     ) -> list[str]:
         """Add entries in one write, all or none, and note them in the audit log; return the ids of the new runs."""
         # Not within the transaction, for which all other writers wait.
-        packed = {run_id: zlib.compress(data, _LEVEL) for run_id, data in documents.items()}
+        packed = {
+            run_id: zlib.compress(data, _LEVEL) for run_id, data in documents.items()
+        }
         # In a fixed order, so that two writers of the same runs cannot deadlock.
-        ordered = sorted(entries, key=lambda entry: (entry_name(type(entry)), entry.key))
+        ordered = sorted(
+            entries, key=lambda entry: (entry_name(type(entry)), entry.key)
+        )
         new: set[str] = set()
 
         def insert(connection: sa.Connection) -> None:
@@ -113,22 +123,32 @@ class SqlStore:
             for entry in ordered:
                 if not isinstance(entry, RunEntry):
                     connection.execute(self._replace, _row(project, entry))
-                    self._ledger.note(connection, actor, _NOTED[type(entry)], project, entry.subject)
+                    self._ledger.note(
+                        connection, actor, _NOTED[type(entry)], project, entry.subject
+                    )
                 elif self._insert_run(connection, project, entry, packed[entry.run.id]):
                     new.add(entry.run.id)
                     if actor != COPIER:
-                        self._ledger.note(connection, actor, _NOTED[RunEntry], project, entry.run.id)
+                        self._ledger.note(
+                            connection, actor, _NOTED[RunEntry], project, entry.run.id
+                        )
             # A single entry, because the audit history of the source names the writer of each run.
             if actor == COPIER and new:
-                self._ledger.note(connection, actor, "runs copied", project, str(len(new)))
+                self._ledger.note(
+                    connection, actor, "runs copied", project, str(len(new))
+                )
 
         if entries:
             self._database.write(insert)
         return [run_id for run_id in documents if run_id in new]
 
-    def entries(self, project: str, kind: type[Entry], page: Page = ALL_RUNS) -> list[Entry]:
+    def entries(
+        self, project: str, kind: type[Entry], page: Page = ALL_RUNS
+    ) -> list[Entry]:
         """The entries of a kind, newest first; ``page`` selects runs."""
-        query = sa.select(LOG.c.entry, LOG.c.run).where(LOG.c.project == project, LOG.c.kind == entry_name(kind))
+        query = sa.select(LOG.c.entry, LOG.c.run).where(
+            LOG.c.project == project, LOG.c.kind == entry_name(kind)
+        )
         if kind is RunEntry:
             query = self._paged(query, project, page)
         decoder = msgspec.json.Decoder(kind)
@@ -139,7 +159,9 @@ class SqlStore:
             except msgspec.DecodeError as error:
                 raise StoreError(
                     "{name} has an entry that cannot be read ({error}); {remedy}",
-                    name=self._name_of(row["run"]) if row["run"] else self._database.name,
+                    name=self._name_of(row["run"])
+                    if row["run"]
+                    else self._database.name,
                     error=error,
                     remedy=self._database.restore,
                 ) from error
@@ -156,13 +178,21 @@ class SqlStore:
                 if connection is not None:
                     # By its range of ids, for which every database uses the index.
                     first = run_id.lower()
-                    place = {"project": project, "first": first, "after": first + _AFTER_DIGITS}
+                    place = {
+                        "project": project,
+                        "first": first,
+                        "after": first + _AFTER_DIGITS,
+                    }
                     rows = connection.execute(_BY_DIGITS, place).mappings().all()
-                the_only_run([row["run"] for row in rows], run_id, name=self._database.name)
+                the_only_run(
+                    [row["run"] for row in rows], run_id, name=self._database.name
+                )
                 documents.append(self._document(rows[0]))
         return documents
 
-    def remove(self, project: str, run_ids: Sequence[str], *, actor: str = LOCAL) -> int:
+    def remove(
+        self, project: str, run_ids: Sequence[str], *, actor: str = LOCAL
+    ) -> int:
         """Remove runs with their documents; return how many were there."""
         if not run_ids:  # nor is a store created
             return 0
@@ -170,7 +200,9 @@ class SqlStore:
         with self._database.writing() as connection:
             for start in range(0, len(run_ids), _AT_ONCE):
                 some = LOG.c.run.in_(run_ids[start : start + _AT_ONCE])
-                removed += connection.execute(LOG.delete().where(LOG.c.project == project, some)).rowcount
+                removed += connection.execute(
+                    LOG.delete().where(LOG.c.project == project, some)
+                ).rowcount
             if removed:
                 # A single run is named; of several, their number.
                 subject = run_ids[0] if removed == len(run_ids) == 1 else str(removed)
@@ -180,16 +212,36 @@ class SqlStore:
     def projects(self) -> list[str]:
         """One look at the index for each project, because reading the project of every run would take long."""
         is_run = LOG.c.started.is_not(None)
-        name = sa.select(sa.func.min(LOG.c.project).label("project")).where(is_run).cte("names", recursive=True)
-        following = sa.select(sa.func.min(LOG.c.project)).where(LOG.c.project > name.c.project, is_run)
-        names = name.union_all(sa.select(following.scalar_subquery()).where(name.c.project.is_not(None)))
-        query = sa.select(names.c.project).where(names.c.project.is_not(None)).order_by(names.c.project)
+        name = (
+            sa.select(sa.func.min(LOG.c.project).label("project"))
+            .where(is_run)
+            .cte("names", recursive=True)
+        )
+        following = sa.select(sa.func.min(LOG.c.project)).where(
+            LOG.c.project > name.c.project, is_run
+        )
+        names = name.union_all(
+            sa.select(following.scalar_subquery()).where(name.c.project.is_not(None))
+        )
+        query = (
+            sa.select(names.c.project)
+            .where(names.c.project.is_not(None))
+            .order_by(names.c.project)
+        )
         return [row["project"] for row in self._read(query)]
 
     def revision(self, project: str) -> str:
         """The numbers of the runs and of the changes in the audit log, which has an entry for every write."""
-        runs = sa.select(sa.func.count(LOG.c.run)).where(LOG.c.project == project).scalar_subquery()
-        changes = sa.select(sa.func.count()).where(AUDIT.c.project == project).scalar_subquery()
+        runs = (
+            sa.select(sa.func.count(LOG.c.run))
+            .where(LOG.c.project == project)
+            .scalar_subquery()
+        )
+        changes = (
+            sa.select(sa.func.count())
+            .where(AUDIT.c.project == project)
+            .scalar_subquery()
+        )
         rows = self._read(sa.select(runs.label("runs"), changes.label("changes")))
         if not rows:
             return ""
@@ -206,12 +258,16 @@ class SqlStore:
         """Zero: the time of recording is this machine's."""
         return timedelta()
 
-    def _insert_run(self, connection: sa.Connection, project: str, entry: RunEntry, document: bytes) -> bool:
+    def _insert_run(
+        self, connection: sa.Connection, project: str, entry: RunEntry, document: bytes
+    ) -> bool:
         """Insert a run unless it is there; return whether it was not. Raises SessionKeptError."""
         row = _row(project, entry)
         # A writer of the same session waits here for the end of the other's transaction.
         if connection.execute(self._insert_absent, row).rowcount == 1:
-            connection.execute(_ADD_DOCUMENT, {"run": entry.run.id, "document": document})
+            connection.execute(
+                _ADD_DOCUMENT, {"run": entry.run.id, "document": document}
+            )
             return True
         present = connection.execute(_OF_KEY, row).scalar_one()
         if present != entry.run.id:
@@ -222,11 +278,18 @@ class SqlStore:
         if page.testbed is not None:
             query = query.where(LOG.c.testbed == page.testbed)
         if page.before is not None:
-            rows = self._read(sa.select(LOG.c.started).where(LOG.c.project == project, LOG.c.run == page.before))
+            rows = self._read(
+                sa.select(LOG.c.started).where(
+                    LOG.c.project == project, LOG.c.run == page.before
+                )
+            )
             if not rows:
                 raise unknown_run(page.before, name=self._database.name)
             start = rows[0]["started"]
-            query = query.where(LOG.c.started <= start, sa.or_(LOG.c.started < start, LOG.c.run > page.before))
+            query = query.where(
+                LOG.c.started <= start,
+                sa.or_(LOG.c.started < start, LOG.c.run > page.before),
+            )
         return query.order_by(LOG.c.started.desc(), LOG.c.run).limit(page.limit)
 
     def _document(self, row: sa.RowMapping) -> StoredDocument:
@@ -234,10 +297,14 @@ class SqlStore:
         name = self._name_of(run_id)
         data, fault = b"", ""
         try:
-            data = zlib.decompressobj().decompress(row["document"] or b"", MAX_BYTES + 1)
+            data = zlib.decompressobj().decompress(
+                row["document"] or b"", MAX_BYTES + 1
+            )
         except zlib.error as error:
             fault = f"{name} cannot be read ({error}); {self._database.restore}"
-        return StoredDocument(id=run_id, name=name, data=data, fault=fault, remedy=self._database.restore)
+        return StoredDocument(
+            id=run_id, name=name, data=data, fault=fault, remedy=self._database.restore
+        )
 
     def _name_of(self, run_id: str) -> str:
         return f"{self._database.name}: run {run_id[:12]}"
@@ -258,7 +325,11 @@ def _row(project: str, entry: RunEntry | Statement) -> dict[str, str | float | N
         "entry": msgspec.json.encode(entry).decode(),
     }
     if isinstance(entry, RunEntry):
-        row |= {"run": entry.run.id, "testbed": entry.run.fingerprint, "started": entry.started}
+        row |= {
+            "run": entry.run.id,
+            "testbed": entry.run.fingerprint,
+            "started": entry.started,
+        }
     return row
 
 

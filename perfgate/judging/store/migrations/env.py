@@ -5,6 +5,8 @@ from alembic import context
 from perfgate.judging.store.tables import METADATA, VERSION
 
 context.configure(
-    connection=context.config.attributes["connection"], target_metadata=METADATA, version_table=VERSION.name
+    connection=context.config.attributes["connection"],
+    target_metadata=METADATA,
+    version_table=VERSION.name,
 )
 context.run_migrations()

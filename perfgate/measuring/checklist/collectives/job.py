@@ -88,7 +88,9 @@ def failure_file(folder: Path, rank: int) -> Path:
     return folder / f"rank-{rank}.failure"
 
 
-def run_job(plan: Plan, *, ranks: int, folder: Path, limit_seconds: float) -> list[RankReport]:
+def run_job(
+    plan: Plan, *, ranks: int, folder: Path, limit_seconds: float
+) -> list[RankReport]:
     """The reports of all ranks, in order.
 
     Rendezvous is on the loopback at a port that the launcher takes from the system, so that two jobs never meet. Raises
@@ -97,17 +99,39 @@ def run_job(plan: Plan, *, ranks: int, folder: Path, limit_seconds: float) -> li
     with tempfile.TemporaryDirectory(dir=folder, prefix=".collectives-") as name:
         work = Path(name)
         (work / PLAN_FILE).write_bytes(msgspec.json.encode(plan))
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+        launcher = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--local-addr",
+            "127.0.0.1",
+        ]
         command = [*launcher, f"--nproc-per-node={ranks}", "-m", _RANKS, str(work)]
-        code, output = _run(command, environment(os.environ), limit_seconds, folder=work)
+        code, output = _run(
+            command, environment(os.environ), limit_seconds, folder=work
+        )
         if code != 0:
             printed = output.decode(errors="replace")[-_TAIL:].strip()
             # The first rank that failed: the others were killed or waited for it in vain.
-            failures = [file for rank in range(ranks) if (file := failure_file(work, rank)).exists()]
-            first = min(failures, key=lambda file: file.stat().st_mtime_ns, default=None)
-            why = (first.read_text()[:_TAIL] if first else printed) or "it printed nothing"
-            raise MeasuringError(f"a job of {ranks} ranks over {plan.backend} {_end_of(code)}: {why}")
-        return [msgspec.json.decode(report_file(work, rank).read_bytes(), type=RankReport) for rank in range(ranks)]
+            failures = [
+                file
+                for rank in range(ranks)
+                if (file := failure_file(work, rank)).exists()
+            ]
+            first = min(
+                failures, key=lambda file: file.stat().st_mtime_ns, default=None
+            )
+            why = (
+                first.read_text()[:_TAIL] if first else printed
+            ) or "it printed nothing"
+            raise MeasuringError(
+                f"a job of {ranks} ranks over {plan.backend} {_end_of(code)}: {why}"
+            )
+        return [
+            msgspec.json.decode(report_file(work, rank).read_bytes(), type=RankReport)
+            for rank in range(ranks)
+        ]
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
@@ -130,7 +154,11 @@ def _end_of(code: int | None) -> str:
 
 
 def _run(
-    command: list[str], environ: Mapping[str, str], limit_seconds: float, *, folder: Path
+    command: list[str],
+    environ: Mapping[str, str],
+    limit_seconds: float,
+    *,
+    folder: Path,
 ) -> tuple[int | None, bytes]:
     """Run the launcher until no process of the job is left: its exit code, None if it had to be killed, and the output.
 

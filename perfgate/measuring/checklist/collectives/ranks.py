@@ -92,7 +92,9 @@ def main(folder: Path) -> None:
     end_with_job()
     plan = msgspec.json.decode((folder / PLAN_FILE).read_bytes(), type=Plan)
     rank = _Rank(plan)
-    dist.init_process_group(plan.backend, timeout=datetime.timedelta(seconds=plan.timeout_seconds))
+    dist.init_process_group(
+        plan.backend, timeout=datetime.timedelta(seconds=plan.timeout_seconds)
+    )
     try:
         report = _report(rank)
     finally:
@@ -111,7 +113,13 @@ def _report(rank: _Rank) -> RankReport:
         else:
             timed += _time_sizes(rank, operation, sizes)
     arrived, worked = _meet(rank)
-    return RankReport(rank=rank.number, timed=timed, arrived_ns=arrived, worked_ns=worked, refused=refused)
+    return RankReport(
+        rank=rank.number,
+        timed=timed,
+        arrived_ns=arrived,
+        worked_ns=worked,
+        refused=refused,
+    )
 
 
 def _refusal(rank: _Rank, operation: Operation) -> str:
@@ -124,19 +132,29 @@ def _refusal(rank: _Rank, operation: Operation) -> str:
     return ""
 
 
-def _time_sizes(rank: _Rank, operation: Operation, sizes: list[int]) -> list[OperationSamples]:
+def _time_sizes(
+    rank: _Rank, operation: Operation, sizes: list[int]
+) -> list[OperationSamples]:
     samples = []
     for size in sizes:
         prepared = _PREPARE[operation](rank, size // _ELEMENT // rank.size)
         warm_ups = [_once(rank, prepared) for _ in range(_WARM_UPS)]
         slowest = rank.agreed(max(warm_ups), dist.ReduceOp.MAX) / 1e9
-        repetitions = max(_FEWEST, min(rank.plan.repetitions, int(rank.plan.seconds / max(slowest, 1e-9))))
+        repetitions = max(
+            _FEWEST,
+            min(rank.plan.repetitions, int(rank.plan.seconds / max(slowest, 1e-9))),
+        )
         nanoseconds = [_once(rank, prepared) for _ in range(repetitions)]
         prepared.fill()
         prepared.run()
         rank.synchronize()
         samples.append(
-            OperationSamples(operation=operation, size=size, nanoseconds=nanoseconds, right=prepared.right())
+            OperationSamples(
+                operation=operation,
+                size=size,
+                nanoseconds=nanoseconds,
+                right=prepared.right(),
+            )
         )
         if slowest > rank.plan.seconds:
             break
@@ -158,14 +176,23 @@ def _prepare_all_reduce(rank: _Rank, part: int) -> _Prepared:
     data = torch.zeros(rank.size * part, device=rank.device)
     total = rank.size * (rank.size + 1) / 2
     return _Prepared(
-        lambda: dist.all_reduce(data), lambda: data.fill_(rank.number + 1.0), lambda: bool((data == total).all())
+        lambda: dist.all_reduce(data),
+        lambda: data.fill_(rank.number + 1.0),
+        lambda: bool((data == total).all()),
     )
 
 
 def _prepare_all_gather(rank: _Rank, part: int) -> _Prepared:
-    mine, everyone = torch.zeros(part, device=rank.device), torch.zeros(rank.size * part, device=rank.device)
-    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name since torch 2.13
-    expected = torch.arange(1.0, rank.size + 1, device=rank.device).repeat_interleave(part)
+    mine, everyone = (
+        torch.zeros(part, device=rank.device),
+        torch.zeros(rank.size * part, device=rank.device),
+    )
+    gather = (
+        getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    )  # the name since torch 2.13
+    expected = torch.arange(1.0, rank.size + 1, device=rank.device).repeat_interleave(
+        part
+    )
     return _Prepared(
         lambda: gather(everyone, mine),
         lambda: mine.fill_(rank.number + 1.0),
@@ -174,13 +201,22 @@ def _prepare_all_gather(rank: _Rank, part: int) -> _Prepared:
 
 
 def _prepare_reduce_scatter(rank: _Rank, part: int) -> _Prepared:
-    mine, everyone = torch.zeros(part, device=rank.device), torch.zeros(rank.size * part, device=rank.device)
+    mine, everyone = (
+        torch.zeros(part, device=rank.device),
+        torch.zeros(rank.size * part, device=rank.device),
+    )
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     # Part c of rank r holds r + 1 + c, so rank c receives the sum of all r + 1, and c of each.
-    parts = torch.arange(float(rank.size), device=rank.device).repeat_interleave(part) + rank.number + 1
+    parts = (
+        torch.arange(float(rank.size), device=rank.device).repeat_interleave(part)
+        + rank.number
+        + 1
+    )
     total = rank.size * (rank.size + 1) / 2 + rank.size * rank.number
     return _Prepared(
-        lambda: scatter(mine, everyone), lambda: everyone.copy_(parts), lambda: bool((mine == total).all())
+        lambda: scatter(mine, everyone),
+        lambda: everyone.copy_(parts),
+        lambda: bool((mine == total).all()),
     )
 
 
@@ -228,5 +264,7 @@ if __name__ == "__main__":
         main(FOLDER)
     except Exception as error:
         # The launcher's own report is a table of exit codes.
-        failure_file(FOLDER, int(os.environ["RANK"])).write_text(f"{type(error).__name__}: {error}")
+        failure_file(FOLDER, int(os.environ["RANK"])).write_text(
+            f"{type(error).__name__}: {error}"
+        )
         raise

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from perfgate.document.run import Evidence
 from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
-from perfgate.measuring.checklist.recorded import add_rate, busy_window, collective_shares, profiled, waiting_shares
+from perfgate.measuring.checklist.recorded import (
+    add_rate,
+    busy_window,
+    collective_shares,
+    profiled,
+    waiting_shares,
+)
 from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import reduce_timeline
 from perfgate.trace.analysis.ranks import ranks_by_lag
@@ -24,14 +30,22 @@ _RDMA = "RDMA"
 _MOSTLY_WAITING = 0.5
 
 
-def judge_recorded_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
+def judge_recorded_ranks(
+    outcome: StepOutcome, summaries: Sequence[DeviceSummary]
+) -> None:
     """Judge every rank that communicated in a recording, and the ranks together."""
     for summary, waiting in zip(summaries, waiting_shares(summaries)):
         rank = outcome.under(shape=summary.shape)
         for kind, ns in sorted(summary.collectives.items()):
-            rank.under(collective=kind).number("communication.time", ns / summary.spans / 1e9, count=summary.spans)
+            rank.under(collective=kind).number(
+                "communication.time", ns / summary.spans / 1e9, count=summary.spans
+            )
         shares = collective_shares(summary)
-        for part, share in (("waiting", shares.waiting), ("transit", shares.transit), ("idle", shares.idle)):
+        for part, share in (
+            ("waiting", shares.waiting),
+            ("transit", shares.transit),
+            ("idle", shares.idle),
+        ):
             if share is not None:
                 rank.number(f"communication.{part}", share, count=shares.timed)
         _judge_links(rank, summary)
@@ -55,14 +69,18 @@ def _judge_links(outcome: StepOutcome, summary: DeviceSummary) -> None:
             packets.setdefault(use.link, []).extend(use.packets)
     for link, time_ns in sorted(times.items()):
         if time_ns > 0:
-            outcome.under(link=link).number("communication.link_bandwidth", sizes[link] / time_ns * 1e9)
+            outcome.under(link=link).number(
+                "communication.link_bandwidth", sizes[link] / time_ns * 1e9
+            )
     for link, rows in sorted(packets.items()):
         _judge_packets(outcome, link, rows)
 
 
 def _judge_packets(outcome: StepOutcome, link: str, packets: Sequence[Packets]) -> None:
     smallest = outcome.limit(
-        "communication.small_packets.rdma" if link == _RDMA else "communication.small_packets.sdma"
+        "communication.small_packets.rdma"
+        if link == _RDMA
+        else "communication.small_packets.sdma"
     )
     small, large = _PacketTotals(), _PacketTotals()
     for row in packets:
@@ -112,17 +130,28 @@ def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
         for direction in DIRECTIONS:
             rates = readings.get(link_traffic(name, direction))
             if rates is not None:
-                add_rate(link.under(direction=direction), "communication.link_traffic", rates, window)
+                add_rate(
+                    link.under(direction=direction),
+                    "communication.link_traffic",
+                    rates,
+                    window,
+                )
         losses = readings.get(lost_packets(name))
         if losses is None:
             continue
         packets = losses.risen_within(*window)
         if packets is not None:
             link.number("communication.lost_packets", packets)
-            link.above("communication.lost_packets", packets, {"link": name, "packets": round(packets)})
+            link.above(
+                "communication.lost_packets",
+                packets,
+                {"link": name, "packets": round(packets)},
+            )
 
 
-def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary, waiting: float | None) -> None:
+def _judge_overlap(
+    outcome: StepOutcome, summary: DeviceSummary, waiting: float | None
+) -> None:
     """Judge the exposed communication, and add the share hidden behind computing.
 
     ``waiting`` is the share of the time in collectives that a rank only waits for others.
@@ -133,22 +162,41 @@ def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary, waiting: float 
     if parts.communication_ns:
         exposed = parts.exposed_communication_ns / parts.length_ns
         hidden = 1.0 - parts.exposed_communication_ns / parts.communication_ns
-        outcome.numbers({"communication.hidden": hidden, "communication.exposed": exposed}, count=summary.spans)
-        is_exposed = outcome.above("communication.exposed", exposed, {"waiting": waiting})
+        outcome.numbers(
+            {"communication.hidden": hidden, "communication.exposed": exposed},
+            count=summary.spans,
+        )
+        is_exposed = outcome.above(
+            "communication.exposed", exposed, {"waiting": waiting}
+        )
         if is_exposed and waiting is not None and waiting > _MOSTLY_WAITING:
-            outcome.note("communication.waiting", "warning", {"share": exposed * waiting})
+            outcome.note(
+                "communication.waiting", "warning", {"share": exposed * waiting}
+            )
     if parts.fused_ns:
-        outcome.number("communication.fused", parts.fused_ns / parts.length_ns, count=summary.spans)
+        outcome.number(
+            "communication.fused", parts.fused_ns / parts.length_ns, count=summary.spans
+        )
 
 
-def _judge_lag_and_links(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
+def _judge_lag_and_links(
+    outcome: StepOutcome, summaries: Sequence[DeviceSummary]
+) -> None:
     """Judge the lag of each rank behind the middle one in a step, and links far slower than others of their kind."""
     tables = [reduce_timeline(summary.timeline, summary.shape) for summary in summaries]
     for table, lag, part in ranks_by_lag(tables):
         shape, behind = table.path, lag - 1.0
-        outcome.under(shape=shape).number("communication.behind", behind, count=len(table.steps))
-        outcome.above("communication.behind", behind, {"rank": shape, "behind": behind, "part": part})
-    for link in slow_links(links_between(tables), share=outcome.limit("communication.slow_link.warning")):
+        outcome.under(shape=shape).number(
+            "communication.behind", behind, count=len(table.steps)
+        )
+        outcome.above(
+            "communication.behind",
+            behind,
+            {"rank": shape, "behind": behind, "part": part},
+        )
+    for link in slow_links(
+        links_between(tables), share=outcome.limit("communication.slow_link.warning")
+    ):
         share = link.bandwidth / link.middle
         evidence: MaybeEvidence = {
             "link": link.link,
@@ -162,12 +210,16 @@ def _judge_lag_and_links(outcome: StepOutcome, summaries: Sequence[DeviceSummary
         outcome.below("communication.slow_link", share, evidence)
 
 
-def _judge_retransmissions(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
+def _judge_retransmissions(
+    outcome: StepOutcome, summaries: Sequence[DeviceSummary]
+) -> None:
     """Add a finding for each group of ranks whose RDMA transfers take so much time that packets must have been retransmitted.
 
     If one of the ranks finished the collective sooner than that, the others waited for a rank, not for packets.
     """
-    meetings: dict[tuple[str | None, str, int | None], list[tuple[str, Collective]]] = {}
+    meetings: dict[
+        tuple[str | None, str, int | None], list[tuple[str, Collective]]
+    ] = {}
     for summary in summaries:
         for collective in summary.timeline.collectives or ():
             key = collective.group, collective.name, collective.step
@@ -185,17 +237,23 @@ def _judge_retransmissions(outcome: StepOutcome, summaries: Sequence[DeviceSumma
         evidence: MaybeEvidence = {
             "collective": type_by_name(collective.name),
             "time": seconds,
-            "size [B]": sum(link.size_bytes for link in collective.links if link.link == _RDMA),
+            "size [B]": sum(
+                link.size_bytes for link in collective.links if link.link == _RDMA
+            ),
             "collectives": len(resent),
         }
-        outcome.under(shape=shape).above("communication.retransmission", seconds, evidence)
+        outcome.under(shape=shape).above(
+            "communication.retransmission", seconds, evidence
+        )
 
 
 def _rdma_ns(collective: Collective) -> int:
     return sum(link.transit_ns for link in collective.links if link.link == _RDMA)
 
 
-def _note_slowest_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
+def _note_slowest_ranks(
+    outcome: StepOutcome, summaries: Sequence[DeviceSummary]
+) -> None:
     """Name the ranks with the longest and shortest time in each kind of collective; the shortest arrived last."""
     times: dict[str, dict[str, float]] = {}
     for summary in summaries:

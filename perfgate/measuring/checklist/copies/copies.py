@@ -22,7 +22,14 @@ import numpy.typing as npt
 
 from perfgate import protocol
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.copies.process import Go, Level, Stands, TimeLevel, Times, time_copy
+from perfgate.measuring.checklist.copies.process import (
+    Go,
+    Level,
+    Stands,
+    TimeLevel,
+    Times,
+    time_copy,
+)
 from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -57,7 +64,9 @@ class CopiesLevel(NamedTuple):
     def rate_interval(self) -> tuple[float, float]:
         """The interval of ``calls_per_second`` at ``CONFIDENCE``, by signed ranks over the visits."""
         alpha = (1 - CONFIDENCE) / 2
-        return math.exp(lower_bound(self._log_rates, alpha)), math.exp(upper_bound(self._log_rates, alpha))
+        return math.exp(lower_bound(self._log_rates, alpha)), math.exp(
+            upper_bound(self._log_rates, alpha)
+        )
 
     @property
     def pooled(self) -> Seconds:
@@ -65,7 +74,9 @@ class CopiesLevel(NamedTuple):
 
     def gain_over(self, alone: CopiesLevel) -> Versus:
         """How many times the throughput of another level it has, over the visits to both, pass by pass."""
-        return summarize_turns(np.stack([1e9 / alone._rates, 1e9 / self._rates], axis=1))
+        return summarize_turns(
+            np.stack([1e9 / alone._rates, 1e9 / self._rates], axis=1)
+        )
 
     @property
     def _log_rates(self) -> Seconds:
@@ -80,7 +91,9 @@ class CopiesLevel(NamedTuple):
         return rates
 
 
-def time_threads(workload: BoundWorkload, levels: Sequence[int], *, seconds: float) -> list[CopiesLevel]:
+def time_threads(
+    workload: BoundWorkload, levels: Sequence[int], *, seconds: float
+) -> list[CopiesLevel]:
     """Copies that share the model, each in a thread; on a device with queues each thread has its own stream.
 
     Each level takes ``seconds`` in all.
@@ -106,11 +119,17 @@ def time_threads(workload: BoundWorkload, levels: Sequence[int], *, seconds: flo
 
 
 def time_processes(
-    request: protocol.LoadRequest, levels: Sequence[int], *, seconds: float, folder: Path
+    request: protocol.LoadRequest,
+    levels: Sequence[int],
+    *,
+    seconds: float,
+    folder: Path,
 ) -> list[CopiesLevel]:
     """Copies with a process, a model and inputs each. Raises MeasuringError if one does not get ready."""
     with ExitStack() as stack:
-        started = [stack.enter_context(_process(request, folder)) for _ in range(max(levels))]
+        started = [
+            stack.enter_context(_process(request, folder)) for _ in range(max(levels))
+        ]
         for connection in started:
             _stands(connection)
 
@@ -118,14 +137,18 @@ def time_processes(
             go = _go(seconds / _PASSES)
             for connection in started[:copies]:
                 protocol.send(connection, go)
-            return _in_seconds(_receive(connection, Times).walls_ns for connection in started[:copies])
+            return _in_seconds(
+                _receive(connection, Times).walls_ns for connection in started[:copies]
+            )
 
         return _up_and_down(run, levels)
 
 
 def free_memory() -> int | None:
     """The bytes available to programs without swapping, None if the kernel does not report them."""
-    available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
+    available = re.search(
+        r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE
+    )
     if available:
         return int(available[1]) << 10
     return None
@@ -141,12 +164,17 @@ def level_of_new_process(request: protocol.LoadRequest, *, folder: Path) -> floa
     """The seconds of a call in a new process that is warm, by the device's clock. Raises MeasuringError."""
     with _process(request, folder) as connection:
         _stands(connection)
-        protocol.send(connection, TimeLevel(warm_up_seconds=_WARM_UP_SECONDS, seconds=_LEVEL_SECONDS))
+        protocol.send(
+            connection,
+            TimeLevel(warm_up_seconds=_WARM_UP_SECONDS, seconds=_LEVEL_SECONDS),
+        )
         level: Level = _receive(connection, Level)
         return level.seconds
 
 
-def _up_and_down(run: Callable[[int], list[Seconds]], levels: Sequence[int]) -> list[CopiesLevel]:
+def _up_and_down(
+    run: Callable[[int], list[Seconds]], levels: Sequence[int]
+) -> list[CopiesLevel]:
     """Visit every level in each pass, in rising and in falling order by turns: a drift of the machine then meets all alike."""
     measured = [CopiesLevel(copies, []) for copies in levels]
     for number in range(_PASSES):
@@ -161,7 +189,9 @@ def _go(seconds: float) -> Go:
 
 
 def _in_seconds(walls_ns: Iterable[list[int]]) -> list[Seconds]:
-    return [np.maximum(np.asarray(walls, dtype=np.float64), 1.0) / 1e9 for walls in walls_ns]
+    return [
+        np.maximum(np.asarray(walls, dtype=np.float64), 1.0) / 1e9 for walls in walls_ns
+    ]
 
 
 @contextmanager
@@ -195,7 +225,9 @@ def _process(request: protocol.LoadRequest, folder: Path) -> Iterator[socket.soc
 def _stands(connection: socket.socket) -> Stands:
     stands: Stands = _receive(connection, Stands)
     if stands.error:
-        raise MeasuringError(f"a copy of the workload in a process of its own fails: {stands.error}")
+        raise MeasuringError(
+            f"a copy of the workload in a process of its own fails: {stands.error}"
+        )
     return stands
 
 
@@ -203,4 +235,6 @@ def _receive(connection: socket.socket, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(protocol.receive(connection), type=kind)
     except (protocol.ConnectionClosed, TimeoutError) as error:
-        raise MeasuringError("a copy of the workload in a separate process ended or hangs; see its log") from error
+        raise MeasuringError(
+            "a copy of the workload in a separate process ended or hangs; see its log"
+        ) from error

@@ -21,7 +21,12 @@ from perfgate import protocol
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import run_block
-from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls, timed_call
+from perfgate.measuring.timing.calls import (
+    CallBudget,
+    find_steady_state,
+    time_calls,
+    timed_call,
+)
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload
 from perfgate.protocol import FEWEST_CALLS
@@ -90,12 +95,17 @@ def main(descriptor: int, spawned_ns: int) -> None:
         return
     except BaseException as error:
         text = f"{type(error).__name__}: {error}"
-        protocol.send(connection, Stands(import_ns=0, load_ns=0, first_call_ns=0, error=text[:500]))
+        protocol.send(
+            connection,
+            Stands(import_ns=0, load_ns=0, first_call_ns=0, error=text[:500]),
+        )
         raise
 
 
 def _serve(connection: socket.socket, spawned_ns: int) -> None:
-    request = msgspec.json.decode(protocol.receive(connection), type=protocol.LoadRequest)
+    request = msgspec.json.decode(
+        protocol.receive(connection), type=protocol.LoadRequest
+    )
     random.seed(request.seed)
     import torch
 
@@ -105,25 +115,36 @@ def _serve(connection: socket.socket, spawned_ns: int) -> None:
     imported_ns = time.monotonic_ns()
     os.chdir(request.root)
     workload = load_workload(
-        Path(request.file), request.attribute, root=Path(request.root), python_path=request.python_path
+        Path(request.file),
+        request.attribute,
+        root=Path(request.root),
+        python_path=request.python_path,
     )
     bound = BoundWorkload(request.name, workload, device, seed=request.seed)
     loaded_ns = time.monotonic_ns()
     call = bound.caller(bound.shapes[0])
     first_call_ns = timed_call(call, device)
     find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
-    stands = Stands(import_ns=imported_ns - spawned_ns, load_ns=loaded_ns - imported_ns, first_call_ns=first_call_ns)
+    stands = Stands(
+        import_ns=imported_ns - spawned_ns,
+        load_ns=loaded_ns - imported_ns,
+        first_call_ns=first_call_ns,
+    )
     protocol.send(connection, stands)
     while True:
         order = msgspec.json.decode(protocol.receive(connection), type=Go | TimeLevel)
         if isinstance(order, TimeLevel):
             protocol.send(connection, Level(seconds=_level(call, device, order)))
         else:
-            protocol.send(connection, Times(walls_ns=time_copy(call, device.synchronize, order)))
+            protocol.send(
+                connection, Times(walls_ns=time_copy(call, device.synchronize, order))
+            )
 
 
 def _level(call: Callable[[], Any], device: Device, order: TimeLevel) -> float:
-    walls = time_calls(call, device, CallBudget(1, order.warm_up_seconds, order.warm_up_seconds)).wall
+    walls = time_calls(
+        call, device, CallBudget(1, order.warm_up_seconds, order.warm_up_seconds)
+    ).wall
     calls = max(FEWEST_CALLS, round(order.seconds * 1e9 / float(np.median(walls))))
     block = run_block(call, device, calls=calls)
     return low_location(block.calls.cpu / 1e9)

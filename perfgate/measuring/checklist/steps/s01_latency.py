@@ -17,8 +17,19 @@ from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls, timed_call
-from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, rate_of, run_open_loop
+from perfgate.measuring.timing.calls import (
+    CallBudget,
+    find_steady_state,
+    measure_throughput,
+    time_calls,
+    timed_call,
+)
+from perfgate.measuring.timing.open_loop import (
+    OpenLoop,
+    calls_of,
+    rate_of,
+    run_open_loop,
+)
 from perfgate.measuring.workload.workload import SLA
 from perfgate.protocol import LoadRequest
 from perfgate.stats.arrivals import draw
@@ -82,11 +93,17 @@ class LatencyStep:
             if summary.unit == "whole recording":
                 lengths, reason = None, NO_STEPS
             if lengths is None:
-                outcome.under(shape=summary.shape).missing([*_QUANTILES, _TAIL, _SPREAD, "latency.max"], reason)
+                outcome.under(shape=summary.shape).missing(
+                    [*_QUANTILES, _TAIL, _SPREAD, "latency.max"], reason
+                )
             elif len(lengths) == 1:
-                outcome.under(**profiled(summary)).number("latency.single", lengths[0] / 1e9, count=1)
+                outcome.under(**profiled(summary)).number(
+                    "latency.single", lengths[0] / 1e9, count=1
+                )
             else:
-                _add_quantiles(outcome.under(**profiled(summary)), np.array(lengths) / 1e9)
+                _add_quantiles(
+                    outcome.under(**profiled(summary)), np.array(lengths) / 1e9
+                )
         return or_absent(outcome)
 
 
@@ -94,18 +111,26 @@ STEP = LatencyStep()
 
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
-    call, device, batch = context.workload.caller(shape), context.device, context.workload.batch
+    call, device, batch = (
+        context.workload.caller(shape),
+        context.device,
+        context.workload.batch,
+    )
     if context.extent.brief:  # the pairs measure everything else better
         outcome.number("latency.first_call", timed_call(call, device) / 1e9, count=1)
         return
-    steady = find_steady_state(call, device, cap_seconds=_of_shape(context, quick=3.0, full=30.0))
+    steady = find_steady_state(
+        call, device, cap_seconds=_of_shape(context, quick=3.0, full=30.0)
+    )
     if steady.steady:
         context.process.warm_shapes.add(shape)
     before = _memory(device)
     times = time_calls(call, device, _call_budget(context, shape))
     after = _memory(device)
     window_seconds = 0.1 if context.extent.quick else 1.0
-    rates, _ = measure_throughput(call, device, items=batch, window_seconds=window_seconds, windows=_WINDOWS)
+    rates, _ = measure_throughput(
+        call, device, items=batch, window_seconds=window_seconds, windows=_WINDOWS
+    )
     seconds = times.wall / 1e9
     outcome.number("latency.first_call", steady.first_call_ns / 1e9, count=1)
     if not steady.steady:
@@ -148,7 +173,9 @@ def _time_starts(outcome: StepOutcome, context: StepContext, load: LoadRequest) 
     levels: list[float] = []
 
     def start() -> None:
-        context.doing("starting a process to compare its calls with those of other processes")
+        context.doing(
+            "starting a process to compare its calls with those of other processes"
+        )
         levels.append(level_of_new_process(load, folder=context.artifacts))
 
     while len(levels) < context.extent.starts:
@@ -176,13 +203,27 @@ def _judge_steadiness(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) ->
         return
     stretch = seconds[level.start : level.end]
     share = float(stretch.sum()) / span
-    outcome.number(_STEADINESS[0], level.drift, count=int(seconds.size), interval=(level.low, level.high))
+    outcome.number(
+        _STEADINESS[0],
+        level.drift,
+        count=int(seconds.size),
+        interval=(level.low, level.high),
+    )
     outcome.number(_STEADINESS[1], share, count=level.levels)
-    evidence: MaybeEvidence = {"seconds": round(span, 1), "drift": level.drift, "low": level.low, "high": level.high}
+    evidence: MaybeEvidence = {
+        "seconds": round(span, 1),
+        "drift": level.drift,
+        "low": level.low,
+        "high": level.high,
+    }
     drifts = outcome.above("latency.drift", max(0.0, level.low, -level.high), evidence)
     if level.levels > 1:
         _add_quantiles(outcome.under(stretch="longest level"), stretch)
-        outcome.below("latency.steady_share", share, {**evidence, "levels": level.levels, "share": share})
+        outcome.below(
+            "latency.steady_share",
+            share,
+            {**evidence, "levels": level.levels, "share": share},
+        )
     elif not drifts:
         most = outcome.limit("latency.drift.warning")
         if -most <= level.low and level.high <= most:
@@ -200,16 +241,28 @@ def _memory(device: Device) -> dict[str, int]:
     return memory
 
 
-def _judge_memory(outcome: StepOutcome, context: StepContext, before: dict[str, int], after: dict[str, int]) -> None:
+def _judge_memory(
+    outcome: StepOutcome,
+    context: StepContext,
+    before: dict[str, int],
+    after: dict[str, int],
+) -> None:
     """Compare memory before and after the steady state; step 17 names the line that keeps memory."""
     for place, began in before.items():
         of_place = outcome.under(of=place)
-        of_place.numbers({"soak.memory_begin": float(began), "soak.memory_end": float(after[place])})
+        of_place.numbers(
+            {"soak.memory_begin": float(began), "soak.memory_end": float(after[place])}
+        )
         if began:
             of_place.above(
                 "soak.growth",
                 after[place] / began - 1,
-                {"of": place, "begin": float(began), "end": float(after[place]), "seconds": context.extent.steady},
+                {
+                    "of": place,
+                    "begin": float(began),
+                    "end": float(after[place]),
+                    "seconds": context.extent.steady,
+                },
             )
 
 
@@ -220,9 +273,13 @@ def _call_budget(context: StepContext, shape: str) -> CallBudget:
     if not context.extent.quick:
         calls = _FULL_CALLS
     if context.extent.steady:
-        return CallBudget(calls, context.extent.steady, max(context.extent.steady, most))
+        return CallBudget(
+            calls, context.extent.steady, max(context.extent.steady, most)
+        )
     is_promised = sla.p99 is not None and sla.rate is None
-    if is_promised or any(budget.rate is None for budget in context.budgets_on("latency.p99", shape)):
+    if is_promised or any(
+        budget.rate is None for budget in context.budgets_on("latency.p99", shape)
+    ):
         calls, most = _FULL_CALLS, _FULL_SECONDS
     return CallBudget(calls, _of_shape(context, quick=0.5, full=5.0), most)
 
@@ -241,11 +298,16 @@ def _add_quantiles(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> No
     """
     outcome.estimate("latency.p50", quantile(seconds, 0.5))
     outcome.estimate("latency.p90", quantile(seconds, 0.9))
-    outcome.p99("latency.p99", quantile(seconds, 0.99), "times.p99-too-few-calls-see-p90")
+    outcome.p99(
+        "latency.p99", quantile(seconds, 0.99), "times.p99-too-few-calls-see-p90"
+    )
     if seconds.size >= TENTH_FLOOR:
         outcome.estimate(_TAIL, slowest_tenth(seconds))
     else:
-        too_few = Message("times.tenth-too-few-calls", {"needed": TENTH_FLOOR, "calls": int(seconds.size)})
+        too_few = Message(
+            "times.tenth-too-few-calls",
+            {"needed": TENTH_FLOOR, "calls": int(seconds.size)},
+        )
         outcome.missing([_TAIL], too_few)
     if seconds.size > 1:
         outcome.estimate(_SPREAD, standard_deviation(seconds))
@@ -263,7 +325,11 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
     labels = {"shape": shape}
     if sla.rate is not None:
         labels["rate"] = f"{sla.rate:g}"
-    p99 = next(value for value in outcome.values if value.metric == "latency.p99" and value.labels == labels)
+    p99 = next(
+        value
+        for value in outcome.values
+        if value.metric == "latency.p99" and value.labels == labels
+    )
     low, high = p99.interval or (None, None)
     evidence: MaybeEvidence = {"sla.p99": promised, "calls": p99.count or 0}
     if low is not None and low > promised:
@@ -282,13 +348,24 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -
     for calls_per_second, arrivals in _offered(context, shape):
         rate = f"{calls_per_second:g}"
         context.doing(
-            "{rate} calls a second of shape {shape}, sent whether or not earlier calls are done", rate=rate, shape=shape
+            "{rate} calls a second of shape {shape}, sent whether or not earlier calls are done",
+            rate=rate,
+            shape=shape,
         )
         at_rate = outcome.under(rate=rate)
         if arrivals.size < _FEWEST_ARRIVALS:
-            seconds = Message("times.time-allowed" if context.extent.quick else "times.time-of-full-run")
+            seconds = Message(
+                "times.time-allowed"
+                if context.extent.quick
+                else "times.time-of-full-run"
+            )
             reason = Message(
-                "times.rate-too-low", {"rate": calls_per_second, "fewest": _FEWEST_ARRIVALS, "seconds": seconds}
+                "times.rate-too-low",
+                {
+                    "rate": calls_per_second,
+                    "fewest": _FEWEST_ARRIVALS,
+                    "seconds": seconds,
+                },
             )
             at_rate.missing(_OPEN_LOOP_QUANTILES, reason)
             continue
@@ -301,11 +378,17 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -
             at_rate.note(
                 "latency.saturated",
                 "severe" if promised else "warning",
-                {"rate": rate, "calls": calls, "served": float(calls / (served_ns / 1e9))},
+                {
+                    "rate": rate,
+                    "calls": calls,
+                    "served": float(calls / (served_ns / 1e9)),
+                },
             )
 
 
-def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
+def _offered(
+    context: StepContext, shape: str
+) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
     """Yield the rates to measure, each with the times of the calls: the rates of the SLA, of budgets, and of the traffic.
 
     A promised rate gets the full time, long enough to be judged. Traffic consists of items: a call arrives when its batch
@@ -321,12 +404,24 @@ def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, npt.NDAr
         rates += [budget.rate for budget in context.budgets_on(metric, shape)]
     promised = [rate for rate in dict.fromkeys(rates) if rate is not None]
     for rate in promised:
-        share = _MOST_SECONDS_OF_PROMISES / (len(promised) * len(context.workload.shapes))
-        count = _count(rate, least=5.0, usual=_FULL_SECONDS, most=max(share, _FULL_SECONDS))
+        share = _MOST_SECONDS_OF_PROMISES / (
+            len(promised) * len(context.workload.shapes)
+        )
+        count = _count(
+            rate, least=5.0, usual=_FULL_SECONDS, most=max(share, _FULL_SECONDS)
+        )
         yield (rate, draw(rate, burstiness=burstiness, count=count, seed=seed))
-    if traffic is not None and (rate := rate_of(traffic) / workload.batch) not in promised:
+    if (
+        traffic is not None
+        and (rate := rate_of(traffic) / workload.batch) not in promised
+    ):
         usual = _of_shape(context, quick=2.0, full=_FULL_SECONDS)
-        count = _count(rate, least=_of_shape(context, quick=0.5, full=5.0), usual=usual, most=_STRETCH * usual)
+        count = _count(
+            rate,
+            least=_of_shape(context, quick=0.5, full=5.0),
+            usual=usual,
+            most=_STRETCH * usual,
+        )
         yield (rate, calls_of(traffic, workload.batch, count=count, seed=seed))
 
 

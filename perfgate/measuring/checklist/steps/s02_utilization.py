@@ -12,7 +12,13 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.graph_head import exposed_head_ns
 from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.recorded import busy_window, device_times_missing, or_absent, profiled, waiting_shares
+from perfgate.measuring.checklist.recorded import (
+    busy_window,
+    device_times_missing,
+    or_absent,
+    profiled,
+    waiting_shares,
+)
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within
@@ -50,13 +56,19 @@ class UtilizationStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         outcome = context.outcome()
-        for summary, waiting in zip(context.summaries, waiting_shares(context.summaries)):
+        for summary, waiting in zip(
+            context.summaries, waiting_shares(context.summaries)
+        ):
             _add_accelerators(outcome.under(shape=summary.shape), summary)
             parts = summary.parts()
             if parts is None:
-                outcome.under(shape=summary.shape).missing(_TIMELINE_METRICS, device_times_missing(summary))
+                outcome.under(shape=summary.shape).missing(
+                    _TIMELINE_METRICS, device_times_missing(summary)
+                )
                 continue
-            kernels_ns = parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns
+            kernels_ns = (
+                parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns
+            )
             numbers = {
                 "utilization.busy": kernels_ns / parts.length_ns,
                 "utilization.computing": parts.computing_ns / parts.length_ns,
@@ -85,7 +97,9 @@ def _add_accelerators(outcome: StepOutcome, summary: DeviceSummary) -> None:
         moving = Readings.total(both).within(*window) > 0
         if moving.size:
             of_accelerator = outcome.under(accelerator=number)
-            of_accelerator.number("utilization.accelerator", float(moving.mean()), count=moving.size)
+            of_accelerator.number(
+                "utilization.accelerator", float(moving.mean()), count=moving.size
+            )
 
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
@@ -96,7 +110,9 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
         most = _MOST_CALLS
         if context.extent.quick:
             most = _FEWEST_CALLS
-        calls = calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
+        calls = calls_within(
+            state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most
+        )
     wall_ns, cpu_ns = _time_back_to_back(call, context.device, calls=calls)
     host = cpu_ns / (wall_ns * context.settings.threads)
     if not context.shows_kernels:
@@ -112,11 +128,16 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     # Kernels of the traced run may take slightly longer than in the plain run; a share ends at 1.
     busy = min(busy_ns / wall_ns, 1.0)
     gap = max(wall_ns - busy_ns, 0) / calls / 1e9
-    outcome.numbers({"utilization.busy": busy, "utilization.gap": gap, "utilization.host": host}, count=calls)
+    outcome.numbers(
+        {"utilization.busy": busy, "utilization.gap": gap, "utilization.host": host},
+        count=calls,
+    )
     outcome.below("utilization.busy", busy, {"free": 1 - busy})
 
 
-def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -> tuple[int, int]:
+def _time_back_to_back(
+    call: Callable[[], Any], device: Device, *, calls: int
+) -> tuple[int, int]:
     """The time of calls without a profiler by the timer, and the CPU time of the whole process; waits once, at the end."""
     device.synchronize()
     cpu_started, started = device.process_cpu_ns(), device.timer_ns()
@@ -127,7 +148,9 @@ def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -
     return max(device.timer_ns() - started, 1), device.process_cpu_ns() - cpu_started
 
 
-def _add_reported(outcome: StepOutcome, context: StepContext, call: Callable[[], Any]) -> None:
+def _add_reported(
+    outcome: StepOutcome, context: StepContext, call: Callable[[], Any]
+) -> None:
     """Add the driver's own utilization during calls without a profiler: npu-smi shows 0 % while one runs."""
 
     def load() -> None:
@@ -135,15 +158,24 @@ def _add_reported(outcome: StepOutcome, context: StepContext, call: Callable[[],
         context.device.synchronize()
 
     readings = read_under_load(context.device.telemetry, load, _REPORTED_SECONDS)
-    shares = [reading.utilization for reading in readings if reading.utilization is not None]
+    shares = [
+        reading.utilization for reading in readings if reading.utilization is not None
+    ]
     if len(shares) < _FEWEST_READINGS:
-        reason = Message("times.utilization-readings", {"times": len(shares), "seconds": _REPORTED_SECONDS})
+        reason = Message(
+            "times.utilization-readings",
+            {"times": len(shares), "seconds": _REPORTED_SECONDS},
+        )
         outcome.missing("utilization.reported", reason)
     else:
-        outcome.number("utilization.reported", statistics.median(shares), count=len(shares))
+        outcome.number(
+            "utilization.reported", statistics.median(shares), count=len(shares)
+        )
 
 
-def _judge_parts(outcome: StepOutcome, parts: StepTotals, head_ns: float, waiting: float | None) -> None:
+def _judge_parts(
+    outcome: StepOutcome, parts: StepTotals, head_ns: float, waiting: float | None
+) -> None:
     """Judge the share of the steps in which kernels ran; the largest other part decides the rule of the finding.
 
     The exposed ``head_ns`` of compiled calls lies before the first kernel of a step, and what is more of it between kernels.
@@ -152,14 +184,20 @@ def _judge_parts(outcome: StepOutcome, parts: StepTotals, head_ns: float, waitin
     head_of_step_ns = min(head_ns, parts.preparing_ns)
     later_head_ns = min(head_ns - head_of_step_ns, parts.free_ns)
     rule, name, rest_ns = max(
-        ("utilization.communication", "exposed communication", parts.exposed_communication_ns),
+        (
+            "utilization.communication",
+            "exposed communication",
+            parts.exposed_communication_ns,
+        ),
         ("utilization.copies", "exposed copies", parts.exposed_copies_ns or 0),
         ("utilization.graph_head", "graph head", head_of_step_ns + later_head_ns),
         ("utilization.preparing", "preparing", parts.preparing_ns - head_of_step_ns),
         ("utilization.busy", "free", parts.free_ns - later_head_ns),
         key=lambda rest: rest[2],
     )
-    busy = (parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns) / parts.length_ns
+    busy = (
+        parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns
+    ) / parts.length_ns
     if outcome.below(
         "utilization.busy",
         busy,

@@ -15,8 +15,18 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence
 from perfgate.measuring.checklist.experiment import outcome_of, own_call
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable
-from perfgate.measuring.checklist.recorded import add_rate, busy_window, device_times_missing, or_absent, profiled
+from perfgate.measuring.checklist.outcome import (
+    MaybeEvidence,
+    StepOutcome,
+    not_applicable,
+)
+from perfgate.measuring.checklist.recorded import (
+    add_rate,
+    busy_window,
+    device_times_missing,
+    or_absent,
+    profiled,
+)
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.devices.device import Device, DeviceEvent
@@ -53,7 +63,9 @@ class TransferStep:
         with quiet():
             own_call(context, context.workload.shapes[0])
             # The workload itself uses neither pinned memory nor a second stream, so their failure is not its error.
-            return outcome_of(context, partial(_measure, context), failing="times.copying-fails")
+            return outcome_of(
+                context, partial(_measure, context), failing="times.copying-fails"
+            )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """A recording shows only the copies that no kernel hides; the cost of copying takes a call without it."""
@@ -63,11 +75,17 @@ class TransferStep:
             parts = summary.parts()
             if summary.on_host or parts is None or parts.exposed_copies_ns is None:
                 no_parts = summary.on_host or parts is None
-                reason = device_times_missing(summary) if no_parts else Message("times.no-device-timeline")
+                reason = (
+                    device_times_missing(summary)
+                    if no_parts
+                    else Message("times.no-device-timeline")
+                )
                 outcome.under(shape=summary.shape).missing(_EXPOSED, reason)
                 continue
             share = parts.exposed_copies_ns / parts.length_ns
-            outcome.under(**profiled(summary)).number(_EXPOSED, share, count=summary.spans)
+            outcome.under(**profiled(summary)).number(
+                _EXPOSED, share, count=summary.spans
+            )
         return or_absent(outcome)
 
 
@@ -80,8 +98,15 @@ def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
     if window is None:
         return
     for direction in DIRECTIONS:
-        if (rates := summary.timeline.readings.get(link_traffic("PCIe", direction))) is not None:
-            add_rate(outcome.under(direction=direction), "transfer.link_traffic", rates, window)
+        if (
+            rates := summary.timeline.readings.get(link_traffic("PCIe", direction))
+        ) is not None:
+            add_rate(
+                outcome.under(direction=direction),
+                "transfer.link_traffic",
+                rates,
+                window,
+            )
 
 
 def _measure(context: StepContext) -> StepOutcome:
@@ -113,14 +138,22 @@ def _measure(context: StepContext) -> StepOutcome:
     return outcome
 
 
-def judge_inputs(outcome: StepOutcome, inputs: Any, output_bytes: int, share: float) -> None:
+def judge_inputs(
+    outcome: StepOutcome, inputs: Any, output_bytes: int, share: float
+) -> None:
     """Note if most of the copied bytes are full-precision inputs; copying takes a ``share`` of the call."""
-    wide = [tensor for tensor in tensors(inputs) if tensor.is_floating_point() and tensor.element_size() > _HALF]
+    wide = [
+        tensor
+        for tensor in tensors(inputs)
+        if tensor.is_floating_point() and tensor.element_size() > _HALF
+    ]
     size, copied = bytes_of(wide), bytes_of(inputs) + output_bytes
     if not size or size < copied / 2:
         return
     largest = max(wide, key=bytes_of)
-    superfluous = sum(bytes_of(tensor) * (1 - _HALF / tensor.element_size()) for tensor in wide)
+    superfluous = sum(
+        bytes_of(tensor) * (1 - _HALF / tensor.element_size()) for tensor in wide
+    )
     evidence: MaybeEvidence = {
         "size": size,
         "dtype": str(largest.dtype).removeprefix("torch."),
@@ -129,18 +162,24 @@ def judge_inputs(outcome: StepOutcome, inputs: Any, output_bytes: int, share: fl
     outcome.note("transfer.full_precision", "info", evidence)
 
 
-def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:
+def _times_of_ways(
+    context: StepContext, transfers: _Transfers
+) -> dict[str, npt.NDArray[np.float64]]:
     """The nanoseconds of a call, on inputs that are on the device and for each way of copying, one number per round.
 
     A round takes the medians of calls in random order, so that disturbances affect all ways alike.
     """
-    most_rounds, seconds, warm_up_seconds = (10, 3.0, 1.0) if context.extent.quick else (40, 20.0, 10.0)
+    most_rounds, seconds, warm_up_seconds = (
+        (10, 3.0, 1.0) if context.extent.quick else (40, 20.0, 10.0)
+    )
     device, chance = context.device, random.Random(context.seed)
     find_steady_state(transfers.calls[_ON_DEVICE], device, cap_seconds=warm_up_seconds)
     latest = device.clock_ns() + int(seconds * 1e9)
     ways = list(transfers.calls)
     rounds: list[list[float]] = []
-    while len(rounds) < _FEWEST_ROUNDS or (len(rounds) < most_rounds and device.clock_ns() < latest):
+    while len(rounds) < _FEWEST_ROUNDS or (
+        len(rounds) < most_rounds and device.clock_ns() < latest
+    ):
         times = [0.0] * len(ways)
         for way in chance.sample(ways, len(ways)):
             times[ways.index(way)] = _median_ns(transfers.calls[way], device)
@@ -160,7 +199,9 @@ class _Transfers:
     def __init__(self, workload: BoundWorkload, shape: str) -> None:
         self._workload = workload
         self._device = device = workload.device
-        self.hosts = [workload.host_inputs(shape, index=index) for index in range(POOL_SIZE)]
+        self.hosts = [
+            workload.host_inputs(shape, index=index) for index in range(POOL_SIZE)
+        ]
         self._pinned = [device.pin(host) for host in self.hosts]
         self._next = device.to_device(self._pinned[0], non_blocking=True)
         self._cursor = 0
@@ -218,7 +259,9 @@ class _Marks:
         return spans
 
 
-def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mode: str) -> None:
+def _add_copies(
+    outcome: StepOutcome, device: Device, transfers: _Transfers, mode: str
+) -> None:
     """Make calls with events around copies and compute; not in the timed calls, because events slow calls down.
 
     Compute is the time from the first kernel of a call to its last, gaps included.
@@ -234,8 +277,14 @@ def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mod
         device.synchronize()
         wall_ns = device.clock_ns() - started
         output_bytes = device.bytes_of(output)
-        up, down, compute = marks.spans("up"), marks.spans("down"), marks.spans("compute")
-        exposed_shares.append(sum(_outside(span, compute) for span in up + down) / wall_ns)
+        up, down, compute = (
+            marks.spans("up"),
+            marks.spans("down"),
+            marks.spans("compute"),
+        )
+        exposed_shares.append(
+            sum(_outside(span, compute) for span in up + down) / wall_ns
+        )
         up_ns.append(sum(span.length for span in up))
         down_ns.append(sum(span.length for span in down))
     outcome.number(_EXPOSED, float(np.median(exposed_shares)), count=_MARKED_CALLS)
@@ -252,5 +301,8 @@ def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mod
 
 def _outside(span: TimeSpan, computes: list[TimeSpan]) -> int:
     """The length of a span outside the computes, which do not overlap each other."""
-    inside = sum(max(0, min(span.end, compute.end) - max(span.start, compute.start)) for compute in computes)
+    inside = sum(
+        max(0, min(span.end, compute.end) - max(span.start, compute.start))
+        for compute in computes
+    )
     return span.length - inside

@@ -31,7 +31,13 @@ from perfgate.measuring.counting.counters import (
 )
 from perfgate.measuring.counting.kept import KEPT_PYTHON, with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
-from perfgate.trace.analysis.operators import OpClass, OperatorTotal, class_totals, op_class, operator_totals
+from perfgate.trace.analysis.operators import (
+    OpClass,
+    OperatorTotal,
+    class_totals,
+    op_class,
+    operator_totals,
+)
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import IntColumn, rows_by, self_times
 from perfgate.trace.model.events import KIND_CODES, EventKind, EventTable
@@ -57,7 +63,8 @@ _QUANTIZED_PRODUCT = re.compile(
     re.IGNORECASE,
 )
 _BLOCK_ATTENTION = re.compile(
-    r"(paged|sparse|block).*(attention|attn)|(attention|attn).*(paged|sparse|block)", re.IGNORECASE
+    r"(paged|sparse|block).*(attention|attn)|(attention|attn).*(paged|sparse|block)",
+    re.IGNORECASE,
 )
 # Step 13 reads the size of these from the table of kernels.
 _SIZE_IS_RECORDED = re.compile(
@@ -81,9 +88,18 @@ class TopOpsStep:
             of_shape, trace = outcome.under(shape=shape), steady_calls(context, shape)
             events = trace.device_work() if context.shows_kernels else trace.host_ops()
             totals = operator_totals(events, calls=trace.calls)
-            _judge_operators(of_shape, totals, context.workload.name, shape, calls=trace.calls, counted=len(events))
+            _judge_operators(
+                of_shape,
+                totals,
+                context.workload.name,
+                shape,
+                calls=trace.calls,
+                counted=len(events),
+            )
             if not context.extent.brief:  # counts are exact, so one turn has them all
-                context.doing("counting operators with inputs of shape {shape}", shape=shape)
+                context.doing(
+                    "counting operators with inputs of shape {shape}", shape=shape
+                )
                 _count(outcome, context, shape, trace, roof)
             runs = _KernelRuns(shape)
             runs.add(events, calls=trace.calls)
@@ -108,10 +124,18 @@ class TopOpsStep:
             if counters.values:
                 outcome.counters.append(counters)
             if not summary.totals:
-                rank.missing(("ops.coverage", "ops.kernel_time"), Message("times.no-operators-recorded"))
+                rank.missing(
+                    ("ops.coverage", "ops.kernel_time"),
+                    Message("times.no-operators-recorded"),
+                )
                 continue
             _judge_operators(
-                rank, summary.totals, context.workload, summary.shape, calls=summary.spans, counted=summary.counted
+                rank,
+                summary.totals,
+                context.workload,
+                summary.shape,
+                calls=summary.spans,
+                counted=summary.counted,
             )
             _judge_ai_cpu(rank, summary)
             _judge_unstable(outcome, counters)
@@ -128,20 +152,32 @@ class TopOpsStep:
 STEP = TopOpsStep()
 
 
-def _count(outcome: StepOutcome, context: StepContext, shape: str, trace: CallTrace, roof: Roof | None) -> None:
+def _count(
+    outcome: StepOutcome,
+    context: StepContext,
+    shape: str,
+    trace: CallTrace,
+    roof: Roof | None,
+) -> None:
     """Add the exact counters of a shape, and the account of its call line by line."""
     counters, order = count_in_order(context.workload, shape, root=context.root)
-    account = account_for(trace, context.workload.name, shape, order=order, root=context.root, roof=roof)
+    account = account_for(
+        trace, context.workload.name, shape, order=order, root=context.root, roof=roof
+    )
     if context.shows_kernels:
         absent = KERNEL_METRICS if trace.hides_kernels else ()
-        counters = with_kernels(counters, work_by_span(trace.events, trace.spans()), absent=absent)
+        counters = with_kernels(
+            counters, work_by_span(trace.events, trace.spans()), absent=absent
+        )
     # Last, because the framework reports a fallback when it happens.
     if (fallbacks := context.device.fallbacks()) is not None:
         counters = with_fallbacks(counters, fallbacks)
     dispatched = with_kernel_lines(counters, account.rows)
     worked = with_python_work(context.workload, dispatched, root=context.root)
     outcome.accounts.append(account)
-    outcome.counters.append(with_kept_bytes(context.workload, worked, root=context.root))
+    outcome.counters.append(
+        with_kept_bytes(context.workload, worked, root=context.root)
+    )
 
 
 def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
@@ -161,12 +197,20 @@ def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
         _judge_unstable(outcome, counter_set)
     for counter_set in counters:
         if KEPT_PYTHON in counter_set.uncounted:
-            outcome.note("counters.kept_uncounted", "info", {"shape": counter_set.shape})
+            outcome.note(
+                "counters.kept_uncounted", "info", {"shape": counter_set.shape}
+            )
     outcome.counters[:] = [with_steady(counter_set) for counter_set in counters]
 
 
 def _judge_operators(
-    outcome: StepOutcome, totals: Sequence[OperatorTotal], workload: str, shape: str, *, calls: int, counted: int
+    outcome: StepOutcome,
+    totals: Sequence[OperatorTotal],
+    workload: str,
+    shape: str,
+    *,
+    calls: int,
+    counted: int,
 ) -> None:
     """Judge the operators of some calls of a workload on a shape, which are made of ``counted`` events."""
     busy_ns = sum(total.typical_ns for total in totals)
@@ -206,12 +250,16 @@ def _judge_operators(
             outcome.above(rule, total.typical_ns / busy_ns, {"op": total.name})
     for group in _JUDGED_CLASSES:
         # Totals are sorted, so the first of the class is its heaviest.
-        heaviest = next((total.name for total in totals if op_class(total.name) == group), None)
+        heaviest = next(
+            (total.name for total in totals if op_class(total.name) == group), None
+        )
         if heaviest is not None:
             outcome.above(f"ops.share.{group}", shares[group], {"op": heaviest})
 
 
-def _add_class_shares(outcome: StepOutcome, totals: Sequence[OperatorTotal]) -> dict[OpClass, float]:
+def _add_class_shares(
+    outcome: StepOutcome, totals: Sequence[OperatorTotal]
+) -> dict[OpClass, float]:
     """Add and return the share of each class of operators, without collectives, which mostly wait."""
     in_classes = [total for total in totals if total.kind not in ("comm", "fused")]
     all_ns = sum(total.typical_ns for total in in_classes) or 1
@@ -239,13 +287,19 @@ def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
     cores = np.array([text.upper() for text in table.texts])
     if not len(table) or not set(cores.tolist()) & _CORES:
         return
-    on_cpu = table.select(np.isin(table.codes["core"], np.flatnonzero(cores == _AI_CPU)))
+    on_cpu = table.select(
+        np.isin(table.codes["core"], np.flatnonzero(cores == _AI_CPU))
+    )
     calls = len(on_cpu) / summary.spans
     outcome.number("ops.ai_cpu", calls)
     if not len(on_cpu):
         return
     heaviest = max(on_cpu.alike(named=False), key=lambda alike: alike.total_ns).kernel
-    types = [*dict.fromkeys(heaviest.inputs.dtypes), "->", *dict.fromkeys(heaviest.outputs.dtypes)]
+    types = [
+        *dict.fromkeys(heaviest.inputs.dtypes),
+        "->",
+        *dict.fromkeys(heaviest.outputs.dtypes),
+    ]
     evidence: MaybeEvidence = {
         "op": heaviest.type or heaviest.name,
         "calls": calls,
@@ -258,8 +312,12 @@ def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
 def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:
     """Count the kernels of one step, or the framework operators on a CPU."""
     repeats = 0 if summary.unit == "whole recording" else summary.spans
-    empty = CounterSet(workload=workload, shape=summary.shape, repeats=repeats, values={}, ops=[])
-    if not summary.works or (summary.absent == frozenset(KERNEL_METRICS) and not summary.on_host):
+    empty = CounterSet(
+        workload=workload, shape=summary.shape, repeats=repeats, values={}, ops=[]
+    )
+    if not summary.works or (
+        summary.absent == frozenset(KERNEL_METRICS) and not summary.on_host
+    ):
         return empty
     return with_steady(with_kernels(empty, list(summary.works), absent=summary.absent))
 
@@ -267,7 +325,11 @@ def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:
 def _judge_unstable(outcome: StepOutcome, counters: CounterSet) -> None:
     """Name the counters that differ between the counted calls."""
     if counters.unstable:
-        outcome.note("counters.unstable", "info", {"metrics": ", ".join(counters.unstable), "shape": counters.shape})
+        outcome.note(
+            "counters.unstable",
+            "info",
+            {"metrics": ", ".join(counters.unstable), "shape": counters.shape},
+        )
 
 
 @dataclass
@@ -287,11 +349,16 @@ class _KernelRuns:
         codes = np.unique(np.concatenate((events.name, events.group)))
         self.names.update(events.names[code] for code in codes.tolist())
         runs = np.isin(events.kind, [KIND_CODES[kind] for kind in _SINGLE_RUNS])
-        own, work = self_times(events.start, events.duration, events.track)[runs], events.select(runs)
+        own, work = (
+            self_times(events.start, events.duration, events.track)[runs],
+            events.select(runs),
+        )
         for rows in rows_by(work.group):
             op = work.names[work.group[rows[0]]]
             order = rows[np.argsort(work.start[rows], kind="stable")]
-            self.longest[op] = max(_longest(own[order], calls) / 1e9, self.longest.get(op, 0.0))
+            self.longest[op] = max(
+                _longest(own[order], calls) / 1e9, self.longest.get(op, 0.0)
+            )
 
     def judge(self, outcome: StepOutcome) -> None:
         """Add the longest single run of all and the names for the run document, and judge the run of each operator."""
@@ -327,7 +394,11 @@ def _longest(times: IntColumn, calls: int) -> float:
     return float(times.max())
 
 
-def _judge_missing(outcome: StepOutcome, patterns: Iterable[str], names: Collection[str]) -> None:
+def _judge_missing(
+    outcome: StepOutcome, patterns: Iterable[str], names: Collection[str]
+) -> None:
     """Add a finding for each pattern that matches no name, with the nearest names."""
     for pattern, nearest in missing_kernels(patterns, names).items():
-        outcome.note("ops.missing_kernel", "severe", {"kernel": pattern, "nearest": nearest})
+        outcome.note(
+            "ops.missing_kernel", "severe", {"kernel": pattern, "nearest": nearest}
+        )

@@ -9,8 +9,20 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.sweep import Sweep
-from perfgate.measuring.checklist.batch_sweep import BRIEF, FULL, QUICK, forget, probe, visit_all
-from perfgate.measuring.checklist.outcome import StepOutcome, limit, not_applicable, unavailable
+from perfgate.measuring.checklist.batch_sweep import (
+    BRIEF,
+    FULL,
+    QUICK,
+    forget,
+    probe,
+    visit_all,
+)
+from perfgate.measuring.checklist.outcome import (
+    StepOutcome,
+    limit,
+    not_applicable,
+    unavailable,
+)
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.stats.knee import NEARLY, Knee, find_knee, smallest_within, typical_rates
 from perfgate.stats.summary import quantile
@@ -34,7 +46,9 @@ class BatchStep:
             if set(sweep.sizes) != {context.workload.batch}:
                 visit_all(context, shape, effort, sweep)
                 forget(context, shape, sweep.sizes)
-        if context.experiments.refusal is not None and set(sweep.sizes) <= {context.workload.batch}:
+        if context.experiments.refusal is not None and set(sweep.sizes) <= {
+            context.workload.batch
+        }:
             return unavailable(context.experiments.refusal)
         return judge_sweep(
             sweep,
@@ -52,7 +66,12 @@ STEP = BatchStep()
 
 
 def judge_sweep(
-    sweep: Sweep, *, shape: str, configured: int, promised: float | None, limits: Mapping[str, float]
+    sweep: Sweep,
+    *,
+    shape: str,
+    configured: int,
+    promised: float | None,
+    limits: Mapping[str, float],
 ) -> StepOutcome:
     """The outcome of a sweep, of this step or of the pairs; ``promised`` is the P99 in seconds that the workload promises."""
     # A size that the probe measured may be refused by a later visit.
@@ -64,12 +83,18 @@ def judge_sweep(
     _note_limits_of_sweep(outcome, sweep, limits)
     _add_best(outcome, of_shape, sweep, configured, promised)
     for size in sweep.sizes:
-        of_shape.under(batch=str(size)).median("batch.throughput", np.asarray(sweep.rates[size]))
+        of_shape.under(batch=str(size)).median(
+            "batch.throughput", np.asarray(sweep.rates[size])
+        )
     return outcome
 
 
 def _add_best(
-    outcome: StepOutcome, of_shape: StepOutcome, sweep: Sweep, configured: int, promised: float | None
+    outcome: StepOutcome,
+    of_shape: StepOutcome,
+    sweep: Sweep,
+    configured: int,
+    promised: float | None,
 ) -> None:
     """Add the best size that keeps the promise, and judge the loss of the configured one."""
     # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather than promised too early.
@@ -84,7 +109,10 @@ def _add_best(
         return
     best = smallest_within(fast, NEARLY)
     of_shape.number(
-        "batch.best", float(best.size), count=best.visits, interval=(float(best.earliest), float(best.shown))
+        "batch.best",
+        float(best.size),
+        count=best.visits,
+        interval=(float(best.earliest), float(best.shown)),
     )
     if configured not in sweep.rates:
         of_shape.missing("batch.loss", Message("times.knee-needs-throughput"))
@@ -103,7 +131,9 @@ def _add_knee(outcome: StepOutcome, knee: Knee | None) -> None:
     outcome.number("batch.knee", float(knee.size), count=knee.visits, interval=bounds)
 
 
-def _note_limits_of_sweep(outcome: StepOutcome, sweep: Sweep, limits: Mapping[str, float]) -> None:
+def _note_limits_of_sweep(
+    outcome: StepOutcome, sweep: Sweep, limits: Mapping[str, float]
+) -> None:
     """Note the end of the sweep, an unknown knee, and the sizes that the model refused."""
     is_reached = find_knee(sweep.rates, limit("batch.knee.gain", limits)) is not None
     noted = [
@@ -121,7 +151,10 @@ def _note_limits_of_sweep(outcome: StepOutcome, sweep: Sweep, limits: Mapping[st
 def _why_fixed(sweep: Sweep, configured: int) -> Message:
     if sweep.refused:
         size, error = next(iter(sweep.refused.items()))
-        return Message("times.batch-fixed", {"configured": configured, "size": size, "error": error})
+        return Message(
+            "times.batch-fixed",
+            {"configured": configured, "size": size, "error": error},
+        )
     if sweep.out_of_memory:
         return Message("times.no-other-size-fits", {"configured": configured})
     return Message("times.one-size-named", {"size": configured})

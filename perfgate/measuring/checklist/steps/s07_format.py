@@ -63,7 +63,10 @@ class FormatStep:
         outcome, busy_ns = context.outcome(), 0
         calls = 5 if context.extent.quick else 20
         for shape in context.workload.shapes:
-            context.doing("looking for format conversions with inputs of shape {shape}", shape=shape)
+            context.doing(
+                "looking for format conversions with inputs of shape {shape}",
+                shape=shape,
+            )
             audit = audit_shape(context, shape, calls=calls)
             if context.shows_kernels:
                 conversions = _of_trace(context, shape, audit)
@@ -99,14 +102,25 @@ STEP = FormatStep()
 def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
     """The conversions among the kernels of some calls; collectives do not count as computing."""
     conversions, busy_ns = [], 0
-    for (kernel, number, total_ns), longest_ns in zip(kernels.alike(), kernels.longest_alike()):
+    for (kernel, number, total_ns), longest_ns in zip(
+        kernels.alike(), kernels.longest_alike()
+    ):
         if kernel.is_collective:
             continue
         busy_ns += total_ns
         name = kernel.type or kernel.name
         if is_format_conversion(name) or kernel.name.startswith(_INSERTED):
-            shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.inputs.shapes)
-            conversion = _Conversion(_pair_of(kernel), name, total_ns, longest_ns, shapes[:_MOST_SHAPES], number=number)
+            shapes = "; ".join(
+                ",".join(map(str, shape)) for shape in kernel.inputs.shapes
+            )
+            conversion = _Conversion(
+                _pair_of(kernel),
+                name,
+                total_ns,
+                longest_ns,
+                shapes[:_MOST_SHAPES],
+                number=number,
+            )
             conversions.append(conversion)
     return conversions, busy_ns, calls
 
@@ -126,12 +140,20 @@ def _pair_of(kernel: Kernel) -> str:
     return kernel.type or kernel.name
 
 
-def _of_trace(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _Conversions:
+def _of_trace(
+    context: StepContext, shape: str, audit: Sequence[AuditedOp]
+) -> _Conversions:
     """The conversions of the run's trace, with the line of an explicit cast."""
     summary = steady_summary(context, shape)
-    conversions, busy_ns, calls = _of_kernels(kernels_of(summary.timeline), calls=summary.spans)
+    conversions, busy_ns, calls = _of_kernels(
+        kernels_of(summary.timeline), calls=summary.spans
+    )
     line = next((op.line for op in audit if "format_cast" in op.name and op.line), None)
-    return [conversion._replace(line=line) for conversion in conversions], busy_ns, calls
+    return (
+        [conversion._replace(line=line) for conversion in conversions],
+        busy_ns,
+        calls,
+    )
 
 
 def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
@@ -144,7 +166,9 @@ def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
             pairs.append(op.reorder)
         for pair in pairs:
             each_ns = op.host_ns // len(pairs)
-            conversions.append(_Conversion(pair, op.name, each_ns, each_ns, op.inputs, op.line))
+            conversions.append(
+                _Conversion(pair, op.name, each_ns, each_ns, op.inputs, op.line)
+            )
     return conversions, busy_ns, 1
 
 
@@ -162,13 +186,21 @@ def _judge(outcome: StepOutcome, measured: _Conversions) -> None:
     outcome.number("format.share", share)
     outcome.number("format.conversions", per_call, count=calls)
     for pair, ns in times.most_common(_MOST_PAIRS):
-        numbers = {"format.conversions": counts[pair] / calls, "format.time": ns / calls / 1e9}
+        numbers = {
+            "format.conversions": counts[pair] / calls,
+            "format.time": ns / calls / 1e9,
+        }
         outcome.under(pair=pair).numbers(numbers, count=calls)
     if conversions:
         ((pair, _),) = times.most_common(1)
         of_pair = [conversion for conversion in conversions if conversion.pair == pair]
         longest = max(of_pair, key=lambda conversion: conversion.longest_ns)
-        evidence: MaybeEvidence = {"pair": pair, "op": longest.name, "inputs": longest.inputs, "line": longest.line}
+        evidence: MaybeEvidence = {
+            "pair": pair,
+            "op": longest.name,
+            "inputs": longest.inputs,
+            "line": longest.line,
+        }
         outcome.above("format.share", share, {**evidence, "conversions": per_call})
 
 
@@ -201,7 +233,11 @@ def _judge_boundaries(outcome: StepOutcome, context: StepContext, shape: str) ->
     outcome.number("format.boundaries", len(changes))
     if changes:
         module, change = next(iter(changes.items()))
-        outcome.note("format.boundary", "info", {"modules": len(changes), "module": module, "change": change})
+        outcome.note(
+            "format.boundary",
+            "info",
+            {"modules": len(changes), "module": module, "change": change},
+        )
 
 
 def _format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
@@ -210,7 +246,10 @@ def _format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
     None if torch_npu is not loaded or has no ``get_npu_format``, or the model is not a module.
     """
     torch_npu: Any = sys.modules.get("torch_npu")
-    if "own_formats" not in context.device.capabilities or getattr(torch_npu, "get_npu_format", None) is None:
+    if (
+        "own_formats" not in context.device.capabilities
+        or getattr(torch_npu, "get_npu_format", None) is None
+    ):
         return None
     import torch
 

@@ -14,11 +14,20 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.outcome import (
+    MaybeEvidence,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
-from perfgate.measuring.timing.preprocessing import Preprocessing, compare_pipeline, exposed_share
+from perfgate.measuring.timing.preprocessing import (
+    Preprocessing,
+    compare_pipeline,
+    exposed_share,
+)
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
 from perfgate.stats.summary import quantile
@@ -59,7 +68,9 @@ class PreprocessStep:
         with quiet():
             of_shape = outcome.under(shape=shape)
             _measure_host(of_shape, context, shape, effort)
-            if (on_device := context.workload.workload.preprocess_on_device) is not None:
+            if (
+                on_device := context.workload.workload.preprocess_on_device
+            ) is not None:
                 _measure_device(of_shape, context, shape, effort, on_device)
         return outcome
 
@@ -70,16 +81,24 @@ class PreprocessStep:
             rank = outcome.under(**profiled(summary))
             # When the host waited for a batch.
             events = summary.timeline.events.of_kind("host_op", "annotation")
-            spans = events.select(events.is_named(lambda name: name.startswith(_LOADING)))
+            spans = events.select(
+                events.is_named(lambda name: name.startswith(_LOADING))
+            )
             windows = _windows(summary.timeline.steps or ())
             if len(spans) and windows is not None:
-                waited_ns, steps = overlap_length(spans.intervals, windows), int(windows.start.size)
+                waited_ns, steps = (
+                    overlap_length(spans.intervals, windows),
+                    int(windows.start.size),
+                )
                 waited = waited_ns / union_length(windows)
                 rank.number("preprocess.loading_share", waited, count=steps)
                 rank.above(
                     "preprocess.loading_share",
                     waited,
-                    {"op": spans.names[int(spans.name.min())], "a step [s]": waited_ns / steps / 1e9},
+                    {
+                        "op": spans.names[int(spans.name.min())],
+                        "a step [s]": waited_ns / steps / 1e9,
+                    },
                 )
             elif len(spans):
                 reason = Message("times.steps-without-share")
@@ -91,7 +110,9 @@ class PreprocessStep:
 STEP = PreprocessStep()
 
 
-def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort) -> None:
+def _measure_host(
+    outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort
+) -> None:
     device = context.device
     context.doing("timing the stages of preprocessing")
     preprocessing = Preprocessing(context.workload, device, shape)
@@ -103,7 +124,11 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
     medians: npt.NDArray[np.float64] = np.median(times_ns, axis=0) / 1e9
     slowest = preprocessing.stages[int(medians.argmax())]
     total = float(np.median(times_ns.sum(axis=1))) / 1e9
-    calls = time_calls(context.workload.caller(shape), device, CallBudget(calls=3, seconds=effort.model))
+    calls = time_calls(
+        context.workload.caller(shape),
+        device,
+        CallBudget(calls=3, seconds=effort.model),
+    )
     share = total / (total + float(np.median(calls.wall)) / 1e9)
     context.doing("a pipeline that preprocesses one batch ahead")
 
@@ -111,13 +136,22 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
         return context.workload.invoke(device.to_device(batch))
 
     outcome.number("preprocess.share", share)
-    measure = partial(compare_pipeline, preprocessing, feed, device, seconds=effort.pipeline, seed=context.seed)
+    measure = partial(
+        compare_pipeline,
+        preprocessing,
+        feed,
+        device,
+        seconds=effort.pipeline,
+        seed=context.seed,
+    )
     pipeline = experiment(context, measure, failing="times.pipeline-fails")
     if isinstance(pipeline, FailedExperiment):
         outcome.missing("preprocess.exposed_share", pipeline.reason)
         return
     exposed, low, high = exposed_share(pipeline)
-    outcome.number("preprocess.exposed_share", exposed, count=pipeline.quads, interval=(low, high))
+    outcome.number(
+        "preprocess.exposed_share", exposed, count=pipeline.quads, interval=(low, high)
+    )
     # The lower bound is judged, so that noise alone does not give a finding. The model cannot wait longer than
     # preprocessing takes; any further loss is contention with a thread on its own cores.
     evidence: MaybeEvidence = {
@@ -136,7 +170,9 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
         outcome.note("preprocess.contention", "info", evidence)
 
 
-def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: float) -> Ints:
+def _time_stages(
+    preprocessing: Preprocessing, context: StepContext, seconds: float
+) -> Ints:
     """Preprocess each raw batch of the pool at least once, after an untimed one; an array (batches, stages)."""
     clock = context.device.clock_ns
     preprocessing()
@@ -149,12 +185,21 @@ def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: fl
 
 
 def _measure_device(
-    outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort, on_device: Callable[[Any], Any]
+    outcome: StepOutcome,
+    context: StepContext,
+    shape: str,
+    effort: _Effort,
+    on_device: Callable[[Any], Any],
 ) -> None:
     """Compare from raw batch to output, without overlap."""
     workload, device = context.workload, context.device
     context.doing("preprocessing on the device")
-    by_device = Preprocessing(workload, device, shape, (Stage("device", lambda raw: on_device(device.to_device(raw))),))
+    by_device = Preprocessing(
+        workload,
+        device,
+        shape,
+        (Stage("device", lambda raw: on_device(device.to_device(raw))),),
+    )
     by_host = Preprocessing(workload, device, shape)
     batches = (device.to_device(by_host()), by_device())
     if workload.workload.train_step is not None:
@@ -177,7 +222,11 @@ def _measure_device(
         "speedup.high": versus.high,
     }
     if agreed.comparable:
-        evidence = {**evidence, "difference": agreed.absolute, "relative difference": agreed.relative}
+        evidence = {
+            **evidence,
+            "difference": agreed.absolute,
+            "relative difference": agreed.relative,
+        }
     outcome.speedup("preprocess.device_speedup", versus)
     # Recommended only if certainly faster and with the same output.
     if not agreed.within(context.limit("preprocess.agreement")):

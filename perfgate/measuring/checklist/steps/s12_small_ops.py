@@ -60,7 +60,9 @@ class SmallOpsStep:
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
-                context.doing("launches of a call with inputs of shape {shape}", shape=shape)
+                context.doing(
+                    "launches of a call with inputs of shape {shape}", shape=shape
+                )
                 _measure_shape(context, shape, outcome.under(shape=shape))
         return outcome.or_else(unavailable(_NOTHING))
 
@@ -73,7 +75,12 @@ class SmallOpsStep:
                 rank = outcome.under(**profiled(summary))
                 _judge_launches(rank, launches, summary)
                 _judge_contention(rank, summary)
-                rank.missing(_BOUND, _HOST_DEVICE if summary.on_host else Message("operators.recorded-launching"))
+                rank.missing(
+                    _BOUND,
+                    _HOST_DEVICE
+                    if summary.on_host
+                    else Message("operators.recorded-launching"),
+                )
         return outcome.or_else(unavailable(_NOTHING))
 
 
@@ -101,13 +108,24 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     most = outcome.limit("small_ops.loop.warning")
     for (name, place), count in loops.most_common(_MOST_LOOPS):
         if count > most:
-            outcome.note("small_ops.loop", "warning", {"op": name, "line": place, "count": count, "limit": most})
+            outcome.note(
+                "small_ops.loop",
+                "warning",
+                {"op": name, "line": place, "count": count, "limit": most},
+            )
     if (reason := _no_launch_bound(context, tally)) is not None:
         outcome.missing(_BOUND, reason)
         return
     seconds = 0.5 if context.extent.quick else 3.0
-    enqueued = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED)
-    _judge_bound(outcome, summary, launches, [_enqueue_ns(context, call) for _ in range(enqueued)])
+    enqueued = calls_within(
+        state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED
+    )
+    _judge_bound(
+        outcome,
+        summary,
+        launches,
+        [_enqueue_ns(context, call) for _ in range(enqueued)],
+    )
 
 
 def _dispatched(context: StepContext, shape: str) -> CallTally:
@@ -117,7 +135,9 @@ def _dispatched(context: StepContext, shape: str) -> CallTally:
 
     workload, tally = context.workload, CallTally(order=[])
     inputs = workload.pool(shape)[0]
-    CountingMode(tally, root=context.root, waits=context.device.host_waits()).count(lambda: workload.invoke(inputs))
+    CountingMode(tally, root=context.root, waits=context.device.host_waits()).count(
+        lambda: workload.invoke(inputs)
+    )
     context.device.synchronize()
     return tally
 
@@ -132,12 +152,20 @@ def _no_launch_bound(context: StepContext, tally: CallTally) -> Message | None:
     return None
 
 
-def _judge_bound(outcome: StepOutcome, summary: DeviceSummary, launches: _Launches, enqueued_ns: list[int]) -> None:
+def _judge_bound(
+    outcome: StepOutcome,
+    summary: DeviceSummary,
+    launches: _Launches,
+    enqueued_ns: list[int],
+) -> None:
     """Compare the time to enqueue a call, measured without the profiler, with the kernel time in the trace.
 
     The profiler slows launches and hardly affects kernels.
     """
-    kernels_ns = [union_length(summary.work[0].when(span, *KERNEL_KINDS)) for span in range(summary.spans)]
+    kernels_ns = [
+        union_length(summary.work[0].when(span, *KERNEL_KINDS))
+        for span in range(summary.spans)
+    ]
     busy_ns = float(np.median(kernels_ns))
     if not busy_ns:
         outcome.missing(_BOUND, Message("operators.no-kernels"))
@@ -175,7 +203,9 @@ class _Launches:
     gap_ns: float | None
 
 
-def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collection[str] = ()) -> _Launches | None:
+def _launches_of(
+    summary: DeviceSummary, limits: Limits, *, dispatched: Collection[str] = ()
+) -> _Launches | None:
     """The launches in a trace, None if it holds none.
 
     On a device these are the kernels, without collectives and copies. On a CPU they are the outermost operators or, if the
@@ -189,7 +219,9 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
     if summary.on_host:
         if dispatched:
             work = work.select(work.is_named(lambda name: name in dispatched))
-        work = work.select(enclosing(work.start, work.duration, work.track) == NOTHING_AROUND)
+        work = work.select(
+            enclosing(work.start, work.duration, work.track) == NOTHING_AROUND
+        )
     else:
         gap_ns = _mean_gap(summary)
         work = work.of_kind("compute")
@@ -224,7 +256,9 @@ def _mean_gap(summary: DeviceSummary) -> float | None:
     works = [part.inside() for part in summary.work]
     start = np.concatenate([work.start for work in works])
     duration = np.concatenate([work.duration for work in works])
-    owner = np.concatenate([part.owners[part.owners != OUTSIDE] for part in summary.work])
+    owner = np.concatenate(
+        [part.owners[part.owners != OUTSIDE] for part in summary.work]
+    )
     counts = np.bincount(owner, minlength=summary.spans)
     first, last = np.full(summary.spans, _LATEST), np.full(summary.spans, -_LATEST)
     np.minimum.at(first, owner, start)
@@ -240,7 +274,11 @@ def _mean_gap(summary: DeviceSummary) -> float | None:
 
 
 def _judge_launches(
-    outcome: StepOutcome, launches: _Launches, summary: DeviceSummary, *, line: str | None = None
+    outcome: StepOutcome,
+    launches: _Launches,
+    summary: DeviceSummary,
+    *,
+    line: str | None = None,
 ) -> None:
     """Judge the share of time in short launches; most of them come from ``line``."""
     numbers = {
@@ -253,8 +291,14 @@ def _judge_launches(
     if (seconds := _launch_seconds(summary)) is not None:
         numbers["small_ops.launch_time"] = seconds
     outcome.numbers(numbers)
-    evidence = {"launches": round(launches.count), "short": round(launches.short_count), "op": launches.shortest}
-    outcome.above("small_ops.time_share", launches.time_share, {**evidence, "line": line})
+    evidence = {
+        "launches": round(launches.count),
+        "short": round(launches.short_count),
+        "op": launches.shortest,
+    }
+    outcome.above(
+        "small_ops.time_share", launches.time_share, {**evidence, "line": line}
+    )
 
 
 def _launch_seconds(summary: DeviceSummary) -> float | None:
@@ -264,7 +308,9 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
     names; both cover the whole recording.
     """
     nodes_ns = [
-        call.total_ns for call in summary.timeline.totals.calls or () if (call.level, call.name) == _NODE_LAUNCH
+        call.total_ns
+        for call in summary.timeline.totals.calls or ()
+        if (call.level, call.name) == _NODE_LAUNCH
     ]
     if nodes_ns:
         return sum(nodes_ns) / summary.spans / 1e9
@@ -298,5 +344,10 @@ def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
         outcome.above(
             "small_ops.contention",
             times,
-            {"threads": int(threads.size), "times": times, "share": share, "alone [s]": alone_ns / 1e9},
+            {
+                "threads": int(threads.size),
+                "times": times,
+                "share": share,
+                "alone [s]": alone_ns / 1e9,
+            },
         )

@@ -11,9 +11,25 @@ from typing import Any
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.agreement import TRAINS, compare_outputs, copy_of_model, rotating
-from perfgate.measuring.checklist.audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape, is_cast
-from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
+from perfgate.measuring.checklist.agreement import (
+    TRAINS,
+    compare_outputs,
+    copy_of_model,
+    rotating,
+)
+from perfgate.measuring.checklist.audit import (
+    CAUSES,
+    EITHER,
+    AuditedOp,
+    Cause,
+    audit_shape,
+    is_cast,
+)
+from perfgate.measuring.checklist.experiment import (
+    ExperimentError,
+    FailedExperiment,
+    experiment,
+)
 from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_summary
@@ -30,7 +46,10 @@ _SPEEDUP = "contiguity.channels_last_speedup"
 _JUDGED: tuple[Cause, ...] = ("layout", "duplicate")
 # Types of Ascend kernels that only move data, the names of aclnn's copy kernels, and PyTorch's own copy kernel on CUDA
 # (samples msinsight-910B-alexnet-2501, msinsight-910B-qwen3-cann8.3RC1-2511, cuda-hta).
-_MOVING_TYPES = re.compile(r"(Strided)?SliceV?\d?|TensorMove|AsStrided|ViewCopy|TransposeD?|Contiguous", re.IGNORECASE)
+_MOVING_TYPES = re.compile(
+    r"(Strided)?SliceV?\d?|TensorMove|AsStrided|ViewCopy|TransposeD?|Contiguous",
+    re.IGNORECASE,
+)
 _MOVING_NAMES = re.compile(r"aclnnContiguous|aclnnInplaceCopy|direct_copy_kernel")
 # Tolerance for outputs of kernels that compute in another order, products in bfloat16 or TF32 included.
 _SAME = 1e-2
@@ -46,14 +65,24 @@ class ContiguityStep:
         """Measure every shape; unavailable if neither operators nor kernels are visible."""
         outcome = context.outcome()
         for shape in context.workload.shapes:
-            context.doing("looking at memory layouts with inputs of shape {shape}", shape=shape)
+            context.doing(
+                "looking at memory layouts with inputs of shape {shape}", shape=shape
+            )
             audit, of_shape = audit_shape(context, shape), outcome.under(shape=shape)
             _judge_copies(of_shape, audit)
             if context.shows_kernels:
-                _judge_kernels(of_shape, kernels_of(steady_summary(context, shape).timeline))
-            if any(op.convolution is not None and {"NCHW", "NHWC", EITHER} & set(op.convolution) for op in audit):
+                _judge_kernels(
+                    of_shape, kernels_of(steady_summary(context, shape).timeline)
+                )
+            if any(
+                op.convolution is not None
+                and {"NCHW", "NHWC", EITHER} & set(op.convolution)
+                for op in audit
+            ):
                 _try_channels_last(of_shape, context, shape, audit)
-        return outcome.or_else(unavailable(Message("operators.no-operators-no-kernels")))
+        return outcome.or_else(
+            unavailable(Message("operators.no-operators-no-kernels"))
+        )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable if the recording has none."""
@@ -85,7 +114,10 @@ def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
                 judged_counts[op.name, copy.cause, op.line] += 1
                 judged_sizes[op.name, copy.cause, op.line] += copy.size
     for cause in CAUSES:
-        numbers = {"contiguity.copies": counts[cause], "contiguity.copy_share": sizes[cause] / written}
+        numbers = {
+            "contiguity.copies": counts[cause],
+            "contiguity.copy_share": sizes[cause] / written,
+        }
         outcome.under(cause=cause).numbers(numbers)
     share = judged_sizes.total() / written
     outcome.number("contiguity.copy_share", share)
@@ -126,25 +158,40 @@ def _moves(kernel: Kernel) -> bool:
     # Casts, which aclnnInplaceCopy may be, belong to step 8, format conversions to step 7.
     if is_format_conversion(name) or is_cast(kernel):
         return False
-    return _MOVING_TYPES.fullmatch(name) is not None or _MOVING_NAMES.search(kernel.name) is not None
+    return (
+        _MOVING_TYPES.fullmatch(name) is not None
+        or _MOVING_NAMES.search(kernel.name) is not None
+    )
 
 
-def _try_channels_last(outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> None:
+def _try_channels_last(
+    outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]
+) -> None:
     """Measure the gain of channels_last on a copy of the model; differing outputs do not count as a gain."""
     if (reason := _no_channels_last(context, audit)) is not None:
         outcome.missing(_SPEEDUP, reason)
         return
     context.doing("comparing channels_last with inputs of shape {shape}", shape=shape)
-    versus = experiment(context, partial(_in_channels_last, context, shape), failing="operators.channels-last-fails")
+    versus = experiment(
+        context,
+        partial(_in_channels_last, context, shape),
+        failing="operators.channels-last-fails",
+    )
     if isinstance(versus, FailedExperiment):
         outcome.missing(_SPEEDUP, versus.reason)
         return
     outcome.speedup(_SPEEDUP, versus)
     op = next(op for op in audit if op.convolution is not None)
-    outcome.above("contiguity.channels_last", versus.low, {"speedup": versus.speedup, "op": op.name, "line": op.line})
+    outcome.above(
+        "contiguity.channels_last",
+        versus.low,
+        {"speedup": versus.speedup, "op": op.name, "line": op.line},
+    )
 
 
-def _no_channels_last(context: StepContext, audit: Sequence[AuditedOp]) -> Message | None:
+def _no_channels_last(
+    context: StepContext, audit: Sequence[AuditedOp]
+) -> Message | None:
     """Why channels_last is not tried, None if it is."""
     convolutions = [op.convolution for op in audit if op.convolution]
     orders = set(chain.from_iterable(convolutions)) - {EITHER}
@@ -162,9 +209,15 @@ def _in_channels_last(context: StepContext, shape: str) -> Versus:
     import torch
 
     workload, pool = context.workload, context.workload.pool(shape)
-    turned = workload.around(copy_of_model(context).to(memory_format=torch.channels_last))
+    turned = workload.around(
+        copy_of_model(context).to(memory_format=torch.channels_last)
+    )
     turned_pool = [each_tensor(inputs, _turn) for inputs in pool]
-    agreed = compare_outputs(lambda: workload.invoke(pool[0]), lambda: turned.invoke(turned_pool[0]), context.device)
+    agreed = compare_outputs(
+        lambda: workload.invoke(pool[0]),
+        lambda: turned.invoke(turned_pool[0]),
+        context.device,
+    )
     if isinstance(agreed, Message):
         raise ExperimentError(agreed)
     if not agreed.within(_SAME):

@@ -15,7 +15,12 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, outcome_of, own_call
+from perfgate.measuring.checklist.experiment import (
+    FailedExperiment,
+    experiment,
+    outcome_of,
+    own_call,
+)
 from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
 from perfgate.measuring.checklist.recorded import add_rate, busy_window, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
@@ -39,7 +44,9 @@ _HEAVY = 0.1
 _NO_COUNTERS = Message("system.no-l2-counters")
 # Columns of AiCMetrics.L2Cache: aic_r0_read_cache_hit, aiv_write_cache_miss_allocate (910B, sample msprof-910B-20cores-2608),
 # aic_read_local_l2_hit and _miss (Ascend 950, msprof's documentation). Evictions (victim) are neither.
-_COLUMN = re.compile(r"_(?P<access>read|write)_(?:cache|local_l2)_(?P<result>hit|miss)(?:_allocate)?$")
+_COLUMN = re.compile(
+    r"_(?P<access>read|write)_(?:cache|local_l2)_(?P<result>hit|miss)(?:_allocate)?$"
+)
 # The column that the reader fills from l2_cache.csv (910A, 310P), one rate per kernel.
 _RATE = "l2_hit_rate"
 
@@ -55,7 +62,9 @@ class CacheStep:
         with quiet():
             own_call(context, shape)
             # The sweep and the copies of the inputs take memory that the workload did not ask for.
-            return outcome_of(context, partial(_measure, context, shape), failing="system.cache-fails")
+            return outcome_of(
+                context, partial(_measure, context, shape), failing="system.cache-fails"
+            )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """The hit rates of the heaviest operators of every rank, and its memory traffic."""
@@ -64,7 +73,9 @@ class CacheStep:
             rank = outcome.under(**profiled(summary))
             rows = hit_rates(summary.kernels())[:_TOP_RATES]
             for row in rows:
-                rank.under(op=row.op, access=row.access).number("cache.hit_rate", row.rate)
+                rank.under(op=row.op, access=row.access).number(
+                    "cache.hit_rate", row.rate
+                )
                 if row.time_share >= _HEAVY and row.access != "write":
                     rank.below("cache.hit_rate", row.rate, {"op": row.op})
             if not rows:
@@ -93,7 +104,9 @@ def _measure(context: StepContext, shape: str) -> StepOutcome:
         of_way.number("cache.call_time", seconds, count=len(rounds))
         if way == _HOT:
             continue
-        versus = summarize_turns(np.asarray([(turn[way], turn[_HOT]) for turn in rounds]))
+        versus = summarize_turns(
+            np.asarray([(turn[way], turn[_HOT]) for turn in rounds])
+        )
         of_way.speedup(_SENSITIVITY, versus)
         # The whole interval must lie above the limit: single cold calls scatter.
         if versus.low > context.limit("cache.sensitivity.warning"):
@@ -118,7 +131,9 @@ class _Buffers:
         if not copies:
             self.refusal = Message("system.no-tensor-inputs")
         elif copies > _MOST_COPIES:
-            self.refusal = Message("system.too-many-copies", {"size": size, "needed": copies})
+            self.refusal = Message(
+                "system.too-many-copies", {"size": size, "needed": copies}
+            )
         inputs = []
         if self.refusal is None:
             inputs = self._copied(context, copies)
@@ -127,7 +142,9 @@ class _Buffers:
     def _copied(self, context: StepContext, copies: int) -> list[Any]:
         """Copies of the input, none if it cannot be copied."""
         inputs = experiment(
-            context, lambda: [copy.deepcopy(self._inputs) for _ in range(copies)], failing="system.inputs-not-copied"
+            context,
+            lambda: [copy.deepcopy(self._inputs) for _ in range(copies)],
+            failing="system.inputs-not-copied",
         )
         if isinstance(inputs, FailedExperiment):
             self.refusal = inputs.reason
@@ -143,21 +160,30 @@ class _Buffers:
         return self._invoke(next(self._copies))
 
 
-def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) -> list[dict[str, float]]:
+def _rounds(
+    context: StepContext, buffers: _Buffers, sweep: Callable[[], None]
+) -> list[dict[str, float]]:
     """Nanoseconds of a call in each way, once a round and in random order, so that disturbances affect all ways alike."""
     device, chance = context.device, random.Random(context.seed)
-    find_steady_state(buffers.same, device, cap_seconds=context.seconds(quick=0.3, full=3.0))
+    find_steady_state(
+        buffers.same, device, cap_seconds=context.seconds(quick=0.3, full=3.0)
+    )
 
     def cold() -> float:
         sweep()
         return float(timed_call(buffers.same, device))
 
-    ways: dict[str, Callable[[], float]] = {_HOT: lambda: _repeated(buffers.same, device), _COLD: cold}
+    ways: dict[str, Callable[[], float]] = {
+        _HOT: lambda: _repeated(buffers.same, device),
+        _COLD: cold,
+    }
     if buffers.refusal is None:
         ways[_ROTATING] = lambda: _repeated(buffers.next, device)
     until = device.clock_ns() + int(context.seconds(quick=0.8, full=8.0) * 1e9)
     rounds: list[dict[str, float]] = []
-    while len(rounds) < FEWEST_QUADS or (device.clock_ns() < until and len(rounds) < _MOST_ROUNDS):
+    while len(rounds) < FEWEST_QUADS or (
+        device.clock_ns() < until and len(rounds) < _MOST_ROUNDS
+    ):
         turn = {}
         for way in chance.sample(list(ways), len(ways)):
             turn[way] = ways[way]()
@@ -179,14 +205,20 @@ def _judge_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
         readings = summary.timeline.readings.get(name)
         if readings is None or window is None:
             continue
-        rate = add_rate(outcome.under(access=access), "cache.memory_traffic", readings, window)
+        rate = add_rate(
+            outcome.under(access=access), "cache.memory_traffic", readings, window
+        )
         if rate is not None:
             mean_rates.append(rate)
     peak = outcome.limit("cache.memory_peak")
     if peak > 0 and mean_rates:
         share = sum(mean_rates) / peak
         outcome.number("cache.memory_share", share)
-        outcome.above("cache.memory_share", share, {"share": share, "traffic [B/s]": sum(mean_rates)})
+        outcome.above(
+            "cache.memory_share",
+            share,
+            {"share": share, "traffic [B/s]": sum(mean_rates)},
+        )
 
 
 class HitRate(NamedTuple):
@@ -224,7 +256,9 @@ def _rates(counters: CounterColumns) -> dict[str, float]:
     for name in counters.names:
         if match := _COLUMN.search(name):
             # Counts are integers written with decimals.
-            counts[match["access"], match["result"]] += int(np.nansum(np.rint(counters.columns(name)[name])))
+            counts[match["access"], match["result"]] += int(
+                np.nansum(np.rint(counters.columns(name)[name]))
+            )
     rates: dict[str, float] = {}
     for access in ("read", "write"):
         hits, misses = counts[access, "hit"], counts[access, "miss"]

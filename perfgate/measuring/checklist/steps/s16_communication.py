@@ -16,10 +16,21 @@ from msgspec import structs
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Severity
-from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
+from perfgate.measuring.checklist.collectives.job import (
+    OPERATIONS,
+    Operation,
+    Plan,
+    RankReport,
+    run_job,
+    sizes_up_to,
+)
 from perfgate.measuring.checklist.collectives.recorded import judge_recorded_ranks
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.outcome import StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.outcome import (
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
@@ -50,14 +61,20 @@ class CommunicationStep:
         _trace_overlap(outcome, context)
         if ranks > 1:
             context.doing("collectives between {ranks} processes", ranks=ranks)
-            reports = experiment(context, partial(_run, context, ranks), failing="system.collectives-fail")
+            reports = experiment(
+                context,
+                partial(_run, context, ranks),
+                failing="system.collectives-fail",
+            )
             if isinstance(reports, FailedExperiment):
                 outcome.missing("communication.bus_bandwidth", reports.reason)
                 if len(outcome.values) > 1:
                     return outcome
                 return unavailable(reports.reason)
             _judge_job(outcome, context, operation_times(reports), reports)
-        return outcome.or_else(not_applicable(Message("system.one-device", {"kind": context.device.kind})))
+        return outcome.or_else(
+            not_applicable(Message("system.one-device", {"kind": context.device.kind}))
+        )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the collectives of every rank; not applicable if there is none."""
@@ -75,7 +92,10 @@ def _impossible(context: StepContext, ranks: int) -> Message | None:
     if ranks > 1 and TORCH_BACKENDS.get(device.kind) is None:
         return Message("system.no-backend", {"kind": device.kind})
     if ranks > visible and "own_memory" in device.capabilities:
-        return Message("system.too-few-devices", {"ranks": ranks, "seen": visible, "kind": device.kind})
+        return Message(
+            "system.too-few-devices",
+            {"ranks": ranks, "seen": visible, "kind": device.kind},
+        )
     return None
 
 
@@ -94,9 +114,13 @@ def _run(context: StepContext, ranks: int) -> list[RankReport]:
     )
     limit_seconds = 600.0
     if context.extent.quick:
-        plan = structs.replace(plan, sizes=sizes_up_to(4 * _MIB), repetitions=20, seconds=0.1, rounds=20)
+        plan = structs.replace(
+            plan, sizes=sizes_up_to(4 * _MIB), repetitions=20, seconds=0.1, rounds=20
+        )
         limit_seconds = 60.0
-    return run_job(plan, ranks=ranks, folder=context.artifacts, limit_seconds=limit_seconds)
+    return run_job(
+        plan, ranks=ranks, folder=context.artifacts, limit_seconds=limit_seconds
+    )
 
 
 def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:
@@ -109,34 +133,56 @@ def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:
         return
     shape = context.workload.shapes[0]
     context.doing("tracing the communication of shape {shape}", shape=shape)
-    with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".communication-") as folder:
+    with (
+        quiet(),
+        tempfile.TemporaryDirectory(
+            dir=context.artifacts, prefix=".communication-"
+        ) as folder,
+    ):
         call = context.workload.caller(shape)
-        trace = record_calls(context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
+        trace = record_calls(
+            context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace"
+        )
     judge_recorded_ranks(outcome, summarize([trace.timeline]))
 
 
 def _judge_job(
-    outcome: StepOutcome, context: StepContext, operations: Sequence[OperationTimes], reports: Sequence[RankReport]
+    outcome: StepOutcome,
+    context: StepContext,
+    operations: Sequence[OperationTimes],
+    reports: Sequence[RankReport],
 ) -> None:
     backend = TORCH_BACKENDS[context.device.kind].collectives
     for operation in operations:
         best = operation.best()
-        bandwidth, count = operation.bus_bandwidth(best), operation.nanoseconds[best].size
+        bandwidth, count = (
+            operation.bus_bandwidth(best),
+            operation.nanoseconds[best].size,
+        )
         of_size = outcome.under(op=operation.operation, size=str(best))
         of_size.number("communication.bus_bandwidth", bandwidth, count=count)
         if operation.wrong:
             outcome.note(
                 "communication.wrong_result",
                 "severe",
-                {"operation": operation.operation, "first size [B]": operation.wrong[0]},
+                {
+                    "operation": operation.operation,
+                    "first size [B]": operation.wrong[0],
+                },
             )
     for name, why in reports[0].refused.items():
-        outcome.note("communication.refused", "info", {"operation": name, "backend": backend, "why": why})
+        outcome.note(
+            "communication.refused",
+            "info",
+            {"operation": name, "backend": backend, "why": why},
+        )
     peak = context.limit("communication.peak")
     if peak > 0 and operations:
         # The first operation is the all-reduce.
         share = operations[0].bus_bandwidth(operations[0].best()) / peak
-        outcome.under(op=operations[0].operation).number("communication.peak_share", share)
+        outcome.under(op=operations[0].operation).number(
+            "communication.peak_share", share
+        )
         outcome.below("communication.peak_share", share, {"ranks": len(reports)})
     meetings = skew(reports)
     outcome.number("communication.skew", meetings.seconds, count=meetings.rounds)
@@ -155,7 +201,8 @@ def _add_line(outcome: StepOutcome, operation: OperationTimes) -> None:
     line = operation.line()
     if line is None:
         outcome.missing(
-            "communication.start_up", Message("system.too-few-sizes", {"count": len(operation.nanoseconds)})
+            "communication.start_up",
+            Message("system.too-few-sizes", {"count": len(operation.nanoseconds)}),
         )
         return
     outcome.number("communication.start_up", line.start_up)
@@ -164,7 +211,12 @@ def _add_line(outcome: StepOutcome, operation: OperationTimes) -> None:
     else:
         outcome.missing("communication.bandwidth", Message("system.no-rise"))
     # A fit below 0 is worse than a constant.
-    outcome.numbers({"communication.fit": max(line.r2, 0.0), "communication.residual": line.residual})
+    outcome.numbers(
+        {
+            "communication.fit": max(line.r2, 0.0),
+            "communication.residual": line.residual,
+        }
+    )
 
 
 def judge_skew(outcome: StepOutcome, meetings: Skew, context: StepContext) -> None:
@@ -172,12 +224,20 @@ def judge_skew(outcome: StepOutcome, meetings: Skew, context: StepContext) -> No
     share = 0.0
     if meetings.work_seconds:
         share = meetings.seconds / meetings.work_seconds
-    if meetings.last is not None and share > outcome.limit("communication.slow_rank.warning"):
-        severity: Severity = "warning" if "own_memory" in context.device.capabilities else "info"
+    if meetings.last is not None and share > outcome.limit(
+        "communication.slow_rank.warning"
+    ):
+        severity: Severity = (
+            "warning" if "own_memory" in context.device.capabilities else "info"
+        )
         outcome.note(
             "communication.slow_rank",
             severity,
-            {"rank": meetings.last, "skew [s]": meetings.seconds, "work [s]": meetings.work_seconds},
+            {
+                "rank": meetings.last,
+                "skew [s]": meetings.seconds,
+                "work [s]": meetings.work_seconds,
+            },
         )
 
 
@@ -248,7 +308,9 @@ def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
             if not all(sample.right for sample in samples):
                 wrong.append(size)
         if slowest:
-            operations.append(OperationTimes(operation, len(reports), slowest, tuple(wrong)))
+            operations.append(
+                OperationTimes(operation, len(reports), slowest, tuple(wrong))
+            )
     return operations
 
 

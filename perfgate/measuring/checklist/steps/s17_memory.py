@@ -42,7 +42,11 @@ class MemoryStep:
             of_shape = outcome.under(shape=shape)
             with quiet():
                 _measure_shape(of_shape, context, shape)
-            values = {value.metric: value for value in outcome.values if value.labels["shape"] == shape}
+            values = {
+                value.metric: value
+                for value in outcome.values
+                if value.labels["shape"] == shape
+            }
             _judge_shape(of_shape, context, shape, values)
         return outcome
 
@@ -65,7 +69,9 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     state = context.warm_up(shape, quick=0.5 / shapes, full=5.0 / shapes)
     seconds = context.seconds(quick=0.5, full=8.0) / shapes
     most = _FEWEST_CALLS if context.extent.quick else _MOST_CALLS
-    calls = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_CALLS, most=most)
+    calls = calls_within(
+        state.call_ns, seconds=seconds, fewest=_FEWEST_CALLS, most=most
+    )
     device.synchronize()
     device.reset_memory_peaks()
     before = device.memory_statistics()
@@ -84,7 +90,9 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     _add_pool(outcome, before, after, calls)
 
 
-def _watch(device: Device, call: Callable[[], Any], calls: int) -> tuple[Floats, Floats, Floats | None]:
+def _watch(
+    device: Device, call: Callable[[], Any], calls: int
+) -> tuple[Floats, Floats, Floats | None]:
     """After each call the resident bytes, its page faults, and the bytes in the allocator, None if it has no statistics."""
     resident, faults, allocated = np.zeros(calls), np.zeros(calls), np.zeros(calls)
     for number in range(calls):
@@ -103,7 +111,10 @@ def _watch(device: Device, call: Callable[[], Any], calls: int) -> tuple[Floats,
 
 
 def _add_pool(
-    outcome: StepOutcome, before: MemoryStatistics | None, after: MemoryStatistics | None, calls: int
+    outcome: StepOutcome,
+    before: MemoryStatistics | None,
+    after: MemoryStatistics | None,
+    calls: int,
 ) -> None:
     if before is None or after is None:
         # One missing value stands for the whole pool.
@@ -112,7 +123,9 @@ def _add_pool(
     numbers = {
         "memory.allocated": float(after.peak_allocated),
         "memory.reserved": float(after.peak_reserved),
-        "memory.fragmentation": _fragmentation(after.peak_allocated, after.peak_reserved),
+        "memory.fragmentation": _fragmentation(
+            after.peak_allocated, after.peak_reserved
+        ),
         "memory.retries": float(after.retries - before.retries),
         "memory.segments": (after.segments - before.segments) / calls,
     }
@@ -132,18 +145,42 @@ def _add_growth(outcome: StepOutcome, metric: str, series: Floats | None) -> Non
     outcome.estimate(metric, theil_sen(series))
 
 
-def _judge_shape(outcome: StepOutcome, context: StepContext, shape: str, values: dict[str, Value]) -> None:
-    numbers = {metric: value.value for metric, value in values.items() if value.value is not None}
+def _judge_shape(
+    outcome: StepOutcome, context: StepContext, shape: str, values: dict[str, Value]
+) -> None:
+    numbers = {
+        metric: value.value
+        for metric, value in values.items()
+        if value.value is not None
+    }
     for rule in ("memory.segments", "memory.retries", "memory.faults"):
         if rule in numbers:
             outcome.above(rule, numbers[rule])
     reserved = numbers.get("memory.reserved", 0.0)
-    if "memory.fragmentation" in numbers and reserved >= context.limit("memory.fragmentation.size"):
-        outcome.above("memory.fragmentation", numbers["memory.fragmentation"], {"reserved [B]": reserved})
-    _judge_growth(outcome, context, shape, values["memory.growth"], values["memory.resident_growth"])
+    if "memory.fragmentation" in numbers and reserved >= context.limit(
+        "memory.fragmentation.size"
+    ):
+        outcome.above(
+            "memory.fragmentation",
+            numbers["memory.fragmentation"],
+            {"reserved [B]": reserved},
+        )
+    _judge_growth(
+        outcome,
+        context,
+        shape,
+        values["memory.growth"],
+        values["memory.resident_growth"],
+    )
 
 
-def _judge_growth(outcome: StepOutcome, context: StepContext, shape: str, allocator: Value, process: Value) -> None:
+def _judge_growth(
+    outcome: StepOutcome,
+    context: StepContext,
+    shape: str,
+    allocator: Value,
+    process: Value,
+) -> None:
     """Report growth if the whole interval lies above the limit; for the process, growth beyond the allocator's."""
     explained = 0.0
     low, high = allocator.interval or (None, None)
@@ -156,7 +193,9 @@ def _judge_growth(outcome: StepOutcome, context: StepContext, shape: str, alloca
             explained = max(high or 0.0, 0.0)
     low, _ = process.interval or (None, None)
     if low is not None:
-        outcome.above("memory.resident_growth", low - explained, _growth_evidence(process))
+        outcome.above(
+            "memory.resident_growth", low - explained, _growth_evidence(process)
+        )
 
 
 def _growth_evidence(value: Value) -> MaybeEvidence:
@@ -182,14 +221,22 @@ def _add_recorded(outcome: StepOutcome, summary: DeviceSummary) -> None:
             outcome.under(component=component).number(f"memory.{part}", peak)
     allocated, reserved = peaks.get("PTA.allocated"), peaks.get("PTA.reserved")
     if allocated is not None and reserved:
-        outcome.under(component="PTA").number("memory.fragmentation", _fragmentation(allocated, reserved))
+        outcome.under(component="PTA").number(
+            "memory.fragmentation", _fragmentation(allocated, reserved)
+        )
 
 
 def _add_operators(outcome: StepOutcome, summary: DeviceSummary) -> None:
     """Add the total of the operators that allocated most, and their share of the peak; name the largest."""
-    allocations = sorted(summary.timeline.memory.allocations or (), key=lambda total: (-total.total_bytes, total.name))
+    allocations = sorted(
+        summary.timeline.memory.allocations or (),
+        key=lambda total: (-total.total_bytes, total.name),
+    )
     for total in allocations[:_TOP_OPS]:
-        numbers = {"memory.operator_total": total.total_bytes, "memory.operator_held": total.held_bytes}
+        numbers = {
+            "memory.operator_total": total.total_bytes,
+            "memory.operator_held": total.held_bytes,
+        }
         outcome.under(op=total.name).numbers(numbers, count=total.count)
     for most in allocations[:1]:
         outcome.note(

@@ -34,7 +34,10 @@ class ProfileStep:
         try:
             for shape in context.workload.shapes:
                 context.doing("reading the trace of shape {shape}", shape=shape)
-                trace, of_shape = steady_calls(context, shape), outcome.under(shape=shape)
+                trace, of_shape = (
+                    steady_calls(context, shape),
+                    outcome.under(shape=shape),
+                )
                 _judge(of_shape, trace.events)
             shape = context.workload.shapes[0]
             # A check compares no overhead, so that its first turn on the head is enough.
@@ -63,7 +66,9 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
     stacks = stacks_of(events)
     share = attributed_share(stacks)
     # If no launch at all was recorded, none was lost.
-    incomplete = stacks.cut + (stacks.unlaunched if stacks.unlaunched < int(stacks.on_device.sum()) else 0)
+    incomplete = stacks.cut + (
+        stacks.unlaunched if stacks.unlaunched < int(stacks.on_device.sum()) else 0
+    )
     if share is None:
         code = "system.nothing-ran"
         if len(stacks.events):
@@ -72,7 +77,9 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
     else:
         outcome.number("profile.attributed", share)
     outcome.number("profile.lost_events", incomplete)
-    outcome.number("profile.events", len(stacks.events) / stacks.units, count=stacks.units)
+    outcome.number(
+        "profile.events", len(stacks.events) / stacks.units, count=stacks.units
+    )
     outcome.above("profile.lost_events", incomplete)
     if share is not None:
         outcome.below("profile.attributed", share)
@@ -80,7 +87,9 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
 
 def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) -> None:
     """Compare profiled calls with the plain calls before and after them; starting and stopping the profiler is not timed."""
-    context.doing("profiling calls of shape {shape} in turns with plain calls", shape=shape)
+    context.doing(
+        "profiling calls of shape {shape} in turns with plain calls", shape=shape
+    )
     call, device = context.workload.caller(shape), context.device
     rounds = 3 if context.extent.quick else 15
     is_late = "late_analysis" in device.capabilities
@@ -92,10 +101,16 @@ def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) ->
         plain, recordings = [_plain_ns(call, device, calls)], []
         for number in range(rounds):
             if is_late:
-                recordings.append(device.record_raw(call, calls=calls, folder=Path(folder)))
+                recordings.append(
+                    device.record_raw(call, calls=calls, folder=Path(folder))
+                )
             else:
                 name = f"round-{number}"
-                recordings.append(device.record_trace(call, calls=calls, folder=Path(folder), name=name))
+                recordings.append(
+                    device.record_trace(
+                        call, calls=calls, folder=Path(folder), name=name
+                    )
+                )
             plain.append(_plain_ns(call, device, calls))
         profiled: dict[Path, float] = {}
         for path in device.analyse_raw(Path(folder), recordings):

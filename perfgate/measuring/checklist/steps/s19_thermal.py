@@ -16,7 +16,12 @@ from perfgate.document.message import Message, reason_of
 from perfgate.document.run import Evidence
 from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.outcome import Limits, MaybeEvidence, StepOutcome, unavailable
+from perfgate.measuring.checklist.outcome import (
+    Limits,
+    MaybeEvidence,
+    StepOutcome,
+    unavailable,
+)
 from perfgate.measuring.checklist.recorded import profiled, setting_number
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Device
@@ -67,8 +72,14 @@ class ThermalStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Derating needs no sensor; the other metrics are missing without one."""
         shape = context.workload.shapes[0]
-        seconds, ends = (6.0, _QUICK_ENDS) if context.extent.quick else (35.0, _FULL_ENDS)
-        context.doing("{seconds:g} s of calls without a pause, of shape {shape}", seconds=seconds, shape=shape)
+        seconds, ends = (
+            (6.0, _QUICK_ENDS) if context.extent.quick else (35.0, _FULL_ENDS)
+        )
+        context.doing(
+            "{seconds:g} s of calls without a pause, of shape {shape}",
+            seconds=seconds,
+            shape=shape,
+        )
         soaked, sensed = _soak_and_sense(context, shape, seconds)
         outcome = context.outcome()
         of_shape = outcome.under(shape=shape)
@@ -76,7 +87,9 @@ class ThermalStep:
         for subject in soaked.slices[0].rates:
             losses[subject] = derating(soaked, *ends, of=subject)
             of_shape.under(of=subject).estimate("thermal.derating", losses[subject])
-        add_sensed(of_shape, sensed, soaked, items=soaked.calls * context.workload.batch)
+        add_sensed(
+            of_shape, sensed, soaked, items=soaked.calls * context.workload.batch
+        )
         judge_speed(of_shape, soaked, losses, context)
         judge_throttling(of_shape)
         return outcome
@@ -92,7 +105,9 @@ class ThermalStep:
 STEP = ThermalStep()
 
 
-def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context: RecordingContext) -> None:
+def _judge_recorded_clock(
+    outcome: StepOutcome, summary: DeviceSummary, context: RecordingContext
+) -> None:
     """The clock of the cores over their rated one, or over the highest reading if the rated one is unknown.
 
     If the times of kernels are known, only the clock during kernels counts: an idle device lowers it by itself.
@@ -108,12 +123,22 @@ def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context:
     lowest = min((row.lowest for row in clocks), default=float(clock.value.min()))
     outcome.number("thermal.clock", lowest / rated)
     if not clocks:
-        outcome.below("thermal.clock", lowest / rated, {"lowest [Hz]": lowest, "rated [Hz]": rated})
+        outcome.below(
+            "thermal.clock",
+            lowest / rated,
+            {"lowest [Hz]": lowest, "rated [Hz]": rated},
+        )
     lowered = [row for row in clocks if row.hertz < rated]
     for row in lowered[:_TOP_OPS]:
         outcome.under(op=row.op).number("thermal.kernel_clock", row.hertz / rated)
-    idle = [row for row in clocks if row.hertz < outcome.limit("thermal.idle_clock.warning")]
-    affected = idle or [row for row in clocks if row.hertz / rated < outcome.limit("thermal.kernel_clock.warning")]
+    idle = [
+        row for row in clocks if row.hertz < outcome.limit("thermal.idle_clock.warning")
+    ]
+    affected = idle or [
+        row
+        for row in clocks
+        if row.hertz / rated < outcome.limit("thermal.kernel_clock.warning")
+    ]
     if not affected:
         return
     affected_ns, lost_ns = 0, 0.0
@@ -175,7 +200,9 @@ def _soak_and_sense(
         sampler: Sampler | None = None
         if device.kind in monitored_kinds():
             try:
-                sampler = stack.enter_context(sampling(f"{device.kind}:{device.index}", folder=context.artifacts))
+                sampler = stack.enter_context(
+                    sampling(f"{device.kind}:{device.index}", folder=context.artifacts)
+                )
             except MeasuringError as error:
                 reason = reason_of(error)
         stack.enter_context(quiet())
@@ -186,16 +213,31 @@ def _soak_and_sense(
         return soaked, sampler.readings()
 
 
-def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Message, soaked: Soak, *, items: int) -> None:
+def add_sensed(
+    outcome: StepOutcome,
+    sensed: Sequence[TelemetryReading] | Message,
+    soaked: Soak,
+    *,
+    items: int,
+) -> None:
     """Add the readings within a soak; a value without any reading is missing, with the reason."""
     if isinstance(sensed, Message):
         outcome.missing(_SENSED, sensed)
         return
     began, ended = soaked.began_ns, soaked.ended_ns
-    within = [reading for reading in sensed if began <= reading.began_ns and reading.ended_ns <= ended]
+    within = [
+        reading
+        for reading in sensed
+        if began <= reading.began_ns and reading.ended_ns <= ended
+    ]
     if len(within) < _FEWEST_READINGS:
         reason = Message(
-            "system.too-few-readings", {"times": len(within), "seconds": soaked.seconds, "fewest": _FEWEST_READINGS}
+            "system.too-few-readings",
+            {
+                "times": len(within),
+                "seconds": soaked.seconds,
+                "fewest": _FEWEST_READINGS,
+            },
         )
         outcome.missing(_SENSED, reason)
         return
@@ -204,7 +246,10 @@ def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Messag
     if power is None:
         outcome.missing(("thermal.power", "thermal.energy"), _NO_SENSED_POWER)
     else:
-        outcome.numbers({"thermal.power": power, "thermal.energy": power * soaked.seconds / items}, count=len(within))
+        outcome.numbers(
+            {"thermal.power": power, "thermal.energy": power * soaked.seconds / items},
+            count=len(within),
+        )
 
 
 def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepOutcome:
@@ -214,7 +259,9 @@ def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepO
     states = [reading.telemetry for reading in readings]
     outcome = StepOutcome(limits=limits)
     _add_states(outcome, states)
-    _add_sensed_number(outcome, "thermal.power", states, lambda state: state.power, statistics.mean)
+    _add_sensed_number(
+        outcome, "thermal.power", states, lambda state: state.power, statistics.mean
+    )
     judge_throttling(outcome)
     return outcome
 
@@ -223,9 +270,15 @@ def _add_states(outcome: StepOutcome, states: Sequence[DeviceState]) -> None:
     """Add throttling and clock, of a device at work or of unknown load, and the temperature."""
     # Calls were made all the time, so a device of unknown load was at work.
     working = [state for state in states if state.at_work is not False]
-    _add_sensed_number(outcome, "thermal.throttled", working, _is_throttled, statistics.mean)
-    _add_sensed_number(outcome, "thermal.clock", working, DeviceState.clock_share, statistics.median)
-    _add_sensed_number(outcome, "thermal.temperature", states, lambda state: state.temperature, max)
+    _add_sensed_number(
+        outcome, "thermal.throttled", working, _is_throttled, statistics.mean
+    )
+    _add_sensed_number(
+        outcome, "thermal.clock", working, DeviceState.clock_share, statistics.median
+    )
+    _add_sensed_number(
+        outcome, "thermal.temperature", states, lambda state: state.temperature, max
+    )
 
 
 def _add_sensed_number(
@@ -264,7 +317,12 @@ def _mean_power(readings: Sequence[TelemetryReading], soaked: Soak) -> float | N
     return float(((power[1:] + power[:-1]) / 2 * np.diff(at)).sum() / (at[-1] - at[0]))
 
 
-def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleEstimate], context: StepContext) -> None:
+def judge_speed(
+    outcome: StepOutcome,
+    soaked: Soak,
+    losses: Mapping[str, SampleEstimate],
+    context: StepContext,
+) -> None:
     """Judge the lower bound of the calls' loss; the cause is the device or its host if that lost at least half as much.
 
     There is no judgement if the device is the host and other processes used its CPUs. Measured: on two CPUs with a load of five
@@ -272,13 +330,21 @@ def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleE
     for the host lost 20 % and a matrix product on the GPU 2 %; a fixed loop of Python took 0.40 to 0.74 ms there.
     """
     is_host = "queue" not in context.device.capabilities
-    if is_host and soaked.waited is not None and outcome.above("thermal.shared", soaked.waited):
+    if (
+        is_host
+        and soaked.waited is not None
+        and outcome.above("thermal.shared", soaked.waited)
+    ):
         return
     of_calls = losses[WORKLOAD]
     if of_calls.low is None:
         return
-    slower = [subject for subject, loss in losses.items() if loss.value >= of_calls.value / 2]
-    if CANARY in slower or CANARY not in losses:  # without a canary the cause is unknown
+    slower = [
+        subject for subject, loss in losses.items() if loss.value >= of_calls.value / 2
+    ]
+    if (
+        CANARY in slower or CANARY not in losses
+    ):  # without a canary the cause is unknown
         rule = "thermal.derating"
     else:
         rule = "thermal.drift"
@@ -296,12 +362,20 @@ def judge_throttling(outcome: StepOutcome) -> None:
     numbers = {value.metric: value.value for value in outcome.values}
     throttled = numbers.get("thermal.throttled")
     if throttled is not None:
-        evidence = {metric: numbers.get(metric) for metric in ("thermal.clock", "thermal.temperature")}
+        evidence = {
+            metric: numbers.get(metric)
+            for metric in ("thermal.clock", "thermal.temperature")
+        }
         outcome.above("thermal.throttled", throttled, evidence)
 
 
 def soak(
-    call: Callable[[], Any], device: Device, *, items: int, seconds: float, slice_seconds: float = _SLICE_SECONDS
+    call: Callable[[], Any],
+    device: Device,
+    *,
+    items: int,
+    seconds: float,
+    slice_seconds: float = _SLICE_SECONDS,
 ) -> Soak:
     """Make calls without a pause for ``seconds``, and at least two slices."""
     calls = 0
@@ -326,7 +400,9 @@ def soak(
     return Soak(began, tuple(slices), calls, waited)
 
 
-def derating(soaked: Soak, first_seconds: float, last_seconds: float, *, of: str = WORKLOAD) -> SampleEstimate:
+def derating(
+    soaked: Soak, first_seconds: float, last_seconds: float, *, of: str = WORKLOAD
+) -> SampleEstimate:
     """The relative loss of speed from the first part to the last, over their slices."""
     first_end = soaked.began_ns + first_seconds * 1e9
     last_begin = soaked.ended_ns - last_seconds * 1e9
@@ -338,7 +414,9 @@ def derating(soaked: Soak, first_seconds: float, last_seconds: float, *, of: str
         if part.ended_ns > last_begin:
             late.append(part.rates[of])
     moved = shift(np.log(early), np.log(late))
-    return SampleEstimate(1.0 - math.exp(moved.value), _loss(moved.high), _loss(moved.low), moved.size)
+    return SampleEstimate(
+        1.0 - math.exp(moved.value), _loss(moved.high), _loss(moved.low), moved.size
+    )
 
 
 def _loss(log_gain: float | None) -> float | None:
@@ -351,7 +429,9 @@ def _rate(call: Callable[[], Any], device: Device, items: int, seconds: float) -
     Other processes cost wall time but not CPU time; a lower clock costs both.
     """
     cpu_before = device.process_cpu_ns()
-    (rate,), calls = measure_throughput(call, device, items=items, window_seconds=seconds, windows=1)
+    (rate,), calls = measure_throughput(
+        call, device, items=items, window_seconds=seconds, windows=1
+    )
     if "queue" in device.capabilities:
         return float(rate)
     return items * calls / (max(device.process_cpu_ns() - cpu_before, 1) / 1e9)
@@ -379,7 +459,9 @@ def _canaries(device: Device) -> dict[str, Callable[[], Any]]:
     if "own_memory" in device.capabilities:
         size = _DEVICE_SIZE
     # Fixed numbers, because the state of the random generator belongs to the workload.
-    matrix = (torch.arange(size * size, dtype=torch.float32).reshape(size, size) % 7).to(handle)
+    matrix = (
+        torch.arange(size * size, dtype=torch.float32).reshape(size, size) % 7
+    ).to(handle)
     product, single = torch.empty_like(matrix), matrix[0, :1].clone()
 
     def multiply() -> None:

@@ -35,7 +35,14 @@ def refuse_failure(text: str, command: str) -> None:
         if sign in lower:
             printed = quoted(text, sign)
             raise UnmeasuredError(
-                Message("device.npu-smi-refuses", {"command": command, "meaning": Message(meaning), "printed": printed})
+                Message(
+                    "device.npu-smi-refuses",
+                    {
+                        "command": command,
+                        "meaning": Message(meaning),
+                        "printed": printed,
+                    },
+                )
             )
 
 
@@ -48,5 +55,8 @@ def unread_output(text: str, command: str) -> UnparsedAnswerError:
             lines.append(f'"{words[:_LONGEST_LINE]}"')
     first_lines = "; ".join(lines[:_MOST_LINES])
     return UnparsedAnswerError(
-        Message("device.npu-smi-unread", {"command": command, "lines": first_lines, "count": len(lines)})
+        Message(
+            "device.npu-smi-unread",
+            {"command": command, "lines": first_lines, "count": len(lines)},
+        )
     )

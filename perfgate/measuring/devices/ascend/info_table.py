@@ -13,7 +13,15 @@ import msgspec
 from perfgate.document.telemetry import DeviceProcess, DeviceState
 from perfgate.measuring.devices.ascend.answers import refuse_failure, unread_output
 from perfgate.measuring.devices.ascend.titles import Column, column_of
-from perfgate.measuring.devices.cells import MIB, MOST_TEXT, number, scaled, share, whole, word
+from perfgate.measuring.devices.cells import (
+    MIB,
+    MOST_TEXT,
+    number,
+    scaled,
+    share,
+    whole,
+    word,
+)
 
 # A title ends at its unit, or at two spaces: "NPU Util(%) Memory-Usage(MB)  HBM-Usage(MB)", "NPU     Chip".
 _TITLE = re.compile(r"(?:[^\s()]+ )*[^\s()]+\([^)]{0,20}\)|[^\s()]+(?: [^\s()]+)*")
@@ -49,7 +57,9 @@ class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
     container_pid: int | None
 
     def is_on(self, npu_id: int, chip_id: int | None) -> bool:
-        return self.npu_id == npu_id and (chip_id is None or self.chip_id in (None, chip_id))
+        return self.npu_id == npu_id and (
+            chip_id is None or self.chip_id in (None, chip_id)
+        )
 
 
 class InfoTable(msgspec.Struct, kw_only=True):
@@ -69,13 +79,19 @@ class InfoTable(msgspec.Struct, kw_only=True):
                 return chip
         return None
 
-    def foreign_processes(self, npu_id: int, chip_id: int | None, own: frozenset[int]) -> list[DeviceProcess] | None:
+    def foreign_processes(
+        self, npu_id: int, chip_id: int | None, own: frozenset[int]
+    ) -> list[DeviceProcess] | None:
         """The processes on a chip except for ``own``; None if the table has no processes."""
         if self.processes is None:
             return None
         processes: list[DeviceProcess] = []
         for row in self.processes:
-            if row.is_on(npu_id, chip_id) and row.process.pid not in own and row.container_pid not in own:
+            if (
+                row.is_on(npu_id, chip_id)
+                and row.process.pid not in own
+                and row.container_pid not in own
+            ):
                 processes.append(row.process)
         return processes
 
@@ -152,9 +168,13 @@ class _Reader:
             self._skip(cells)
             return
         memory = scaled(row.get("process_memory"), MIB)
-        process = DeviceProcess(pid=pid, name=word(row.get("process")) or "", memory=memory)
+        process = DeviceProcess(
+            pid=pid, name=word(row.get("process")) or "", memory=memory
+        )
         chip_id, container_pid = whole(row.get("chip")), whole(row.get("container_pid"))
-        entry = TableProcess(npu_id=npu_id, chip_id=chip_id, process=process, container_pid=container_pid)
+        entry = TableProcess(
+            npu_id=npu_id, chip_id=chip_id, process=process, container_pid=container_pid
+        )
         self.table.processes.append(entry)
 
     def _skip(self, cells: list[str]) -> None:
@@ -195,7 +215,12 @@ def _chip(row: _Row) -> TableChip:
         memory_total=total,
         health=word(row.get("health")),
     )
-    return TableChip(npu_id=whole(row.get("npu")) or 0, chip_id=whole(row.get("chip")), name=name, state=state)
+    return TableChip(
+        npu_id=whole(row.get("npu")) or 0,
+        chip_id=whole(row.get("chip")),
+        name=name,
+        state=state,
+    )
 
 
 def _memory(row: _Row) -> tuple[int | None, int | None]:

@@ -26,7 +26,12 @@ ASCEND = "/usr/local/Ascend"
 HOME_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _INSTALL_INFO = "ascend_*_install.info"
 # Files with the toolkit's version if its ascend_toolkit_install.info is missing (a runtime-only installation).
-_VERSION_FILES = ("compiler/version.info", "runtime/version.info", "version.info", "version.cfg")
+_VERSION_FILES = (
+    "compiler/version.info",
+    "runtime/version.info",
+    "version.info",
+    "version.cfg",
+)
 _MOST_TEXT = 64 * 1024
 # CANN, and the torch_npu listed with it. The torch of a torch_npu has the same version up to the third number.
 LISTED: Mapping[str, tuple[str, ...]] = {
@@ -44,10 +49,18 @@ LISTED: Mapping[str, tuple[str, ...]] = {
 }
 _RELEASE = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}")
 # 2.7.1, 2.7.1.post2 and 2.7.1.post2+git1a2b3c; not 2.7.1rc1 and 2.7.1.dev20250901
-_PUBLISHED = re.compile(rf"({_RELEASE.pattern}(?:\.post[0-9]{{1,4}})?)(?:\+.{{0,60}})?", re.DOTALL)
+_PUBLISHED = re.compile(
+    rf"({_RELEASE.pattern}(?:\.post[0-9]{{1,4}})?)(?:\+.{{0,60}})?", re.DOTALL
+)
 # Libraries that libtorch_npu.so of torch_npu 2.13.0 is linked to (readelf); without one of them `import torch` fails if
 # torch loads its backends itself, and `import torch_npu` always.
-NEEDED = ("libascendcl.so", "libhccl.so", "libacl_op_compiler.so", "libge_runner.so", "libgraph.so")
+NEEDED = (
+    "libascendcl.so",
+    "libhccl.so",
+    "libacl_op_compiler.so",
+    "libge_runner.so",
+    "libgraph.so",
+)
 # The driver's, which CANN opens when it opens a card.
 DRIVER = "libascend_hal.so"
 _DEFAULT = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
@@ -59,7 +72,9 @@ def check_torch(torch: str, torch_npu: str) -> FitnessCheck:
     own, needed = release_of(torch), release_of(torch_npu)
     detail = f"torch {torch}, torch_npu {torch_npu}"
     if own is None or needed is None:
-        return FitnessCheck("npu package", "unavailable", f"{detail}: no release numbers to compare")
+        return FitnessCheck(
+            "npu package", "unavailable", f"{detail}: no release numbers to compare"
+        )
     if own == needed:
         return FitnessCheck("npu package", "ok", detail)
     # Another minor release has other symbols, and torch_npu does not load; another patch may.
@@ -83,11 +98,11 @@ def check_cann(torch_npu: str, cann: str) -> FitnessCheck:
         return FitnessCheck("npu cann", "ok", detail)
     listed = LISTED.get(cann.upper())
     if listed is None:
-        detail = (
-            f"{detail}: CANN {cann} is not in the published table; torch_npu {published} is listed with CANN {needed}"
-        )
+        detail = f"{detail}: CANN {cann} is not in the published table; torch_npu {published} is listed with CANN {needed}"
         return FitnessCheck("npu cann", "unavailable", detail)
-    detail = f"{detail}; the published table lists torch_npu {published} with CANN {needed}"
+    detail = (
+        f"{detail}; the published table lists torch_npu {published} with CANN {needed}"
+    )
     remedy = f"install CANN {needed}"
     for version in listed:
         if release_of(version) == release_of(torch_npu):
@@ -148,7 +163,9 @@ def read_software(host: Host) -> Software:
         torch_npu=host.version("torch-npu"),
         cann=cann,
         cann_home=home,
-        cann_installed=[f"/{folder.relative_to(host.root)}" for folder in installed_cann(host)],
+        cann_installed=[
+            f"/{folder.relative_to(host.root)}" for folder in installed_cann(host)
+        ],
         driver=_version_in(host.below(f"{ASCEND}/driver/version.info")),
         firmware=_version_in(host.below(f"{ASCEND}/firmware/version.info")),
     )
@@ -161,11 +178,22 @@ def installed_cann(host: Host) -> list[Path]:
     ``ascend-toolkit/8.3.RC1``. A runtime without the toolkit is ``nnrt`` or ``nnae``.
     """
     base = host.below(ASCEND)
-    patterns = ("cann", "cann-*", "ascend-toolkit/latest", "ascend-toolkit/[0-9]*", "nnae/latest", "nnrt/latest")
+    patterns = (
+        "cann",
+        "cann-*",
+        "ascend-toolkit/latest",
+        "ascend-toolkit/[0-9]*",
+        "nnae/latest",
+        "nnrt/latest",
+    )
     installed = []
     for pattern in patterns:
         for folder in sorted(base.glob(pattern), reverse=True):
-            if cann_version(folder) or (folder / "set_env.sh").exists() or (folder / "lib64").is_dir():
+            if (
+                cann_version(folder)
+                or (folder / "set_env.sh").exists()
+                or (folder / "lib64").is_dir()
+            ):
                 installed.append(folder)
     return installed
 
@@ -251,11 +279,17 @@ class _Slow(NamedTuple):
 # Documentation of torch_npu's environment variables (Ascend/pytorch, docs/en/api/environment_variable) and of CANN's log.
 _SLOW = {
     "ASCEND_GLOBAL_LOG_LEVEL": _Slow(
-        ("0", "1"), "CANN logs every call (0 is debug, 1 is info)", "export ASCEND_GLOBAL_LOG_LEVEL=3 (errors only)"
+        ("0", "1"),
+        "CANN logs every call (0 is debug, 1 is info)",
+        "export ASCEND_GLOBAL_LOG_LEVEL=3 (errors only)",
     ),
-    "ASCEND_GLOBAL_EVENT_ENABLE": _Slow(("1",), "CANN logs events", "export ASCEND_GLOBAL_EVENT_ENABLE=0"),
+    "ASCEND_GLOBAL_EVENT_ENABLE": _Slow(
+        ("1",), "CANN logs events", "export ASCEND_GLOBAL_EVENT_ENABLE=0"
+    ),
     "ASCEND_SLOG_PRINT_TO_STDOUT": _Slow(
-        ("1",), "CANN writes its log to the standard output, call by call", "export ASCEND_SLOG_PRINT_TO_STDOUT=0"
+        ("1",),
+        "CANN writes its log to the standard output, call by call",
+        "export ASCEND_SLOG_PRINT_TO_STDOUT=0",
     ),
     "TASK_QUEUE_ENABLE": _Slow(
         ("0",),
@@ -263,10 +297,14 @@ _SLOW = {
         "unset TASK_QUEUE_ENABLE (1 is the default, 2 the fastest)",
     ),
     "PYTORCH_NO_NPU_MEMORY_CACHING": _Slow(
-        ("1",), "every allocation goes to the driver", "unset PYTORCH_NO_NPU_MEMORY_CACHING"
+        ("1",),
+        "every allocation goes to the driver",
+        "unset PYTORCH_NO_NPU_MEMORY_CACHING",
     ),
     "MULTI_STREAM_MEMORY_REUSE": _Slow(
-        ("0",), "memory of other streams is not used again", "unset MULTI_STREAM_MEMORY_REUSE (1 is the default)"
+        ("0",),
+        "memory of other streams is not used again",
+        "unset MULTI_STREAM_MEMORY_REUSE (1 is the default)",
     ),
 }
 
@@ -274,7 +312,11 @@ _SLOW = {
 def refuse_blocking(environ: Mapping[str, str]) -> None:
     """Raise MeasuringError if every operator waits for the device: such times differ from a real run's."""
     if is_blocking(environ):
-        raise UnmeasuredError(Message("device.blocking", {"variable": BLOCKING, "value": environ[BLOCKING]}))
+        raise UnmeasuredError(
+            Message(
+                "device.blocking", {"variable": BLOCKING, "value": environ[BLOCKING]}
+            )
+        )
 
 
 def is_blocking(environ: Mapping[str, str]) -> bool:
@@ -294,8 +336,18 @@ def check_environment(environ: Mapping[str, str]) -> list[FitnessCheck]:
             reasons.append(f"{name}={setting}: {slow.why}")
             remedies.append(slow.remedy)
     if not reasons:
-        return [blocking, FitnessCheck("npu settings", "ok", "no variable that slows an NPU down is set")]
-    return [blocking, FitnessCheck("npu settings", "attention", "; ".join(reasons), "; ".join(remedies))]
+        return [
+            blocking,
+            FitnessCheck(
+                "npu settings", "ok", "no variable that slows an NPU down is set"
+            ),
+        ]
+    return [
+        blocking,
+        FitnessCheck(
+            "npu settings", "attention", "; ".join(reasons), "; ".join(remedies)
+        ),
+    ]
 
 
 # Devices that a process opens besides its card (the driver's container guide); /dev/davinciN is card N by its physical id.
@@ -325,19 +377,25 @@ def check_nodes(host: Host) -> FitnessCheck:
         verb = "is" if cards and len(missing) == 1 else "are"
         devices = " ".join(f"--device /dev/{node}" for node in ("davinci0", *COMMON))
         remedy = f"install the Ascend driver; in a container, start it with {devices}"
-        return FitnessCheck(name, "unfit", f"{', '.join(missing)} {verb} not there", remedy)
+        return FitnessCheck(
+            name, "unfit", f"{', '.join(missing)} {verb} not there", remedy
+        )
     join_group = f"as root: usermod -a -G {GROUP} <user>, then log in again"
     usable = [card for card in cards if host.may_use(card)]
     shut = [path for path in common if not host.may_use(path)]
     if not usable or shut:
-        listing = ", ".join(f"/dev/{node.name} ({_rights(node)})" for node in (shut or cards)[:4])
+        listing = ", ".join(
+            f"/dev/{node.name} ({_rights(node)})" for node in (shut or cards)[:4]
+        )
         detail = f"we (uid {os.geteuid()}, gid {os.getegid()}) may not read and write {listing}"
         remedy = f"{join_group}; in a container, run as the uid and gid that {GROUP} has on the host"
         return FitnessCheck(name, "unfit", detail, remedy)
     detail = f"{', '.join(f'/dev/{card.name}' for card in usable)} can be opened"
     if len(usable) < len(cards):
         detail += f", {len(cards) - len(usable)} more cannot"
-        return FitnessCheck(name, "attention", detail, f"{join_group}, if those are to be measured")
+        return FitnessCheck(
+            name, "attention", detail, f"{join_group}, if those are to be measured"
+        )
     return FitnessCheck(name, "ok", detail)
 
 
@@ -346,4 +404,6 @@ def _rights(node: Path) -> str:
         status = node.stat()
     except OSError:
         return "unreadable"
-    return f"uid {status.st_uid}, gid {status.st_gid}, mode {status.st_mode & 0o777:04o}"
+    return (
+        f"uid {status.st_uid}, gid {status.st_gid}, mode {status.st_mode & 0o777:04o}"
+    )

@@ -17,7 +17,9 @@ from perfgate.measuring.devices.ascend.titles import Column, column_of
 from perfgate.measuring.devices.cells import MIB, MOST_TEXT, number, scaled, whole, word
 
 _MAP_TITLE = re.compile(r"\S.{0,40}?\b(?:ID|Name)\b", re.IGNORECASE)
-_PROCESS = re.compile(r"Process id:\s*([0-9]{1,10})\s+Process name:(.*?)\s*Process memory\(MB\):\s*([0-9]{1,12})\s*")
+_PROCESS = re.compile(
+    r"Process id:\s*([0-9]{1,10})\s+Process name:(.*?)\s*Process memory\(MB\):\s*([0-9]{1,12})\s*"
+)
 _NO_PROCESS = "no process in device"
 # A key of a chip's output: a quantity with its unit, or a word of -t health and -t board.
 _KEY = re.compile(
@@ -41,7 +43,9 @@ class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     def has_values(self) -> bool:
         """Whether the block is a chip's output, and not any text with colons."""
-        return self.processes is not None or any(_KEY.fullmatch(key) for key in self.values)
+        return self.processes is not None or any(
+            _KEY.fullmatch(key) for key in self.values
+        )
 
     def get(self, *keys: str) -> str | None:
         """The value of the first key present, None if it is marked as unavailable."""
@@ -186,7 +190,15 @@ def _block(entries: list[tuple[str, str]], npu_id: int | None) -> ChipBlock:
             continue
         processes = processes or []
         if match := _PROCESS.match(value):
-            processes.append(DeviceProcess(pid=int(match[1]), name=match[2].strip(), memory=scaled(match[3], MIB)))
+            processes.append(
+                DeviceProcess(
+                    pid=int(match[1]),
+                    name=match[2].strip(),
+                    memory=scaled(match[3], MIB),
+                )
+            )
     chip_id = whole(values.pop(_CHIP, None))
     mcu = values.get(_NAME, "").lower() == "mcu"
-    return ChipBlock(npu_id=npu_id, chip_id=chip_id, mcu=mcu, values=values, processes=processes)
+    return ChipBlock(
+        npu_id=npu_id, chip_id=chip_id, mcu=mcu, values=values, processes=processes
+    )

@@ -17,7 +17,13 @@ from perfgate.document.message import Message, MessageValue, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.info_table import InfoTable, parse_info
-from perfgate.measuring.devices.ascend.npu_smi import ChipBlock, MappedChip, find_block, parse_blocks, parse_map
+from perfgate.measuring.devices.ascend.npu_smi import (
+    ChipBlock,
+    MappedChip,
+    find_block,
+    parse_blocks,
+    parse_map,
+)
 from perfgate.measuring.devices.cells import MHZ, MIB, share
 from perfgate.measuring.devices.host import Runner, run_tool
 
@@ -50,7 +56,9 @@ _MEMORIES = ("HBM", "Memory", "DDR")
 _T = TypeVar("_T")
 
 
-def find_chip(index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ) -> MappedChip:
+def find_chip(
+    index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ
+) -> MappedChip:
     """The chip that torch calls ``npu:index``. Raises UnmeasuredError when npu-smi shows no such chip."""
     logic_id = _logic_id(index, environ)
     chips = parse_map(runner(["npu-smi", "info", "-m"]))
@@ -58,7 +66,12 @@ def find_chip(index: int, runner: Runner = run_tool, environ: Mapping[str, str] 
         if chip.logic_id == logic_id:
             return chip
     logic_ids = ", ".join(str(chip.logic_id) for chip in chips)
-    raise UnmeasuredError(Message("device.no-such-npu", {"logic_id": logic_id, "index": index, "shown": logic_ids}))
+    raise UnmeasuredError(
+        Message(
+            "device.no-such-npu",
+            {"logic_id": logic_id, "index": index, "shown": logic_ids},
+        )
+    )
 
 
 def _logic_id(index: int, environ: Mapping[str, str]) -> int:
@@ -67,17 +80,33 @@ def _logic_id(index: int, environ: Mapping[str, str]) -> int:
     if not text:
         return index
     if not _DEVICE_LIST.fullmatch(text):
-        raise UnmeasuredError(Message("device.npu-list-unreadable", {"variable": VISIBLE, "value": repr(text[:80])}))
+        raise UnmeasuredError(
+            Message(
+                "device.npu-list-unreadable",
+                {"variable": VISIBLE, "value": repr(text[:80])},
+            )
+        )
     visible = text.split(",")
     count = len(visible)
     if index >= count:
-        values: dict[str, MessageValue] = {"index": index, "variable": VISIBLE, "value": text[:80]}
-        raise UnmeasuredError(Message("device.npu-not-visible", {**values, "count": count, "last": count - 1}))
+        values: dict[str, MessageValue] = {
+            "index": index,
+            "variable": VISIBLE,
+            "value": text[:80],
+        }
+        raise UnmeasuredError(
+            Message(
+                "device.npu-not-visible", {**values, "count": count, "last": count - 1}
+            )
+        )
     return int(visible[index])
 
 
 def read_telemetry(
-    index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ, own: frozenset[int] = frozenset()
+    index: int,
+    runner: Runner = run_tool,
+    environ: Mapping[str, str] = os.environ,
+    own: frozenset[int] = frozenset(),
 ) -> DeviceState:
     """Everything npu-smi reports about torch's ``npu:index``, in four queries; ``own`` are the processes that are not foreign.
 
@@ -89,7 +118,9 @@ def read_telemetry(
     table = questions.ask(["npu-smi", "info"], parse_info) or InfoTable()
     listed = table.chip(chip.npu_id, chip.chip_id)
     if listed is None:
-        row = DeviceState(health=questions.block("health", with_chip=True).get("Health Status"))
+        row = DeviceState(
+            health=questions.block("health", with_chip=True).get("Health Status")
+        )
     else:
         row = listed.state
     questions.must_have_answered()
@@ -98,7 +129,9 @@ def read_telemetry(
     return msgspec.structs.replace(state, foreign_processes=processes)
 
 
-def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = False) -> DeviceState:
+def read_state(
+    chip: MappedChip, runner: Runner = run_tool, *, usages: bool = False
+) -> DeviceState:
     """Clock, temperature, power and AI Core load of a chip in one query, and the load of all its units in a second one.
 
     Both may be asked while it works; while the profiler collects, npu-smi shows a load of 0 (the vendor's manual), so
@@ -197,10 +230,15 @@ def _loads(block: ChipBlock) -> dict[str, float]:
 
 def _memory(usages: ChipBlock) -> tuple[int | None, int | None]:
     for kind in _MEMORIES:
-        megabytes, used = usages.number(f"{kind} Capacity(MB)"), share(usages.get(f"{kind} Usage Rate(%)"))
+        megabytes, used = (
+            usages.number(f"{kind} Capacity(MB)"),
+            share(usages.get(f"{kind} Usage Rate(%)")),
+        )
         if megabytes:
             total = int(megabytes * MIB)
-            return (None, total) if used is None else (int(megabytes * MIB * used), total)
+            return (
+                (None, total) if used is None else (int(megabytes * MIB * used), total)
+            )
     return None, None
 
 

@@ -36,7 +36,13 @@ _ANALYSIS = __name__
 _TAIL_BYTES = 2_000
 
 
-def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Callable[[], None]) -> Path:
+def record(
+    call: Callable[[], Any],
+    *,
+    calls: int,
+    folder: Path,
+    synchronize: Callable[[], None],
+) -> Path:
     """Profile ``calls`` calls at Level1 and return the folder in ``folder`` that torch_npu wrote, not analysed yet.
 
     Each call is waited for within its mark ``perfgate.call``, so that all of it ends before the profiler. Arguments that
@@ -55,7 +61,9 @@ def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Ca
         aic_metrics=profiler.AiCMetrics.PipeUtilization,
         data_simplification=True,
     )
-    handler = call_supported(profiler.tensorboard_trace_handler, dir_name=str(folder), analyse_flag=False)
+    handler = call_supported(
+        profiler.tensorboard_trace_handler, dir_name=str(folder), analyse_flag=False
+    )
     with call_supported(
         profiler.profile,
         activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
@@ -69,7 +77,9 @@ def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Ca
                 synchronize()
     written = [path for path in folder.glob("*_ascend_pt") if path not in before]
     if len(written) != 1:
-        raise UnmeasuredError(Message("device.recordings-written", {"count": len(written)}))
+        raise UnmeasuredError(
+            Message("device.recordings-written", {"count": len(written)})
+        )
     return written[0]
 
 
@@ -86,13 +96,19 @@ def require_msprof() -> None:
         raise UnmeasuredError(Message("device.no-msprof"))
 
 
-def analyse(folder: Path, recordings: Sequence[Path], *, seconds: float | None = None) -> list[Path]:
+def analyse(
+    folder: Path, recordings: Sequence[Path], *, seconds: float | None = None
+) -> list[Path]:
     """Have the recordings in ``folder`` analysed and return those that are complete, in the order given.
 
     One process that imports torch_npu anew analyses all of them: it forks, and a fork of a process with threads that hold
     locks may never end. Raises UnmeasuredError if it takes too long; its output is in ``analysis.log`` in the folder.
     """
-    limit = ANALYSIS_SECONDS + SECONDS_PER_RECORDING * len(recordings) if seconds is None else seconds
+    limit = (
+        ANALYSIS_SECONDS + SECONDS_PER_RECORDING * len(recordings)
+        if seconds is None
+        else seconds
+    )
     paths = [folder]
     for _ in range(ATTEMPTS):
         _run_analysis(folder, paths, limit)
@@ -103,7 +119,10 @@ def analyse(folder: Path, recordings: Sequence[Path], *, seconds: float | None =
 
 
 def why_incomplete(folder: Path, recording: Path) -> UnmeasuredError:
-    values = {"missing": ", ".join(missing_from(recording)), "printed": _tail(folder / "analysis.log")}
+    values = {
+        "missing": ", ".join(missing_from(recording)),
+        "printed": _tail(folder / "analysis.log"),
+    }
     return UnmeasuredError(Message("device.analysis-incomplete", values))
 
 
@@ -137,7 +156,9 @@ def _run_analysis(folder: Path, paths: Sequence[Path], seconds: float) -> None:
         except subprocess.TimeoutExpired:
             printed = _tail(folder / "analysis.log")
             raise UnmeasuredError(
-                Message("device.analysis-too-slow", {"seconds": seconds, "printed": printed})
+                Message(
+                    "device.analysis-too-slow", {"seconds": seconds, "printed": printed}
+                )
             ) from None
         finally:
             with suppress(ProcessLookupError):

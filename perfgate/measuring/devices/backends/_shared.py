@@ -99,7 +99,10 @@ class TorchDevice(abc.ABC):
     def host_memory(self) -> HostMemory:
         """The resident bytes (the second number of /proc/self/statm, in pages) and the minor faults of all threads."""
         resident = int(_STATM.read_text().split()[1]) * _PAGE
-        return HostMemory(resident=resident, minor_faults=resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        return HostMemory(
+            resident=resident,
+            minor_faults=resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
+        )
 
     def identity(self) -> str:
         return ""
@@ -126,7 +129,9 @@ class TorchDevice(abc.ABC):
 
         return torch.inference_mode()
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+    def record_trace(
+        self, call: Callable[[], Any], *, calls: int, folder: Path, name: str
+    ) -> Path:
         """With torch's own profiler, into ``name.json.gz``, which appears under its name only when complete."""
         from torch.autograd.profiler import record_function
 
@@ -141,13 +146,20 @@ class TorchDevice(abc.ABC):
         try:
             profiler.export_chrome_trace(str(plain))
             if not plain.is_file() or not plain.stat().st_size:
-                raise UnmeasuredError(Message("device.no-trace-written", {"path": str(path)}))
-            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+                raise UnmeasuredError(
+                    Message("device.no-trace-written", {"path": str(path)})
+                )
+            with (
+                plain.open("rb") as source,
+                gzip.open(packed, "wb", compresslevel=6) as target,
+            ):
                 shutil.copyfileobj(source, target, 1 << 20)
             packed.replace(path)
         except OSError as error:
             values = {"path": str(path), "error": str(error)}
-            raise UnmeasuredError(Message("device.trace-not-writable", values)) from error
+            raise UnmeasuredError(
+                Message("device.trace-not-writable", values)
+            ) from error
         finally:
             plain.unlink(missing_ok=True)
             packed.unlink(missing_ok=True)
@@ -166,12 +178,15 @@ class TorchDevice(abc.ABC):
 
     def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:  # noqa: ARG002
         """Refuse: the device does not report its kernels."""
-        raise MeasuringError("a device of kind {kind} does not report its kernels", kind=self.kind)
+        raise MeasuringError(
+            "a device of kind {kind} does not report its kernels", kind=self.kind
+        )
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
         """Refuse: a trace of torch's own profiler is complete when it is recorded."""
         raise MeasuringError(
-            "a trace of a device of kind {kind} needs no analysis; record_trace writes it", kind=self.kind
+            "a trace of a device of kind {kind} needs no analysis; record_trace writes it",
+            kind=self.kind,
         )
 
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
@@ -219,7 +234,9 @@ class AcceleratorDevice(TorchDevice):
 
     def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:
         place = self.handle()
-        moved = each_tensor(batch, lambda tensor: tensor.to(place, non_blocking=non_blocking))
+        moved = each_tensor(
+            batch, lambda tensor: tensor.to(place, non_blocking=non_blocking)
+        )
         if self._main is not None:
             for tensor in tensors(moved):
                 # It was made in the copy stream. Without this the allocator would give its memory to the next copy while the
@@ -251,7 +268,9 @@ class AcceleratorDevice(TorchDevice):
             self._main = before
         main.wait_stream(self._copies)
 
-    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
+    def count_memory(
+        self, calls: Sequence[Callable[[], Any]]
+    ) -> list[MemoryCount] | None:
         """The allocations of each call, from the statistics of the caching allocator.
 
         ``peak_bytes`` is the peak above the memory held before, so memory that the call itself frees before it allocates
@@ -314,7 +333,9 @@ class AcceleratorDevice(TorchDevice):
 
     def cache_bytes(self) -> int | None:
         """The size of the L2 cache; not in the properties of an older torch."""
-        size = getattr(self.module.get_device_properties(self.index), "L2_cache_size", None)
+        size = getattr(
+            self.module.get_device_properties(self.index), "L2_cache_size", None
+        )
         return size or None
 
     def telemetry(self) -> DeviceState | None:
@@ -436,7 +457,9 @@ class _Mark:
             assert anchor.known_ns is not None
             anchor.event.synchronize()
             mark.event.synchronize()
-            mark.known_ns = anchor.known_ns + round(anchor.event.elapsed_time(mark.event) * 1e6)
+            mark.known_ns = anchor.known_ns + round(
+                anchor.event.elapsed_time(mark.event) * 1e6
+            )
             # The chain behind a known time is no longer needed.
             mark.anchor = None
         assert self.known_ns is not None
@@ -458,12 +481,16 @@ def _held(stats: Mapping[str, int], kind: str) -> int:
     return stats[name]
 
 
-def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[[], None]:
+def sweeper(
+    place: Any, size: int, synchronize: Callable[[], None]
+) -> Callable[[], None]:
     """A function that reads ``size`` bytes of memory of a ``torch.device`` and waits until that is done."""
     import torch
 
     # Written once: memory that was never written is one page of zeros over and over, and reading it evicts no other.
-    buffer = torch.ones(size // torch.float32.itemsize, dtype=torch.float32, device=place)
+    buffer = torch.ones(
+        size // torch.float32.itemsize, dtype=torch.float32, device=place
+    )
 
     def sweep() -> None:
         buffer.sum()
@@ -478,8 +505,14 @@ def weights_of(model: Any) -> list[Any]:
     Raises MeasuringError if that would change what they are: for views of one storage, or under a captured graph, which
     keeps the addresses.
     """
-    weights = list({id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}.values())
-    addresses = [tensor.untyped_storage().data_ptr() for tensor in weights if tensor.numel()]
+    weights = list(
+        {
+            id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())
+        }.values()
+    )
+    addresses = [
+        tensor.untyped_storage().data_ptr() for tensor in weights if tensor.numel()
+    ]
     if len(set(addresses)) < len(addresses):
         raise UnmeasuredError(Message("device.shared-weights"))
     if any(type(entry).__name__ in _GRAPHS for entry in all_objects()):
@@ -488,19 +521,34 @@ def weights_of(model: Any) -> list[Any]:
 
 
 def open_accelerator(
-    device: type[Accelerator], module: Any, index: int, *, package: str, absent: str, taken: str
+    device: type[Accelerator],
+    module: Any,
+    index: int,
+    *,
+    package: str,
+    absent: str,
+    taken: str,
 ) -> Accelerator:
     """Raises UnmeasuredError if there is no such device, or another process has taken it."""
     count = int(module.device_count())
     if count == 0:
         raise UnmeasuredError(Message(absent))
     if index >= count:
-        values: dict[str, MessageValue] = {"kind": device.kind, "package": package, "index": index, "count": count}
-        raise UnmeasuredError(Message("device.not-there", {**values, "last": count - 1}))
+        values: dict[str, MessageValue] = {
+            "kind": device.kind,
+            "package": package,
+            "index": index,
+            "count": count,
+        }
+        raise UnmeasuredError(
+            Message("device.not-there", {**values, "last": count - 1})
+        )
     try:
         return device(module, index)
     except RuntimeError as error:
-        raise UnmeasuredError(Message(taken, {"index": index, "error": first_line(error)})) from error
+        raise UnmeasuredError(
+            Message(taken, {"index": index, "error": first_line(error)})
+        ) from error
 
 
 def first_line(error: BaseException) -> str:
@@ -511,4 +559,6 @@ def require_packages(*names: str, install: Message | str) -> None:
     """Raise MeasuringError, with the command to install, if this interpreter lacks one of the packages."""
     for name in names:
         if importlib.util.find_spec(name) is None:
-            raise UnmeasuredError(Message("device.not-installed", {"name": name, "install": install}))
+            raise UnmeasuredError(
+                Message("device.not-installed", {"name": name, "install": install})
+            )

@@ -17,8 +17,20 @@ from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
-from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, require_packages, sweeper, text_of_error
-from perfgate.measuring.devices.device import Capability, DeviceEvent, HostWait, MemoryCount, MemoryStatistics
+from perfgate.measuring.devices.backends._shared import (
+    GIB,
+    TorchDevice,
+    require_packages,
+    sweeper,
+    text_of_error,
+)
+from perfgate.measuring.devices.device import (
+    Capability,
+    DeviceEvent,
+    HostWait,
+    MemoryCount,
+    MemoryStatistics,
+)
 from perfgate.measuring.devices.host import text_of
 from perfgate.trace.model.events import CALL
 
@@ -83,7 +95,9 @@ class CpuDevice(TorchDevice):
     def copy_stream(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
+    def count_memory(
+        self, calls: Sequence[Callable[[], Any]]
+    ) -> list[MemoryCount] | None:
         """The allocations of each call, counted at torch's CPU allocator.
 
         Only blocks allocated during these calls count, and only freeing those lowers the held bytes: the profiler's reports
@@ -110,14 +124,22 @@ class CpuDevice(TorchDevice):
         """Return at once: there are no statistics."""
 
     def cache_bytes(self) -> int | None:
-        return last_cache_bytes(Path(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}/cache"))
+        return last_cache_bytes(
+            Path(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}/cache")
+        )
 
     def cache_sweeper(self) -> Callable[[], None] | None:
         """A function that reads twice that cache; None also if it would take a quarter of the free memory."""
         size = self.cache_bytes()
         # Memory available to a program without swapping; empty if the kernel does not report it.
-        available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
-        if size is None or available is None or 2 * size > (int(available[1]) << 10) / 4:
+        available = re.search(
+            r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE
+        )
+        if (
+            size is None
+            or available is None
+            or 2 * size > (int(available[1]) << 10) / 4
+        ):
             return None
         return sweeper(self.handle(), 2 * size, self.synchronize)
 
@@ -143,7 +165,10 @@ class CpuDevice(TorchDevice):
         """Return at once: torch caches no host memory."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(text_of_error(error)) is not None
+        return (
+            isinstance(error, MemoryError)
+            or _OUT_OF_MEMORY.search(text_of_error(error)) is not None
+        )
 
 
 class HostEvent:
@@ -241,7 +266,11 @@ def _throttle_count() -> int | None:
     """The number of throttlings of the CPUs this process may use; None if the kernel does not count them."""
     total = 0
     for cpu in os.sched_getaffinity(0):
-        count = text_of(Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"))
+        count = text_of(
+            Path(
+                f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"
+            )
+        )
         if not count.isdigit():
             return None
         total += int(count)

@@ -9,7 +9,12 @@ from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
-from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, open_accelerator, require_packages
+from perfgate.measuring.devices.backends._shared import (
+    GIB,
+    AcceleratorDevice,
+    open_accelerator,
+    require_packages,
+)
 from perfgate.measuring.devices.device import Capability, KernelRun
 from perfgate.measuring.devices.monitors.cuda import read_gpu
 
@@ -22,11 +27,20 @@ def open_device(index: int = 0) -> CudaDevice:
     try:
         import torch
     except (ImportError, OSError, RuntimeError) as error:
-        raise UnmeasuredError(Message("device.no-torch", {"error": str(error)})) from error
+        raise UnmeasuredError(
+            Message("device.no-torch", {"error": str(error)})
+        ) from error
     if torch.version.cuda is None:
-        raise UnmeasuredError(Message("device.no-cuda-build", {"version": str(torch.__version__)}))
+        raise UnmeasuredError(
+            Message("device.no-cuda-build", {"version": str(torch.__version__)})
+        )
     return open_accelerator(
-        CudaDevice, torch.cuda, index, package="torch", absent="device.no-gpu", taken="device.cuda-taken"
+        CudaDevice,
+        torch.cuda,
+        index,
+        package="torch",
+        absent="device.no-gpu",
+        taken="device.cuda-taken",
     )
 
 
@@ -35,7 +49,14 @@ class CudaDevice(AcceleratorDevice):
 
     kind = KIND
     capabilities: frozenset[Capability] = frozenset(
-        {"own_memory", "queue", "kernel_timeline", "kernel_times", "allocation_count", "spoiled_by_errors"}
+        {
+            "own_memory",
+            "queue",
+            "kernel_timeline",
+            "kernel_times",
+            "allocation_count",
+            "spoiled_by_errors",
+        }
     )
 
     def __init__(self, module: Any, index: int) -> None:
@@ -64,14 +85,22 @@ class CudaDevice(AcceleratorDevice):
             "matmul tf32": torch.backends.cuda.matmul.allow_tf32,
             "cudnn tf32": torch.backends.cudnn.allow_tf32,
         }
-        return {name: str(value) for name, value in properties.items() if value is not None}
+        return {
+            name: str(value) for name, value in properties.items() if value is not None
+        }
 
     def profiler(self) -> Any:
         # The inner profiler, as on the CPU: torch.profiler.profile imports inductor, and its first start took 5.3 s in each
         # worker (H100, torch 2.11). Without Kineto there would be no kernels in the trace.
         from torch.autograd.profiler import profile
 
-        return profile(use_cpu=True, use_device=KIND, use_kineto=True, record_shapes=True, with_stack=True)
+        return profile(
+            use_cpu=True,
+            use_device=KIND,
+            use_kineto=True,
+            record_shapes=True,
+            with_stack=True,
+        )
 
     def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:
         # Without events of the host, which would make it slower, and without a file.
@@ -86,7 +115,9 @@ class CudaDevice(AcceleratorDevice):
         return kernels_of(profiler.kineto_results.events())
 
     def read_tool(self) -> DeviceState:
-        return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())
+        return read_gpu(
+            self.index, own=frozenset({os.getpid()}), identity=self.identity()
+        )
 
 
 def kernels_of(events: Iterable[Any]) -> list[KernelRun]:
@@ -95,7 +126,15 @@ def kernels_of(events: Iterable[Any]) -> list[KernelRun]:
     for event in events:
         if _is_kernel(event):
             start_ns, ns = _ns(event, "start"), _ns(event, "duration")
-            kernels.append(KernelRun(event.name(), _launch_size(event), event.device_resource_id(), start_ns, ns))
+            kernels.append(
+                KernelRun(
+                    event.name(),
+                    _launch_size(event),
+                    event.device_resource_id(),
+                    start_ns,
+                    ns,
+                )
+            )
     return kernels
 
 

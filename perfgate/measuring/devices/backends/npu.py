@@ -39,7 +39,9 @@ KIND = "npu"
 # torch_npu prints this once per process and operator, from C++ to the standard error (csrc/aten/common
 # VariableFallbackKernel): "CAUTION: The operator 'aten::lgamma.out' is not currently supported on the NPU backend and will
 # fall back to run on the CPU."
-_FALLBACK = re.compile(rb"The operator '(aten::\w+)(?:\.\w+)?' is not currently supported on the NPU backend")
+_FALLBACK = re.compile(
+    rb"The operator '(aten::\w+)(?:\.\w+)?' is not currently supported on the NPU backend"
+)
 
 # Of the standard error, to look for those warnings in.
 _MOST_BYTES = 32 << 20
@@ -58,7 +60,12 @@ def open_device(index: int = 0) -> NpuDevice:
     require_packages("torch", "torch_npu", install=same)
     module = _import_npu()
     return open_accelerator(
-        NpuDevice, module, index, package="torch_npu", absent="device.no-npu", taken="device.npu-taken"
+        NpuDevice,
+        module,
+        index,
+        package="torch_npu",
+        absent="device.no-npu",
+        taken="device.npu-taken",
     )
 
 
@@ -99,7 +106,11 @@ class NpuDevice(AcceleratorDevice):
             "torch_npu": software.torch_npu,
             **dict(self._switches()),
         }
-        return {name: str(value) for name, value in properties.items() if value not in (None, "")}
+        return {
+            name: str(value)
+            for name, value in properties.items()
+            if value not in (None, "")
+        }
 
     def cache_bytes(self) -> int | None:
         """The size of the L2 cache as torch_npu reports it, else by the chip's name."""
@@ -113,14 +124,24 @@ class NpuDevice(AcceleratorDevice):
             yield "operators", "precompiled" if precompiled else "compiled at run time"
         # config.allow_internal_format can be set and not be read; its option can.
         internal = _asked(torch_npu._C, "_npu_getOption", "ALLOW_INTERNAL_FORMAT")
-        yield "internal formats", internal.decode() if isinstance(internal, bytes) else internal
+        yield (
+            "internal formats",
+            internal.decode() if isinstance(internal, bytes) else internal,
+        )
         for name in ("matmul", "conv"):
-            yield f"{name} hf32", getattr(getattr(self.module, name, None), "allow_hf32", None)
+            yield (
+                f"{name} hf32",
+                getattr(getattr(self.module, name, None), "allow_hf32", None),
+            )
         yield "task queue", _asked(self.module, "get_task_queue_enable")
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+    def record_trace(
+        self, call: Callable[[], Any], *, calls: int, folder: Path, name: str
+    ) -> Path:
         path = folder / f"{name}.zip"
-        with tempfile.TemporaryDirectory(prefix="npu_profile_", ignore_cleanup_errors=True) as scratch:
+        with tempfile.TemporaryDirectory(
+            prefix="npu_profile_", ignore_cleanup_errors=True
+        ) as scratch:
             raw = Path(scratch).resolve()
             recording = self.record_raw(call, calls=calls, folder=raw)
             if not _npu_profiler.analyse(raw, [recording]):
@@ -129,7 +150,9 @@ class NpuDevice(AcceleratorDevice):
         return path
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
-        return _npu_profiler.record(call, calls=calls, folder=folder.resolve(), synchronize=self.synchronize)
+        return _npu_profiler.record(
+            call, calls=calls, folder=folder.resolve(), synchronize=self.synchronize
+        )
 
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
         complete = _npu_profiler.analyse(folder.resolve(), recordings)
@@ -161,8 +184,13 @@ def _import_npu() -> Any:
         host = Host()
         if missing := missing_libraries(host):
             home = next(iter(installed_cann(host)), None)
-            command = quote(set_env(str(home))) if home else Message("device.npu-install")
-            remedy = Message("device.npu-libraries", {"libraries": ", ".join(missing), "command": command})
+            command = (
+                quote(set_env(str(home))) if home else Message("device.npu-install")
+            )
+            remedy = Message(
+                "device.npu-libraries",
+                {"libraries": ", ".join(missing), "command": command},
+            )
         values: dict[str, MessageValue] = {"error": first_line(error), "remedy": remedy}
         raise UnmeasuredError(Message("device.no-torch-npu", values)) from error
     return torch.npu  # type: ignore[attr-defined]

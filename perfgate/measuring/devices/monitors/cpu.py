@@ -54,14 +54,20 @@ class CpuSensor:
 
     def __init__(self, host: Host, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._clocks = [host.below(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq") for cpu in os.sched_getaffinity(0)]
+        self._clocks = [
+            host.below(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq")
+            for cpu in os.sched_getaffinity(0)
+        ]
         self._zones: list[Path] = []
         for zone in sorted(host.below("/sys/class/thermal").glob("thermal_zone*")):
             if _PROCESSOR.search(text_of(zone / "type")):
                 self._zones.append(zone)
         self._packages: list[Path] = []
         for package in sorted(host.below("/sys/class/powercap").glob("intel-rapl:*")):
-            if _PACKAGE.fullmatch(package.name) and _number(package / "energy_uj") is not None:
+            if (
+                _PACKAGE.fullmatch(package.name)
+                and _number(package / "energy_uj") is not None
+            ):
                 self._packages.append(package)
         self.has_energy = bool(self._packages)
         self._before = self._energy()
@@ -73,7 +79,10 @@ class CpuSensor:
         (base_frequency of intel_pstate): no CPU holds its highest clock on all cores, so a lower one is not throttling.
         """
         millidegrees = _numbers(self._zones, "temp")
-        now, rated = _numbers(self._clocks, "scaling_cur_freq"), _numbers(self._clocks, "base_frequency")
+        now, rated = (
+            _numbers(self._clocks, "scaling_cur_freq"),
+            _numbers(self._clocks, "base_frequency"),
+        )
         temperature = clock = rated_clock = None
         if millidegrees:
             temperature = max(millidegrees) / 1000
@@ -81,7 +90,12 @@ class CpuSensor:
             clock = max(now) * _KILOHERTZ
         if rated:
             rated_clock = min(rated) * _KILOHERTZ
-        return DeviceState(temperature=temperature, power=self._power(), clock=clock, rated_clock=rated_clock)
+        return DeviceState(
+            temperature=temperature,
+            power=self._power(),
+            clock=clock,
+            rated_clock=rated_clock,
+        )
 
     def _power(self) -> float | None:
         before, self._before = self._before, self._energy()

@@ -13,28 +13,70 @@ from collections.abc import Mapping
 
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import ClockCommands, DeviceProcess, DeviceState, Sensor, Watch
+from perfgate.document.telemetry import (
+    ClockCommands,
+    DeviceProcess,
+    DeviceState,
+    Sensor,
+    Watch,
+)
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.card import check_card
-from perfgate.measuring.devices.cells import MHZ, MIB, MOST_TEXT, number, quoted, scaled, share
+from perfgate.measuring.devices.cells import (
+    MHZ,
+    MIB,
+    MOST_TEXT,
+    number,
+    quoted,
+    scaled,
+    share,
+)
 from perfgate.measuring.devices.host import Host, Runner, run_tool
 
 KIND = "cuda"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # Since driver 535 the reasons are called clocks_event_reasons; every driver still knows the older name.
 FIELDS = (
-    *("index", "uuid", "name", "driver_version", "temperature.gpu", "power.draw", "clocks.sm", "clocks.max.sm"),
-    *("utilization.gpu", "utilization.memory", "memory.used", "memory.total", "clocks_throttle_reasons.active"),
+    *(
+        "index",
+        "uuid",
+        "name",
+        "driver_version",
+        "temperature.gpu",
+        "power.draw",
+        "clocks.sm",
+        "clocks.max.sm",
+    ),
+    *(
+        "utilization.gpu",
+        "utilization.memory",
+        "memory.used",
+        "memory.total",
+        "clocks_throttle_reasons.active",
+    ),
     "ecc.errors.uncorrected.volatile.total",
 )
 APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
 # The commands that print FIELDS and APP_FIELDS.
-GPUS = ("nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
-APPS = ("nvidia-smi", f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=csv,noheader,nounits")
+GPUS = (
+    "nvidia-smi",
+    f"--query-gpu={','.join(FIELDS)}",
+    "--format=csv,noheader,nounits",
+)
+APPS = (
+    "nvidia-smi",
+    f"--query-compute-apps={','.join(APP_FIELDS)}",
+    "--format=csv,noheader,nounits",
+)
 # NVML, nvmlClocksEventReasons. The power limit lowers the clock of every heavy model, on both sides alike; the others mean
 # that something is wrong. Idle (1), application clocks (2) and display clocks (0x100) do not slow a GPU down.
 _POWER_CAP = 0x4
-_THROTTLED = {0x8: "hardware slowdown", 0x20: "heat (software)", 0x40: "heat (hardware)", 0x80: "power brake"}
+_THROTTLED = {
+    0x8: "hardware slowdown",
+    0x20: "heat (software)",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+}
 _LOADS = {"gpu": "utilization.gpu", "memory_bandwidth": "utilization.memory"}
 _FAILURES = (
     "nvidia-smi has failed",
@@ -52,19 +94,36 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
         if not host.below("/dev/nvidiactl").exists():
             nothing = "no NVIDIA device: neither nvidia-smi nor /dev/nvidiactl is here"
             return [FitnessCheck("device cuda", "unavailable", nothing)]
-        remedy = "in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-        return [FitnessCheck("cuda card", "unavailable", "nvidia-smi is not on PATH", remedy)]
+        remedy = (
+            "in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        )
+        return [
+            FitnessCheck(
+                "cuda card", "unavailable", "nvidia-smi is not on PATH", remedy
+            )
+        ]
     try:
         row = choose_row(parse_gpus(host.run(GPUS)), index, host.environ, "")
         telemetry = read_gpu(index, host.run, host.environ)
     except MeasuringError as error:
         remedy = "make nvidia-smi show the GPU: then temperature, clock, health and other processes can be seen"
         return [FitnessCheck("cuda card", "unavailable", str(error), remedy)]
-    checks = [FitnessCheck("cuda driver", "ok", f"{row['name']}, driver {row['driver_version']}")]
+    checks = [
+        FitnessCheck(
+            "cuda driver", "ok", f"{row['name']}, driver {row['driver_version']}"
+        )
+    ]
     checks += check_card(KIND, telemetry)
     if reasons := throttled_by(row["clocks_throttle_reasons.active"]):
         remedy = "cool the GPU, and check its power supply"
-        checks.append(FitnessCheck("cuda throttling", "attention", f"slowed down by {', '.join(reasons)}", remedy))
+        checks.append(
+            FitnessCheck(
+                "cuda throttling",
+                "attention",
+                f"slowed down by {', '.join(reasons)}",
+                remedy,
+            )
+        )
     return checks
 
 
@@ -81,7 +140,9 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:
     uuid = row()["uuid"]
 
     def processes() -> DeviceState:
-        return DeviceState(foreign_processes=foreign(parse_apps(host.run(APPS)), uuid, frozenset()))
+        return DeviceState(
+            foreign_processes=foreign(parse_apps(host.run(APPS)), uuid, frozenset())
+        )
 
     return Watch(state=lambda: to_telemetry(row(), None), processes=processes)
 
@@ -113,7 +174,9 @@ def read_gpu(
     return to_telemetry(row, processes)
 
 
-def parse_rows(text: str, fields: tuple[str, ...], command: str) -> list[dict[str, str]]:
+def parse_rows(
+    text: str, fields: tuple[str, ...], command: str
+) -> list[dict[str, str]]:
     """One dictionary a line. Raises UnmeasuredError for a failure, or a line with another number of values."""
     text = text[:MOST_TEXT]
     printed = {"command": command, "printed": quoted(text)}
@@ -124,13 +187,19 @@ def parse_rows(text: str, fields: tuple[str, ...], command: str) -> list[dict[st
     try:
         for cells in csv.reader(lines, skipinitialspace=True):
             if len(cells) != len(fields):
-                raise UnmeasuredError(Message("device.nvidia-smi-no-row", {**printed, "count": len(fields)}))
+                raise UnmeasuredError(
+                    Message(
+                        "device.nvidia-smi-no-row", {**printed, "count": len(fields)}
+                    )
+                )
             rows.append(dict(zip(fields, map(str.strip, cells))))
     except csv.Error as error:
         values = {"command": command, "error": str(error)}
         raise UnmeasuredError(Message("device.nvidia-smi-no-table", values)) from error
     if not rows:
-        raise UnmeasuredError(Message("device.nvidia-smi-no-row", {**printed, "count": len(fields)}))
+        raise UnmeasuredError(
+            Message("device.nvidia-smi-no-row", {**printed, "count": len(fields)})
+        )
     return rows
 
 
@@ -145,7 +214,9 @@ def parse_apps(text: str) -> list[dict[str, str]]:
     return []
 
 
-def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str], identity: str) -> dict[str, str]:
+def choose_row(
+    rows: list[dict[str, str]], index: int, environ: Mapping[str, str], identity: str
+) -> dict[str, str]:
     """The row of torch's ``cuda:index``: by its UUID, else by CUDA_VISIBLE_DEVICES.
 
     Raises UnmeasuredError if there is none or its number is ambiguous: nvidia-smi counts by bus, CUDA puts the fastest
@@ -156,7 +227,12 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
     if not identity and entries and index >= len(entries):
         reason = Message(
             "device.gpu-not-visible",
-            {"index": index, "variable": _VISIBLE, "value": visible[:80], "count": len(entries)},
+            {
+                "index": index,
+                "variable": _VISIBLE,
+                "value": visible[:80],
+                "count": len(entries),
+            },
         )
         raise UnmeasuredError(reason)
     name = identity
@@ -164,17 +240,24 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
         name = entries[index] if entries else str(index)
     if identity or name.startswith("GPU-"):
         column, matches = "uuid", [row for row in rows if row["uuid"].startswith(name)]
-    elif environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and len({row["name"] for row in rows}) > 1:
+    elif (
+        environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
+        and len({row["name"] for row in rows}) > 1
+    ):
         raise UnmeasuredError(Message("device.gpu-ambiguous", {"index": index}))
     else:
         column, matches = "index", [row for row in rows if row["index"] == name]
     if not matches:
         listed = ", ".join(row[column] for row in rows)[:160]
-        raise UnmeasuredError(Message("device.no-such-gpu", {"gpu": name[:80], "shown": listed}))
+        raise UnmeasuredError(
+            Message("device.no-such-gpu", {"gpu": name[:80], "shown": listed})
+        )
     return matches[0]
 
 
-def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> DeviceState:
+def to_telemetry(
+    row: dict[str, str], processes: list[DeviceProcess] | None
+) -> DeviceState:
     units: dict[str, float] = {}
     for name, column in _LOADS.items():
         load = share(row[column])
@@ -220,11 +303,20 @@ def _clock_reasons(mask: str) -> int | None:
     return None
 
 
-def foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:
+def foreign(
+    apps: list[dict[str, str]], uuid: str, own: frozenset[int]
+) -> list[DeviceProcess]:
     processes = []
     for app in apps:
         pid = number(app["pid"])
-        if app["gpu_uuid"] == uuid and pid is not None and pid > 0 and int(pid) not in own:
+        if (
+            app["gpu_uuid"] == uuid
+            and pid is not None
+            and pid > 0
+            and int(pid) not in own
+        ):
             memory = scaled(app["used_gpu_memory"], MIB)
-            processes.append(DeviceProcess(pid=int(pid), name=app["process_name"], memory=memory))
+            processes.append(
+                DeviceProcess(pid=int(pid), name=app["process_name"], memory=memory)
+            )
     return processes

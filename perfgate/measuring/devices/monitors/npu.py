@@ -24,7 +24,12 @@ from perfgate.measuring.devices.ascend.machine import (
     release_of,
     set_env,
 )
-from perfgate.measuring.devices.ascend.reading import find_chip, read_processes, read_state, read_telemetry
+from perfgate.measuring.devices.ascend.reading import (
+    find_chip,
+    read_processes,
+    read_state,
+    read_telemetry,
+)
 from perfgate.measuring.devices.card import check_card
 from perfgate.measuring.devices.host import Host, text_of
 
@@ -46,7 +51,9 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
     software = read_software(host)
     smi = host.find_program("npu-smi", host.environ)
     if software.torch_npu is None and smi is None and not card_nodes(host):
-        detail = "no Ascend device: neither torch_npu nor /dev/davinci* nor npu-smi is here"
+        detail = (
+            "no Ascend device: neither torch_npu nor /dev/davinci* nor npu-smi is here"
+        )
         return [FitnessCheck("device npu", "unavailable", detail)]
     return [
         _check_package(software),
@@ -73,7 +80,10 @@ def clock_commands(host: Host, index: int, megahertz: int) -> ClockCommands:  # 
 def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 - the runtime's id is the chip's own
     chip = find_chip(index, host.run, host.environ)
     read_state(chip, host.run)
-    return Watch(state=lambda: read_state(chip, host.run), processes=lambda: read_processes(chip, host.run))
+    return Watch(
+        state=lambda: read_state(chip, host.run),
+        processes=lambda: read_processes(chip, host.run),
+    )
 
 
 def _check_package(software: Software) -> FitnessCheck:
@@ -85,11 +95,16 @@ def _check_package(software: Software) -> FitnessCheck:
         requirement = "torch torch_npu"
         if torch:
             requirement = f"torch_npu=={release_of(torch)}"
-        remedy = f"pip install {requirement}: the release of torch_npu must be that of torch"
+        remedy = (
+            f"pip install {requirement}: the release of torch_npu must be that of torch"
+        )
         return FitnessCheck(name, "unfit", detail, remedy)
     if torch is None:
         return FitnessCheck(
-            name, "unfit", f"torch_npu {torch_npu} without torch", f"pip install torch=={release_of(torch_npu)}"
+            name,
+            "unfit",
+            f"torch_npu {torch_npu} without torch",
+            f"pip install torch=={release_of(torch_npu)}",
         )
     return check_torch(torch, torch_npu)
 
@@ -98,7 +113,12 @@ def _check_driver(software: Software) -> FitnessCheck:
     detail = f"driver {software.driver or 'unknown'}, firmware {software.firmware or 'unknown'}"
     if software.driver is None:
         detail += f": {ASCEND}/driver/version.info is not there"
-        return FitnessCheck("npu driver", "unavailable", detail, f"in a container, mount {ASCEND}/driver")
+        return FitnessCheck(
+            "npu driver",
+            "unavailable",
+            detail,
+            f"in a container, mount {ASCEND}/driver",
+        )
     return FitnessCheck("npu driver", "ok", detail)
 
 
@@ -109,9 +129,13 @@ def _check_cann(software: Software) -> FitnessCheck:
             home = software.cann_installed[0]
             detail = f"CANN lies in {home}, but ASCEND_HOME_PATH is not set"
             return FitnessCheck(name, "attention", detail, set_env(home))
-        listed = (cann_for(software.torch_npu) if software.torch_npu else None) or "toolkit and kernels"
+        listed = (
+            cann_for(software.torch_npu) if software.torch_npu else None
+        ) or "toolkit and kernels"
         detail = f"no CANN in the environment (ASCEND_HOME_PATH), and none in {ASCEND}"
-        return FitnessCheck(name, "attention", detail, f"install CANN {listed}, then {_SOURCE}")
+        return FitnessCheck(
+            name, "attention", detail, f"install CANN {listed}, then {_SOURCE}"
+        )
     if software.cann is None:
         detail = f"{software.cann_home} does not say which CANN it is (no ascend_toolkit_install.info)"
         return FitnessCheck(name, "unavailable", detail)
@@ -125,7 +149,9 @@ def _check_libraries(host: Host, software: Software) -> list[FitnessCheck]:
     if missing := missing_libraries(host):
         home = software.cann_home or next(iter(software.cann_installed), None)
         detail = f"the dynamic linker finds no {', '.join(missing)}"
-        remedy = f"{set_env(home) if home else _SOURCE}, in the shell that starts perfgate"
+        remedy = (
+            f"{set_env(home) if home else _SOURCE}, in the shell that starts perfgate"
+        )
         checks = [FitnessCheck("npu libraries", "unfit", detail, remedy)]
     if missing_libraries(host, (DRIVER,)):
         folder = f"{ASCEND}/driver/lib64/driver"
@@ -141,9 +167,16 @@ def _check_msprof(host: Host) -> FitnessCheck:
         detail = "msprof is not on PATH: the profiler leaves no operators behind, without an error"
         return FitnessCheck("npu msprof", "attention", detail, _SOURCE)
     real = program.resolve()
-    if not any((folder / _MSPROF_SCRIPT).is_file() for folder in list(real.parents)[:5]):
+    if not any(
+        (folder / _MSPROF_SCRIPT).is_file() for folder in list(real.parents)[:5]
+    ):
         detail = f"{real} has no {_MSPROF_SCRIPT} beside it: the profiler leaves no operators behind"
-        return FitnessCheck("npu msprof", "attention", detail, "install the whole CANN toolkit, not its runtime alone")
+        return FitnessCheck(
+            "npu msprof",
+            "attention",
+            detail,
+            "install the whole CANN toolkit, not its runtime alone",
+        )
     return FitnessCheck("npu msprof", "ok", str(real))
 
 
@@ -156,20 +189,24 @@ def _check_output(host: Host, index: int) -> list[FitnessCheck]:
         return [FitnessCheck("npu output", "attention", str(error), _SEND)]
     except MeasuringError:
         return []  # the check of the card gives the reason
-    checks = [FitnessCheck("npu output", "ok", f"npu-smi {table.version or 'of unknown version'}")]
+    checks = [
+        FitnessCheck(
+            "npu output", "ok", f"npu-smi {table.version or 'of unknown version'}"
+        )
+    ]
     if table.unread:
         detail = f"npu-smi {table.version} prints what perfgate does not understand: {'; '.join(table.unread[:3])}"
         checks = [FitnessCheck("npu output", "attention", detail, _SEND)]
     listed = table.chip(chip.npu_id, chip.chip_id)
     sharing = ""
     if listed and listed.is_slice:
-        sharing = (
-            f"{listed.name} is a virtual NPU: others share its card's clock and bandwidth, and npu-smi hides its load"
-        )
+        sharing = f"{listed.name} is a virtual NPU: others share its card's clock and bandwidth, and npu-smi hides its load"
     elif _SHARING_LIBRARY in text_of(host.below(_PRELOAD)):
         sharing = f"{_PRELOAD} loads {_SHARING_LIBRARY}: this container has a share of its card, whose other users slow it down"
     if sharing:
-        checks.append(FitnessCheck("npu slice", "attention", sharing, "measure on a whole card"))
+        checks.append(
+            FitnessCheck("npu slice", "attention", sharing, "measure on a whole card")
+        )
     return checks
 
 

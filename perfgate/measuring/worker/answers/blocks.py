@@ -38,7 +38,9 @@ from perfgate.system.garbage import collector_off
 class BlockAnswers:
     """Runs timed blocks of a workload, with the ``counters`` of this process."""
 
-    def __init__(self, loaded: LoadedWorkload, counters: HardwareCounters | None) -> None:
+    def __init__(
+        self, loaded: LoadedWorkload, counters: HardwareCounters | None
+    ) -> None:
         self._loaded = loaded
         self._workload = loaded.workload
         self._device = loaded.device
@@ -70,7 +72,9 @@ class BlockAnswers:
         return self._recorder
 
     def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
-        self._recorder = BlockRecorder(self._workload, self._device, counters=self._counters)
+        self._recorder = BlockRecorder(
+            self._workload, self._device, counters=self._counters
+        )
         files = open_files()
         warm = warm_up(
             self._workload,
@@ -83,8 +87,13 @@ class BlockAnswers:
         self._unfrozen = []
         before = self._loaded.before
         # Tensors that do not move would have the same address in all processes forked from this one.
-        if is_forkable(self._device, began=before, loaded=files) and Layout(self._workload).movable:
-            return msgspec.structs.replace(warm, forkable=True, parts=before.imported_since())
+        if (
+            is_forkable(self._device, began=before, loaded=files)
+            and Layout(self._workload).movable
+        ):
+            return msgspec.structs.replace(
+                warm, forkable=True, parts=before.imported_since()
+            )
         return warm
 
     def _park(self, request: ParkRequest) -> Parked:
@@ -101,12 +110,21 @@ class BlockAnswers:
         return LayoutMoved(movable=self._layout.movable)
 
     def _block(self, request: BlockRequest) -> BlockDone:
-        shape, calls, quad, sequence = request.shape, request.calls, request.quad, request.sequence
+        shape, calls, quad, sequence = (
+            request.shape,
+            request.calls,
+            request.quad,
+            request.sequence,
+        )
         if request.lane == "call":
             as_served = request.as_served
-            self.recorder.record(shape, calls=calls, quad=quad, sequence=sequence, as_served=as_served)
+            self.recorder.record(
+                shape, calls=calls, quad=quad, sequence=sequence, as_served=as_served
+            )
         else:
-            self.recorder.record_preprocessing(shape, calls=calls, quad=quad, sequence=sequence)
+            self.recorder.record_preprocessing(
+                shape, calls=calls, quad=quad, sequence=sequence
+            )
         return BlockDone()
 
     def _wake(self, request: WakeRequest) -> Woken:
@@ -116,7 +134,9 @@ class BlockAnswers:
 
     def _record_kernels(self, request: KernelsRequest) -> KernelsDone:
         with collector_off():
-            self.recorder.record_kernels(request.shape, calls=request.calls, quad=request.quad)
+            self.recorder.record_kernels(
+                request.shape, calls=request.calls, quad=request.quad
+            )
         return KernelsDone()
 
     def _collect(self, _: CollectRequest) -> Collected:

@@ -11,7 +11,11 @@ from perfgate.document.message import as_message
 from perfgate.document.sweep import Sweep
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.batch_sweep import QUICK, measure_size, probe
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
+from perfgate.measuring.checklist.experiment import (
+    FailedExperiment,
+    experiment,
+    own_call,
+)
 from perfgate.measuring.checklist.mistakes import explained
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import Experiments, StepContext, StepProcess
@@ -66,9 +70,13 @@ class ChecklistAnswers:
             extent=request.extent,
             settings=request.settings,
             process=self._process,
-            experiments=Experiments(self._loaded.announce_experiment, request.no_experiments),
+            experiments=Experiments(
+                self._loaded.announce_experiment, request.no_experiments
+            ),
         )
-        with self._device.leave_out_waits() if request.leave_out_waits else nullcontext():
+        with (
+            self._device.leave_out_waits() if request.leave_out_waits else nullcontext()
+        ):
             result, outcome = run_step(find_steps()[request.number], context)
         is_spoiled = bool(context.experiments.failures) or result.error is not None
         spoiled = is_spoiled and "spoiled_by_errors" in self._device.capabilities
@@ -76,10 +84,15 @@ class ChecklistAnswers:
         if outcome is None:
             return reply
         return msgspec.structs.replace(
-            reply, operators=outcome.operators, accounts=outcome.accounts, counters=outcome.counters
+            reply,
+            operators=outcome.operators,
+            accounts=outcome.accounts,
+            counters=outcome.counters,
         )
 
-    def _experiment_context(self, limits: dict[str, float], seed: int, folder: Path) -> StepContext:
+    def _experiment_context(
+        self, limits: dict[str, float], seed: int, folder: Path
+    ) -> StepContext:
         return StepContext(
             workload=self._workload,
             device=self._device,
@@ -91,7 +104,9 @@ class ChecklistAnswers:
         )
 
     def _try_sizes(self, request: TrySizesRequest) -> SizesTried:
-        context = self._experiment_context(request.limits, request.seed, self._loaded.root)
+        context = self._experiment_context(
+            request.limits, request.seed, self._loaded.root
+        )
         sweep = Sweep()
         with collector_off(), self._device.leave_out_waits():
             probe(context, self._workload.shapes[0], QUICK, sweep)
@@ -107,31 +122,50 @@ class ChecklistAnswers:
         shape = workload.shapes[0]
         try:
             with collector_off(), device.leave_out_waits():
-                rate, latencies = measure_size(workload, shape, request.size, seconds=request.seconds)
+                rate, latencies = measure_size(
+                    workload, shape, request.size, seconds=request.seconds
+                )
         except Exception as error:  # noqa: BLE001 - the workload was not written for other batch sizes
             workload.drop_pool(shape, batch=request.size)
             device.empty_cache()
             if device.is_out_of_memory(error):
                 return SizeBlockDone()
-            return SizeBlockDone(refused=as_message(explained(error, self._loaded.project)))
+            return SizeBlockDone(
+                refused=as_message(explained(error, self._loaded.project))
+            )
         return SizeBlockDone(rate=rate, latencies=latencies)
 
     def _compile(self, request: CompileRequest) -> CompiledCall:
-        context = self._experiment_context(request.limits, request.seed, Path(request.folder))
+        context = self._experiment_context(
+            request.limits, request.seed, Path(request.folder)
+        )
         shape = self._workload.shapes[0]
         for _ in range(WARM_UP_CALLS):
             own_call(context, shape)
-        compiled = experiment(context, lambda: self._resources.enter_context(compiled_for_check(context, shape)))
+        compiled = experiment(
+            context,
+            lambda: self._resources.enter_context(compiled_for_check(context, shape)),
+        )
         if isinstance(compiled, FailedExperiment):
             return CompiledCall(failed=compiled.reason)
         self._compiled = compiled
         disagreement = None if compiled.agrees else compiled.disagreement
-        return CompiledCall(cold_seconds=compiled.cold_ns / 1e9, disagreement=disagreement)
+        return CompiledCall(
+            cold_seconds=compiled.cold_ns / 1e9, disagreement=disagreement
+        )
 
     def _time_compiled(self, request: TimeCompiledRequest) -> CompiledTimed:
         compiled, device = self._compiled, self._device
         if compiled is None:
             raise MeasuringError("no call is compiled yet")
         with collector_off(), device.leave_out_waits():
-            versus = compare(compiled.plain, compiled.fast, device, seconds=request.seconds, seed=request.seed)
-        return CompiledTimed(plain=versus.first_ns / 1e9, compiled=versus.second_ns / 1e9)
+            versus = compare(
+                compiled.plain,
+                compiled.fast,
+                device,
+                seconds=request.seconds,
+                seed=request.seed,
+            )
+        return CompiledTimed(
+            plain=versus.first_ns / 1e9, compiled=versus.second_ns / 1e9
+        )

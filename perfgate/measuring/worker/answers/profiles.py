@@ -59,11 +59,16 @@ class ProfileAnswers:
         return Profiled()
 
     def _times(self, _: ProfileTimesRequest) -> ProfileTimes:
-        return ProfileTimes(operators=self._operators.typical_times(), subroutines=self._subroutines.typical_times())
+        return ProfileTimes(
+            operators=self._operators.typical_times(),
+            subroutines=self._subroutines.typical_times(),
+        )
 
     def _record(self, request: RecordRequest) -> CallsRecorded:
         with collector_off():
-            recording = self._operators.leave(request.shape, calls=request.calls, folder=Path(request.folder))
+            recording = self._operators.leave(
+                request.shape, calls=request.calls, folder=Path(request.folder)
+            )
         return CallsRecorded(recording=str(recording))
 
     def _trace(self, request: TraceRequest) -> CallsRecorded:
@@ -71,7 +76,9 @@ class ProfileAnswers:
         folder = Path(request.folder)
         with collector_off():
             # The consumer reads the file; reading it here would double the time.
-            file = self._device.record_trace(call, calls=request.calls, folder=folder, name=request.name)
+            file = self._device.record_trace(
+                call, calls=request.calls, folder=folder, name=request.name
+            )
         return CallsRecorded(recording=str(file))
 
     def _locate_stalls(self, request: LocateStallsRequest) -> StallsLocated:

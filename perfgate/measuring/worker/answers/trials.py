@@ -47,12 +47,18 @@ class TrialAnswers:
         packages = loaded_distributions() if request.packages else None
         if failure is not None:
             error = self._loaded.describe_error(failure.error)
-            return Tried(failed=failure.part, shape=failure.shape, error=error, packages=packages)
+            return Tried(
+                failed=failure.part, shape=failure.shape, error=error, packages=packages
+            )
         watching = None
         if self._loaded.line_watch is not None:
-            watching = self._loaded.line_watch.run(self._workload, self._device, request.seconds)
+            watching = self._loaded.line_watch.run(
+                self._workload, self._device, request.seconds
+            )
         copies_fit = copies_that_fit(self._device)
-        return Tried(seconds=seconds, packages=packages, watching=watching, copies_fit=copies_fit)
+        return Tried(
+            seconds=seconds, packages=packages, watching=watching, copies_fit=copies_fit
+        )
 
     def _sign(self, _: SignatureRequest) -> Signature:
         return signature_of(self._workload, self._loaded.root)
@@ -70,4 +76,8 @@ class TrialAnswers:
         return CheckReply(results=check_outputs(self._workload, self._device))
 
     def _recount(self, request: RecountRequest) -> Recounted:
-        return Recounted(counters=count_again(self._workload, root=self._loaded.root, parts=request.parts))
+        return Recounted(
+            counters=count_again(
+                self._workload, root=self._loaded.root, parts=request.parts
+            )
+        )

@@ -20,8 +20,18 @@ _EXPERIMENTAL = {
     "l2_cache": "_l2_cache",
     "export_type": "_export_type",
 }
-_COMMON = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-_CORES = {"aic_cores": "ai_core_num", "aiv_cores": "aiv_num", "aic_frequency_mhz": "aic_frequency"}
+_COMMON = (
+    "record_shapes",
+    "profile_memory",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+)
+_CORES = {
+    "aic_cores": "ai_core_num",
+    "aiv_cores": "aiv_num",
+    "aic_frequency_mhz": "aic_frequency",
+}
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json$")
 
 
@@ -47,7 +57,9 @@ def read_about(folder: Path) -> About:
     if path.is_file():
         metadata = decode_file(path, dict[str, Any])
     world_size = member(metadata, "distributed_args").get("world_size")
-    software = texts({"torch_npu": info.get("torch_npu_version"), "cann": info.get("cann_version")})
+    software = texts(
+        {"torch_npu": info.get("torch_npu_version"), "cann": info.get("cann_version")}
+    )
     if software.get("cann") == "not known":
         del software["cann"]  # torch_npu found no CANN
     recording = Recording(
@@ -55,7 +67,11 @@ def read_about(folder: Path) -> About:
         format="ascend-pytorch",
         timelines=(),
         software=software,
-        settings={**_settings(info), **read_cores(folder), **texts({"world_size": world_size})},
+        settings={
+            **_settings(info),
+            **read_cores(folder),
+            **texts({"world_size": world_size}),
+        },
         environment=texts(member(metadata, "ENV_VARIABLES")),
     )
     # The rank is a number in 2025-01, a text in CANN 8.3; -1 means none.
@@ -76,10 +92,15 @@ def _rank(value: object) -> int | None:
 
 def _settings(info: Mapping[str, Any]) -> dict[str, str]:
     config = member(info, "config")
-    experimental, common = member(config, "experimental_config"), member(config, "common_config")
+    experimental, common = (
+        member(config, "experimental_config"),
+        member(config, "common_config"),
+    )
     settings = {name: experimental.get(key) for name, key in _EXPERIMENTAL.items()}
     settings.update((name, common.get(name)) for name in _COMMON)
-    settings["aic_metrics"] = (plain_text(settings["aic_metrics"]) or "").replace("ACL_AICORE_", "")
+    settings["aic_metrics"] = (plain_text(settings["aic_metrics"]) or "").replace(
+        "ACL_AICORE_", ""
+    )
     return texts(settings)
 
 
@@ -87,8 +108,12 @@ def _groups(metadata: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The ranks of each communicator by its name."""
     groups = {}
     for communicator in member(metadata, "parallel_group_info").values():
-        if isinstance(communicator, dict) and isinstance(communicator.get("global_ranks"), list):
-            ranks = [rank for rank in communicator["global_ranks"] if isinstance(rank, int)]
+        if isinstance(communicator, dict) and isinstance(
+            communicator.get("global_ranks"), list
+        ):
+            ranks = [
+                rank for rank in communicator["global_ranks"] if isinstance(rank, int)
+            ]
             groups[str(communicator.get("group_name"))] = tuple(ranks)
     return groups
 
@@ -105,7 +130,10 @@ def texts(values: Mapping[str, object]) -> dict[str, str]:
 
 def read_cores(folder: Path) -> dict[str, str]:
     """The number of cube and vector cores and their rated frequency, from a PROF folder's device_N/info.json.N."""
-    paths = [*folder.glob("device_*/info.json.*"), *folder.glob("PROF_*/device_*/info.json.*")]
+    paths = [
+        *folder.glob("device_*/info.json.*"),
+        *folder.glob("PROF_*/device_*/info.json.*"),
+    ]
     for path in sorted(paths)[:_MAX_FILES]:
         devices = decode_file(path, dict[str, Any]).get("DeviceInfo")
         if isinstance(devices, list) and devices and isinstance(devices[0], dict):

@@ -36,13 +36,17 @@ def pack(recording: Path, path: Path) -> None:
     for pattern in _ABOUT:
         files += recording.glob(pattern)
     try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        with zipfile.ZipFile(
+            aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6
+        ) as archive:
             for file in sorted(files):
                 archive.write(file, file.relative_to(recording).as_posix())
         aside.replace(path)
     except OSError as error:
         raise MeasuringError(
-            "{path} cannot be written: {error}; choose an --out folder with space", path=path, error=error
+            "{path} cannot be written: {error}; choose an --out folder with space",
+            path=path,
+            error=error,
         ) from error
     finally:
         aside.unlink(missing_ok=True)
@@ -87,7 +91,9 @@ def _unpack(path: Path, folder: Path) -> None:
         for number, member in enumerate(members(path)):
             if number >= MAX_MEMBERS:
                 raise DocumentError(
-                    "{path}: more than {limit} files; pack one profiler folder alone", path=path, limit=MAX_MEMBERS
+                    "{path}: more than {limit} files; pack one profiler folder alone",
+                    path=path,
+                    limit=MAX_MEMBERS,
                 )
             target = folder / _checked_name(member, path)
             if member.is_folder:
@@ -96,7 +102,9 @@ def _unpack(path: Path, folder: Path) -> None:
             total += _copy(member, target, path)
             if total > MAX_TOTAL_BYTES:
                 raise DocumentError(
-                    "{path}: more than {limit} bytes unpacked; profile fewer steps", path=path, limit=MAX_TOTAL_BYTES
+                    "{path}: more than {limit} bytes unpacked; profile fewer steps",
+                    path=path,
+                    limit=MAX_TOTAL_BYTES,
                 )
     # zipfile raises RuntimeError for an encrypted member, NotImplementedError for an unknown compression method.
     except (
@@ -111,20 +119,37 @@ def _unpack(path: Path, folder: Path) -> None:
     ) as error:
         kind = "zip" if path.suffix == ".zip" else "tar"
         raise DocumentError(
-            "{path}: not a readable {kind} file: {error}; make it again", path=path, kind=kind, error=error
+            "{path}: not a readable {kind} file: {error}; make it again",
+            path=path,
+            kind=kind,
+            error=error,
         ) from error
     except OSError as error:
         raise DocumentError(
-            "{path}: cannot be unpacked: {error}; check permissions and free disk", path=path, error=error
+            "{path}: cannot be unpacked: {error}; check permissions and free disk",
+            path=path,
+            error=error,
         ) from error
 
 
 def _zip_members(path: Path) -> Iterator[_Member]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            is_plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
-            most = min(MAX_MEMBER_BYTES, _FREE_BYTES + MAX_RATIO * max(info.compress_size, 0))
-            yield _Member(info.filename, info.is_dir(), is_plain, most, partial(archive.open, info))
+            is_plain = stat.S_IFMT(info.external_attr >> 16) in (
+                0,
+                stat.S_IFREG,
+                stat.S_IFDIR,
+            )
+            most = min(
+                MAX_MEMBER_BYTES, _FREE_BYTES + MAX_RATIO * max(info.compress_size, 0)
+            )
+            yield _Member(
+                info.filename,
+                info.is_dir(),
+                is_plain,
+                most,
+                partial(archive.open, info),
+            )
 
 
 def _tar_members(path: Path) -> Iterator[_Member]:
@@ -132,13 +157,23 @@ def _tar_members(path: Path) -> Iterator[_Member]:
     with tarfile.open(path) as archive:
         for info in archive:
             # Only plain files are opened, and of those it returns no None.
-            reader = partial(cast("Callable[[tarfile.TarInfo], IO[bytes]]", archive.extractfile), info)
-            yield _Member(info.name, info.isdir(), info.isreg() or info.isdir(), most, reader)
+            reader = partial(
+                cast("Callable[[tarfile.TarInfo], IO[bytes]]", archive.extractfile),
+                info,
+            )
+            yield _Member(
+                info.name, info.isdir(), info.isreg() or info.isdir(), most, reader
+            )
 
 
 def _checked_name(member: _Member, path: Path) -> PurePosixPath:
     name = PurePosixPath(member.name)
-    leads_out = name.is_absolute() or ".." in name.parts or "\\" in member.name or ":" in name.parts[0:1]
+    leads_out = (
+        name.is_absolute()
+        or ".." in name.parts
+        or "\\" in member.name
+        or ":" in name.parts[0:1]
+    )
     is_nameless = not name.parts and not member.is_folder
     if leads_out or is_nameless or not member.is_plain or len(name.parts) > MAX_DEPTH:
         raise DocumentError(

@@ -38,7 +38,9 @@ def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable
         streams.append(table.wholes("stream id"))
         tasks.append(table.wholes("task id"))
         titles.append(table.coded("name", clean_cell, names))
-    first, number = distinct_rows([np.concatenate(parts) for parts in (streams, tasks, titles)])
+    first, number = distinct_rows(
+        [np.concatenate(parts) for parts in (streams, tasks, titles)]
+    )
     of_kernels, of_rows = number[: len(kernels)], number[len(kernels) :]
     place = np.full(first.size, -1)
     place[of_rows] = np.arange(of_rows.size)
@@ -57,7 +59,12 @@ def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable
 class _Rates:
     """Counters, and rates by the row of each kernel, -1 for none."""
 
-    def __init__(self, counters: CounterColumns, rates: Mapping[str, FloatColumn], row: npt.NDArray[Any]) -> None:
+    def __init__(
+        self,
+        counters: CounterColumns,
+        rates: Mapping[str, FloatColumn],
+        row: npt.NDArray[Any],
+    ) -> None:
         self._counters, self._rates, self._row = counters, rates, row
 
     @property
@@ -67,5 +74,7 @@ class _Rates:
     def read(self, names: Sequence[str]) -> list[FloatColumn]:
         columns = self._counters.columns(*names)
         for name in self._rates.keys() & set(names):
-            columns[name] = np.append(self._rates[name], np.nan)[self._row]  # the last stands for none
+            columns[name] = np.append(self._rates[name], np.nan)[
+                self._row
+            ]  # the last stands for none
         return [columns[name] for name in names]

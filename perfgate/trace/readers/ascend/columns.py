@@ -28,12 +28,21 @@ from perfgate.trace.model.arithmetic import (
 from perfgate.trace.model.events import MAX_NS
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.recording import Shapes
-from perfgate.trace.readers.ascend.files import MAX_NUMBER_TEXT, TableRow, clean_cell, plain_header, rows_of, unreadable
+from perfgate.trace.readers.ascend.files import (
+    MAX_NUMBER_TEXT,
+    TableRow,
+    clean_cell,
+    plain_header,
+    rows_of,
+    unreadable,
+)
 from perfgate.trace.scanner.table import CellKind, ScannedTable, scan_table
 
 # The content of a column. A timestamp rounded by a spreadsheet counts as absent, a duration is not negative, and a counter
 # that is not a number counts as absent.
-Kind = Literal["text", "shapes", "whole", "time", "timestamp", "duration", "number", "counter"]
+Kind = Literal[
+    "text", "shapes", "whole", "time", "timestamp", "duration", "number", "counter"
+]
 NO_TEXT = -1
 # torch_npu refuses tables of more than 5 GiB (Ascend/pytorch _file_manager.py); a recorded row of kernels has 330 bytes.
 MAX_ROWS = 20_000_000
@@ -98,7 +107,12 @@ class TableColumns:
     def _column(self, name: str, absent: Any) -> Any:
         return self._columns.get(name, np.broadcast_to(absent, self.rows))
 
-    def coded(self, name: str, value_of: Callable[[str], _Value | None], numbers: Numbering[_Value]) -> CodeColumn:
+    def coded(
+        self,
+        name: str,
+        value_of: Callable[[str], _Value | None],
+        numbers: Numbering[_Value],
+    ) -> CodeColumn:
         """The number of each cell's value, NO_TEXT for an empty one; new values enter ``numbers`` in row order."""
         places = self.place(name)
         first, row = distinct_rows([places])
@@ -108,14 +122,18 @@ class TableColumns:
         return numbers.codes(values)[row]
 
 
-def columns_of(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
+def columns_of(
+    path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = False
+) -> TableColumns:
     """The columns that are ``wanted``, by the names of ``files``.
 
     Raises DocumentError with line and column if a cell is invalid; with ``leave_short``, an invalid row that lacks cells is
     left out instead.
     """
     try:
-        return scan_columns(path, kinds) or read_columns(path, kinds, leave_short=leave_short)
+        return scan_columns(path, kinds) or read_columns(
+            path, kinds, leave_short=leave_short
+        )
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -152,7 +170,9 @@ def _is_wrong(column: Any, kind: Kind, table: ScannedTable) -> bool:
     return False
 
 
-def read_columns(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
+def read_columns(
+    path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = False
+) -> TableColumns:
     """As ``columns_of``, by the csv module."""
     names: tuple[str, ...] = ()
     texts: dict[str, int] = {}
@@ -162,7 +182,11 @@ def read_columns(path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = F
     for place, row in enumerate(rows_of(path, limit=MAX_ROWS)):
         if not names:
             names = tuple(row.columns)
-            columns = [_Column(name, kind, texts) for name, kind in kinds.items() if name in row.columns]
+            columns = [
+                _Column(name, kind, texts)
+                for name, kind in kinds.items()
+                if name in row.columns
+            ]
         try:
             cells = [column.read(row) for column in columns]
         except DocumentError:
@@ -191,7 +215,9 @@ class _Column:
         return np.frombuffer(self.cells, dtype=self.cells.typecode)
 
 
-def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow], float]:
+def _reader(
+    name: str, kind: Kind, texts: dict[str, int]
+) -> Callable[[TableRow], float]:
     """The function that reads a cell of a column."""
     if kind in ("text", "shapes"):
         # Columns share their texts, so a text of another column may be no shapes.

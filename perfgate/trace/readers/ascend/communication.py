@@ -15,7 +15,14 @@ import msgspec
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.events import MAX_NS, nanoseconds, nanoseconds_of_milliseconds
-from perfgate.trace.model.recording import Collective, CollectiveKind, LinkUse, Packets, ProfilerStep, RankLink
+from perfgate.trace.model.recording import (
+    Collective,
+    CollectiveKind,
+    LinkUse,
+    Packets,
+    ProfilerStep,
+    RankLink,
+)
 from perfgate.trace.readers.ascend.database import Database, open_database
 from perfgate.trace.readers.ascend.files import Device, decode_file
 
@@ -37,13 +44,19 @@ class _Link(msgspec.Struct):
     bandwidth: float | None = msgspec.field(default=None, name="Bandwidth(GB/s)")
     transport: str = msgspec.field(default="", name="Transport Type")
     # Per packet size, the count of packets and their time; values of another form are not counts.
-    packets: dict[str, list[float] | float] = msgspec.field(default_factory=dict, name="Size Distribution")
+    packets: dict[str, list[float] | float] = msgspec.field(
+        default_factory=dict, name="Size Distribution"
+    )
 
 
 class _Operation(msgspec.Struct):
     # Text, so that a time since 1970 does not pass through a float.
-    times: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="Communication Time Info")
-    links: dict[str, _Link] = msgspec.field(default_factory=dict, name="Communication Bandwidth Info")
+    times: dict[str, msgspec.Raw] = msgspec.field(
+        default_factory=dict, name="Communication Time Info"
+    )
+    links: dict[str, _Link] = msgspec.field(
+        default_factory=dict, name="Communication Bandwidth Info"
+    )
 
     def start(self) -> int | None:
         start = self.times.get("Start Timestamp(us)")
@@ -110,10 +123,26 @@ def read_database_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
     Huawei's description specifies milliseconds, but the recorded values are microseconds: 8903.431 for kernels of the same
     run that take 8903431 ns (sample msinsight-910B-alexnet-2501).
     """
-    parts = ("computing", "communication", "communication_not_overlapped", "free", "preparing", "bubble")
+    parts = (
+        "computing",
+        "communication",
+        "communication_not_overlapped",
+        "free",
+        "preparing",
+        "bubble",
+    )
     with open_database(path) as database:
         for row in database.rows("StepTraceTime", ("deviceId", "step", *parts)):
-            device, number, computing, communication, exposed, free, preparing, bubble = row
+            (
+                device,
+                number,
+                computing,
+                communication,
+                exposed,
+                free,
+                preparing,
+                bubble,
+            ) = row
             step = ProfilerStep(
                 number=_step(number),
                 computing_ns=_time(database, computing, _MICROSECOND),
@@ -157,7 +186,9 @@ def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
         return tuple(collectives)
 
 
-def _entries(steps: _File[_Entry]) -> Iterator[tuple[int | None, CollectiveKind, str, _Entry]]:
+def _entries(
+    steps: _File[_Entry],
+) -> Iterator[tuple[int | None, CollectiveKind, str, _Entry]]:
     for name, kinds in steps.items():
         for kind in _KINDS:
             for operation, entry in kinds.get(kind, {}).items():
@@ -192,7 +223,11 @@ def _packets(megabytes: float, number: float, milliseconds: float) -> Packets:
     counts = 0 <= number < MAX_NS and 0 <= milliseconds < MAX_NS / _MILLISECOND
     if not counts or not math.isfinite(megabytes):
         raise ValueError(Activity("its packet sizes are not numbers"))
-    return Packets(round(megabytes * _MEGABYTE, 3), round(number), round(milliseconds * _MILLISECOND))
+    return Packets(
+        round(megabytes * _MEGABYTE, 3),
+        round(number),
+        round(milliseconds * _MILLISECOND),
+    )
 
 
 def _duration(raw: msgspec.Raw | None) -> int | None:
@@ -214,7 +249,9 @@ def _named(path: Path, operation: str) -> Iterator[None]:
         ) from error
 
 
-def _database_links(database: Database) -> dict[tuple[str, str, str], dict[str, LinkUse]]:
+def _database_links(
+    database: Database,
+) -> dict[tuple[str, str, str], dict[str, LinkUse]]:
     """The links of each operation; a row for every size of package repeats the sums of its link."""
     links: dict[tuple[str, str, str], dict[str, LinkUse]] = defaultdict(dict)
     operation = ("hccl_op_name", "group_name", "step")
@@ -250,5 +287,9 @@ def _time(database: Database, value: object, unit: float) -> int | None:
     if number is None:
         return None
     if not abs(number) * unit < MAX_NS:
-        raise database.wrong(Activity("{number!r} is not a time; analyse the profile again", number=number))
+        raise database.wrong(
+            Activity(
+                "{number!r} is not a time; analyse the profile again", number=number
+            )
+        )
     return round(number * unit)

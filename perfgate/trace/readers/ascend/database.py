@@ -45,7 +45,9 @@ class Database:
         if hasattr(connection, "setlimit"):  # Python 3.11
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
         self._columns: dict[str, dict[str, str]] = {}
-        for name, sql in self._run("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
+        for name, sql in self._run(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+        ):
             if str(sql).upper().startswith("CREATE TABLE") and str(name).isidentifier():
                 self._columns[str(name)] = self._declared_types(str(name))
 
@@ -73,14 +75,25 @@ class Database:
                 raise self._too_long(table)
             yield row
 
-    def _cells(self, table: str, columns: Sequence[str], form: str = '"{}"') -> list[str]:
+    def _cells(
+        self, table: str, columns: Sequence[str], form: str = '"{}"'
+    ) -> list[str]:
         """SQL for some columns of a table, each in a ``form``; NULL for a missing column."""
         cells = []
         for column in columns:
-            cells.append(form.format(column) if column in self._columns[table] else "NULL")
+            cells.append(
+                form.format(column) if column in self._columns[table] else "NULL"
+            )
         return cells
 
-    def columns(self, table: str, wholes: Sequence[str], *, reals: Sequence[str] = (), where: str = "") -> TableColumns:
+    def columns(
+        self,
+        table: str,
+        wholes: Sequence[str],
+        *,
+        reals: Sequence[str] = (),
+        where: str = "",
+    ) -> TableColumns:
         """Columns of whole and of real numbers; ``where`` is trusted SQL.
 
         Raises DocumentError if a column holds anything else.
@@ -89,26 +102,41 @@ class Database:
         columns: dict[str, Any] = {}
         present_columns = [name for name in wholes if name in present]
         if present_columns:
-            query = self._query(table, [_whole_cell(name, present[name]) for name in present_columns], where)
-            columns.update(zip(present_columns, self._wholes(query, len(present_columns))))
+            query = self._query(
+                table,
+                [_whole_cell(name, present[name]) for name in present_columns],
+                where,
+            )
+            columns.update(
+                zip(present_columns, self._wholes(query, len(present_columns)))
+            )
         present_columns = [name for name in reals if name in present]
         if present_columns:
             # NULL is infinite here.
-            query = self._query(table, [f'ifnull("{name}", 9e999)' for name in present_columns], where)
-            columns.update(zip(present_columns, self._reals(query, len(present_columns))))
+            query = self._query(
+                table, [f'ifnull("{name}", 9e999)' for name in present_columns], where
+            )
+            columns.update(
+                zip(present_columns, self._reals(query, len(present_columns)))
+            )
         rows = max(map(len, columns.values()), default=0)
         if rows > MAX_TABLE_ROWS:
             raise self._too_long(table)
         return TableColumns(tuple(present), rows, columns, ())
 
-    def maxima(self, table: str, by: Sequence[str], of: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def maxima(
+        self, table: str, by: Sequence[str], of: Sequence[str]
+    ) -> Iterator[tuple[Any, ...]]:
         """The highest value of some columns for each combination of others, in the order of the rows."""
         if table not in self._columns:
             return iter(())
-        cells = ", ".join([*self._cells(table, by), *self._cells(table, of, 'max("{}")')])
+        cells = ", ".join(
+            [*self._cells(table, by), *self._cells(table, of, 'max("{}")')]
+        )
         groups = ", ".join(map(str, range(1, len(by) + 1)))
         # Profilers write no WITHOUT ROWID tables.
-        return self._run(f'SELECT {cells} FROM "{table}" GROUP BY {groups} ORDER BY min(rowid)')  # noqa: S608 - ours
+        grouped = f'SELECT {cells} FROM "{table}" GROUP BY {groups} ORDER BY min(rowid)'  # noqa: S608 - ours
+        return self._run(grouped)
 
     def distinct(self, table: str, column: str) -> list[int]:
         """The whole numbers in a column, each once, in the order of the rows."""
@@ -127,12 +155,17 @@ class Database:
             return None
         if isinstance(value, float) and value.is_integer() and abs(value) < MAX_NS:
             value = int(value)
-        if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) <= 20:
+        if (
+            isinstance(value, str)
+            and value.removeprefix("-").isdecimal()
+            and len(value) <= 20
+        ):
             value = int(value)
         if not isinstance(value, int) or abs(value) > MAX_NS:
             raise self.wrong(
                 Activity(
-                    "{value!r} found where a whole number is expected; export the profile again", value=str(value)[:40]
+                    "{value!r} found where a whole number is expected; export the profile again",
+                    value=str(value)[:40],
                 )
             )
         return value
@@ -143,7 +176,10 @@ class Database:
         if isinstance(value, (int, float)):
             return float(value)
         raise self.wrong(
-            Activity("{value!r} found where a number is expected; export the profile again", value=str(value)[:40])
+            Activity(
+                "{value!r} found where a number is expected; export the profile again",
+                value=str(value)[:40],
+            )
         )
 
     def wrong(self, fault: Activity) -> DocumentError:
@@ -152,7 +188,11 @@ class Database:
 
     def _too_long(self, table: str) -> DocumentError:
         return self.wrong(
-            Activity("table {table} has more than {limit} rows; profile fewer steps", table=table, limit=MAX_TABLE_ROWS)
+            Activity(
+                "table {table} has more than {limit} rows; profile fewer steps",
+                table=table,
+                limit=MAX_TABLE_ROWS,
+            )
         )
 
     def _query(self, table: str, cells: Sequence[str], where: str) -> str:
@@ -162,7 +202,9 @@ class Database:
     def _wholes(self, query: str, width: int) -> list[IntColumn]:
         """The result of a query for whole numbers, column by column."""
         batches = list(self._batches(query, width, "q", self._judged_whole))
-        columns = list(np.concatenate([np.empty((width, 0), dtype=np.int64), *batches], axis=1))
+        columns = list(
+            np.concatenate([np.empty((width, 0), dtype=np.int64), *batches], axis=1)
+        )
         for column in columns:
             out_of_range = column[np.abs(column) > MAX_NS]
             if out_of_range.size:
@@ -176,13 +218,23 @@ class Database:
         return list(np.where(np.isfinite(table), table, np.nan))
 
     def _batches(
-        self, query: str, width: int, typecode: Literal["q", "d"], judged: Callable[[object], float]
+        self,
+        query: str,
+        width: int,
+        typecode: Literal["q", "d"],
+        judged: Callable[[object], float],
     ) -> Iterable[npt.NDArray[Any]]:
         """The columns of successive batches of rows."""
         try:
             # The fast path: if every cell is a number, none is inspected here.
             with self._naming_damage():
-                return list(_in_batches(chain.from_iterable(self._connection.execute(query)), width, typecode))
+                return list(
+                    _in_batches(
+                        chain.from_iterable(self._connection.execute(query)),
+                        width,
+                        typecode,
+                    )
+                )
         except TypeError:
             cells = chain.from_iterable(self._run(query))
             return _in_batches(map(judged, cells), width, typecode)
@@ -211,7 +263,10 @@ class Database:
         # SQLite quotes the damaged file in its message, and Python decodes that strictly.
         except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as error:
             raise self.wrong(
-                Activity("is damaged or no database of a profiler: {error}; export the profile again", error=error)
+                Activity(
+                    "is damaged or no database of a profiler: {error}; export the profile again",
+                    error=error,
+                )
             ) from error
 
     def _look(self) -> int:
@@ -227,7 +282,9 @@ def _whole_cell(column: str, declared: str) -> str:
     return f"ifnull({cell}, {NO_NUMBER})"
 
 
-def _in_batches(cells: Iterator[Any], width: int, typecode: Literal["q", "d"]) -> Iterator[npt.NDArray[Any]]:
+def _in_batches(
+    cells: Iterator[Any], width: int, typecode: Literal["q", "d"]
+) -> Iterator[npt.NDArray[Any]]:
     """The columns of successive batches of rows. Raises TypeError for a cell that is not a number."""
     while batch := array(typecode, list(islice(cells, width * _AT_ONCE))):
         yield np.array(batch).reshape(-1, width).T
@@ -239,12 +296,18 @@ def open_database(path: Path) -> Iterator[Database]:
     try:
         if path.stat().st_size > MAX_DATABASE_BYTES:
             raise DocumentError(
-                "{path}: more than {limit} bytes; profile fewer steps", path=path, limit=MAX_DATABASE_BYTES
+                "{path}: more than {limit} bytes; profile fewer steps",
+                path=path,
+                limit=MAX_DATABASE_BYTES,
             )
-        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True
+        )
     except (OSError, sqlite3.Error) as error:
         raise DocumentError(
-            "{path}: cannot be opened: {error}; check the path and its permissions", path=path, error=error
+            "{path}: cannot be opened: {error}; check the path and its permissions",
+            path=path,
+            error=error,
         ) from error
     try:
         yield Database(path, connection)

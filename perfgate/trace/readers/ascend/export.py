@@ -31,24 +31,64 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns
-from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, SHORTEST_WORK_NS, EventKind, EventTable
+from perfgate.trace.model.events import (
+    KIND_CODES,
+    NO_CORRELATION,
+    SHORTEST_WORK_NS,
+    EventKind,
+    EventTable,
+)
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
-from perfgate.trace.model.kernel_table import HF32, CodedValues, KernelTable, joined_tables, kernel_table
+from perfgate.trace.model.kernel_table import (
+    HF32,
+    CodedValues,
+    KernelTable,
+    joined_tables,
+    kernel_table,
+)
 from perfgate.trace.model.numbering import Numbering
-from perfgate.trace.model.recording import AllocationTotal, Memory, ProfilerStep, Shapes, Timeline
+from perfgate.trace.model.recording import (
+    AllocationTotal,
+    Memory,
+    ProfilerStep,
+    Shapes,
+    Timeline,
+)
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.steps import profiler_steps, step_marks, windows_of
 from perfgate.trace.readers.ascend.about import texts
-from perfgate.trace.readers.ascend.columns import NO_TEXT, TableColumns, flag_of, shapes_of, words_of
-from perfgate.trace.readers.ascend.database import Database, open_database, open_unchanged
+from perfgate.trace.readers.ascend.columns import (
+    NO_TEXT,
+    TableColumns,
+    flag_of,
+    shapes_of,
+    words_of,
+)
+from perfgate.trace.readers.ascend.database import (
+    Database,
+    open_database,
+    open_unchanged,
+)
 from perfgate.trace.readers.ascend.export_readings import ExportReadings
 from perfgate.trace.readers.ascend.export_tables import ExportTables, ExportTexts, owned
 from perfgate.trace.readers.ascend.files import Device, Stamp, stamp_of
 from perfgate.trace.readers.ascend.kernels import of_graph
-from perfgate.trace.readers.ascend.kinds import HARDWARE, dequeued_calls, is_unknown_task, python_kind, task_kind
+from perfgate.trace.readers.ascend.kinds import (
+    HARDWARE,
+    dequeued_calls,
+    is_unknown_task,
+    python_kind,
+    task_kind,
+)
 
 # ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
-_LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
+_LEVELS = {
+    5000: "Runtime",
+    5500: "Hccl",
+    10000: "Node",
+    15000: "Model",
+    20000: "AscendCL",
+}
 # ENUM_API_TYPE of PYTORCH_API.
 _MSTX = 50004
 _CATEGORIES = {50001: "cpu_op", 50002: "enqueue", 50003: "python_function"}
@@ -66,9 +106,20 @@ _WORDS = {
     "output_types": "outputDataTypes",
     "output_formats": "outputFormats",
 }
-_NAMED = ("name", "opType", "taskType", "opState", "hf32Eligible", *_SHAPES.values(), *_WORDS.values())
+_NAMED = (
+    "name",
+    "opType",
+    "taskType",
+    "opState",
+    "hf32Eligible",
+    *_SHAPES.values(),
+    *_WORDS.values(),
+)
 # A schema has one name of each group.
-_BLOCKS, _MIX_BLOCKS = ("blockDim", "blockNum", "block_dim"), ("mixBlockDim", "mixBlockNum")
+_BLOCKS, _MIX_BLOCKS = (
+    ("blockDim", "blockNum", "block_dim"),
+    ("mixBlockDim", "mixBlockNum"),
+)
 _COMMUNICATION = "COMMUNICATION"
 
 # Columns of EventTable from one table; names and tracks index the export's.
@@ -97,9 +148,14 @@ def read_export(path: Path) -> Export:
     Raises DocumentError, which names the fault, for a damaged or foreign database.
     """
     with open_database(path) as database:
-        if not (database.has("STRING_IDS") and (database.has("TASK") or database.has("PYTORCH_API"))):
+        if not (
+            database.has("STRING_IDS")
+            and (database.has("TASK") or database.has("PYTORCH_API"))
+        ):
             raise database.wrong(
-                Activity("has no tables STRING_IDS and TASK or PYTORCH_API; it is not an export of Ascend's profilers")
+                Activity(
+                    "has no tables STRING_IDS and TASK or PYTORCH_API; it is not an export of Ascend's profilers"
+                )
             )
         return _Export(path, database).read()
 
@@ -117,9 +173,13 @@ class _Export:
         self._tracks = Numbering[tuple[str, str]]()
         self._tasks = self._tables.read("TASK", _TASK, named=("taskType",))
         self._computing = self._tables.read(
-            "COMPUTE_TASK_INFO", ("globalTaskId", "waitNs", *_BLOCKS, *_MIX_BLOCKS, *_NAMED), named=_NAMED
+            "COMPUTE_TASK_INFO",
+            ("globalTaskId", "waitNs", *_BLOCKS, *_MIX_BLOCKS, *_NAMED),
+            named=_NAMED,
         )
-        self._collectives = self._tables.read("COMMUNICATION_OP", _COLLECTIVE, named=("opName", "opType"))
+        self._collectives = self._tables.read(
+            "COMMUNICATION_OP", _COLLECTIVE, named=("opName", "opType")
+        )
         devices = np.unique(self._tasks.wholes("deviceId")).tolist() or [NO_NUMBER]
         self._devices: list[Device] = list(map(known_number, devices))
         self._readings = ExportReadings(self._tables, alone=len(devices) == 1)
@@ -133,28 +193,41 @@ class _Export:
             settings["schema"] = metadata["SCHEMA_VERSION"]
         ranks = self._ranks()
         python = [self._python_calls(), self._ranges()]
-        timelines = [self._timeline(device, ranks.get(device), python) for device in self._devices]
+        timelines = [
+            self._timeline(device, ranks.get(device), python)
+            for device in self._devices
+        ]
         return Export(timelines, _environment(metadata), settings)
 
     def _ranks(self) -> dict[Device, int]:
         whole = self._database.whole
         ranks = {}
-        for rank_cell, device_cell in self._database.rows("RANK_DEVICE_MAP", ("rankId", "deviceId")):
+        for rank_cell, device_cell in self._database.rows(
+            "RANK_DEVICE_MAP", ("rankId", "deviceId")
+        ):
             rank = whole(rank_cell)
             if rank is not None and rank >= 0:
                 ranks[whole(device_cell)] = rank
         return ranks
 
-    def _timeline(self, device: Device, rank: int | None, python: Sequence[_Events]) -> Timeline:
+    def _timeline(
+        self, device: Device, rank: int | None, python: Sequence[_Events]
+    ) -> Timeline:
         tasks = self._owned(self._tasks, device)
         collectives = self._owned(self._collectives, device)
         number = tasks.wholes("globalTaskId")
-        row = np.where(number == NO_NUMBER, -1, last_rows(self._computing.wholes("globalTaskId"), number))
+        row = np.where(
+            number == NO_NUMBER,
+            -1,
+            last_rows(self._computing.wholes("globalTaskId"), number),
+        )
         of_kernels = np.flatnonzero(row >= 0)
         computing = TableColumns((), tasks.rows, {}, ())
         if self._computing.rows:
             computing = self._computing.select(row)
-        launched = np.concatenate([tasks.wholes("connectionId"), collectives.wholes("connectionId")])
+        launched = np.concatenate(
+            [tasks.wholes("connectionId"), collectives.wholes("connectionId")]
+        )
         parts = [
             self._of_tasks(tasks, computing, row >= 0),
             self._of_collectives(collectives),
@@ -166,9 +239,18 @@ class _Export:
         marks = self._marks() or step_marks(events)
         kernels = None
         if self._database.has("COMPUTE_TASK_INFO"):
-            work = events.select(np.concatenate([of_kernels, tasks.rows + np.arange(collectives.rows)]))
-            computed = self._computed(tasks.select(of_kernels), computing.select(of_kernels))
-            kernels = _with_steps(joined_tables((computed, self._communicated(collectives))), work, events, marks)
+            work = events.select(
+                np.concatenate([of_kernels, tasks.rows + np.arange(collectives.rows)])
+            )
+            computed = self._computed(
+                tasks.select(of_kernels), computing.select(of_kernels)
+            )
+            kernels = _with_steps(
+                joined_tables((computed, self._communicated(collectives))),
+                work,
+                events,
+                marks,
+            )
         return Timeline(
             rank=rank,
             device=device,
@@ -185,7 +267,9 @@ class _Export:
         for name in parts[0]:
             columns[name] = np.concatenate([part[name] for part in parts])
         names, tracks = tuple(self._names), tuple(self._tracks)
-        return EventTable(**columns, names=names, tracks=tracks, shortest_ns=SHORTEST_WORK_NS)
+        return EventTable(
+            **columns, names=names, tracks=tracks, shortest_ns=SHORTEST_WORK_NS
+        )
 
     def _owned(self, columns: TableColumns, device: Device) -> TableColumns:
         return owned(columns, device, alone=len(self._devices) == 1)
@@ -195,11 +279,15 @@ class _Export:
             return None
         return _cell(self._words.texts[place])
 
-    def _of_tasks(self, tasks: TableColumns, computing: TableColumns, is_kernel: Mask) -> _Events:
+    def _of_tasks(
+        self, tasks: TableColumns, computing: TableColumns, is_kernel: Mask
+    ) -> _Events:
         def title_of(place: int, kind: int, is_kernel: int) -> _Title:
             title = self._words.text(place)
             if is_kernel:
-                return _Title(title, self._type(kind) or type_by_name(title), kernel_kind(title))
+                return _Title(
+                    title, self._type(kind) or type_by_name(title), kernel_kind(title)
+                )
             plain = task_kind(title, title)
             if plain == "compute" and is_unknown_task(title):
                 return _Title(title, f"{UNKNOWN_TASK}{title}", plain)
@@ -211,7 +299,11 @@ class _Export:
         name = np.where(is_kernel, computing.place("name"), tasks.place("taskType"))
         kind = np.where(is_kernel, computing.place("opType"), NO_TEXT)
         return self._events(
-            tasks, (name, kind, is_kernel), title_of, _Tracks("streamId", _stream), tasks.wholes("connectionId")
+            tasks,
+            (name, kind, is_kernel),
+            title_of,
+            _Tracks("streamId", _stream),
+            tasks.wholes("connectionId"),
         )
 
     def _of_collectives(self, collectives: TableColumns) -> _Events:
@@ -221,7 +313,9 @@ class _Export:
 
         keys = collectives.place("opName"), collectives.place("opType")
         group = _Tracks("", lambda _: ("Communication", "Group"))
-        return self._events(collectives, keys, title_of, group, collectives.wholes("connectionId"))
+        return self._events(
+            collectives, keys, title_of, group, collectives.wholes("connectionId")
+        )
 
     def _cann_calls(self, launched: IntColumn) -> _Events:
         """Calls of CANN; a call that launched work shares its correlation."""
@@ -246,7 +340,13 @@ class _Export:
             if level == _MSTX:
                 return _Title(title, title, "annotation")
             category = _CATEGORIES.get(level, "cpu_op")
-            return _Title(title, title, python_kind(category, title, has_inputs=bool(has_inputs) or title in queued))
+            return _Title(
+                title,
+                title,
+                python_kind(
+                    category, title, has_inputs=bool(has_inputs) or title in queued
+                ),
+            )
 
         columns = ("startNs", "endNs", "globalTid", "name", "type", "inputShapes")
         calls = self._tables.read("PYTORCH_API", columns, named=("name",))
@@ -261,8 +361,14 @@ class _Export:
             title = self._words.text(place)
             return _Title(title, title, "annotation")
 
-        ranges = self._tables.read("MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message"), named=("message",))
-        return self._events(ranges, [ranges.place("message")], title_of, _threads("Python"))
+        ranges = self._tables.read(
+            "MSTX_EVENTS",
+            ("startNs", "endNs", "globalTid", "message"),
+            named=("message",),
+        )
+        return self._events(
+            ranges, [ranges.place("message")], title_of, _threads("Python")
+        )
 
     def _events(
         self,
@@ -288,7 +394,9 @@ class _Export:
             "duration": duration,
             "track": self._tracks.codes(tracks)[stream],
             "name": self._names.codes(title.name for title in titles)[number],
-            "kind": np.array([KIND_CODES[title.kind] for title in titles], dtype=np.uint8)[number],
+            "kind": np.array(
+                [KIND_CODES[title.kind] for title in titles], dtype=np.uint8
+            )[number],
             "correlation": np.where(joins, correlation, NO_CORRELATION),
             "group": self._names.codes(title.group for title in titles)[number],
         }
@@ -297,7 +405,9 @@ class _Export:
         """Start and length; a mark may have no end."""
         start, end = columns.wholes("startNs"), columns.wholes("endNs")
         if (start == NO_NUMBER).any():
-            raise self._database.wrong(Activity("holds an event without a start; export the profile again"))
+            raise self._database.wrong(
+                Activity("holds an event without a start; export the profile again")
+            )
         return start, np.where(end == NO_NUMBER, 0, np.maximum(end - start, 0))
 
     def _computed(self, tasks: TableColumns, computing: TableColumns) -> KernelTable:
@@ -325,7 +435,9 @@ class _Export:
             codes[name] = computing.coded(column, self._shapes, values.shapes)
         for name, column in _WORDS.items():
             codes[name] = computing.coded(column, words_of, values.words)
-        source = _TaskCounters(self._path, self._stamp, self._words, tasks.wholes("globalTaskId"))
+        source = _TaskCounters(
+            self._path, self._stamp, self._words, tasks.wholes("globalTaskId")
+        )
         return kernel_table(numbers, codes, values, CounterColumns(source))
 
     def _communicated(self, collectives: TableColumns) -> KernelTable:
@@ -339,7 +451,9 @@ class _Export:
             "type": np.where(kind == NO_TEXT, by_name, kind),
             "core": np.zeros(start.size, dtype=np.int32),
         }
-        return kernel_table({"start_ns": start, "duration_ns": duration}, codes, CodedValues(texts))
+        return kernel_table(
+            {"start_ns": start, "duration_ns": duration}, codes, CodedValues(texts)
+        )
 
     def _shapes(self, text: str) -> Shapes | None:
         cell = _cell(text)
@@ -349,7 +463,10 @@ class _Export:
             return shapes_of(f'"{cell}"')
         except ValueError:
             raise self._database.wrong(
-                Activity("{cell!r} is not a list of shapes; export the profile again", cell=cell)
+                Activity(
+                    "{cell!r} is not a list of shapes; export the profile again",
+                    cell=cell,
+                )
             ) from None
 
     def _marks(self) -> list[ProfilerStep]:
@@ -357,7 +474,9 @@ class _Export:
         start, duration = self._spans(steps)
         end = start + duration
         marks = []
-        for number, start_ns, end_ns in zip(steps.wholes("id").tolist(), start.tolist(), end.tolist()):
+        for number, start_ns, end_ns in zip(
+            steps.wholes("id").tolist(), start.tolist(), end.tolist()
+        ):
             marks.append(ProfilerStep(known_number(number), start_ns, end_ns))
         return sorted(marks, key=lambda mark: mark.start_ns or 0)
 
@@ -375,16 +494,30 @@ class _Export:
 
     def _memory(self) -> Iterator[tuple[object, str, object]]:
         """Device, component and peak bytes."""
-        rows, maxima, number = self._database.rows, self._database.maxima, self._database.number
-        parts = {"allocated": "totalAllocated", "reserved": "totalReserved", "active": "totalActive"}
-        for owner, component, *sizes in maxima("MEMORY_RECORD", ("deviceId", "component"), tuple(parts.values())):
+        rows, maxima, number = (
+            self._database.rows,
+            self._database.maxima,
+            self._database.number,
+        )
+        parts = {
+            "allocated": "totalAllocated",
+            "reserved": "totalReserved",
+            "active": "totalActive",
+        }
+        for owner, component, *sizes in maxima(
+            "MEMORY_RECORD", ("deviceId", "component"), tuple(parts.values())
+        ):
             for part, size in zip(parts, sizes):
                 yield owner, f"{self._named(component)}.{part}", size
-        for owner, kind, ddr, hbm in rows("NPU_MEM", ("deviceId", "type", "ddr", "hbm")):
+        for owner, kind, ddr, hbm in rows(
+            "NPU_MEM", ("deviceId", "type", "ddr", "hbm")
+        ):
             if self._named(kind) == "app":
                 yield owner, "APP.reserved", (number(ddr) or 0) + (number(hbm) or 0)
         modules = dict(rows("ENUM_MODULE", ("id", "name")))
-        for owner, module, size in maxima("NPU_MODULE_MEM", ("deviceId", "moduleId"), ("totalReserved",)):
+        for owner, module, size in maxima(
+            "NPU_MODULE_MEM", ("deviceId", "moduleId"), ("totalReserved",)
+        ):
             if size:
                 yield owner, f"module.{modules.get(module, module)}.reserved", size
 
@@ -398,7 +531,10 @@ class _Export:
         if not self._database.has("OP_MEMORY"):
             return None
         wholes = ("deviceId", "name", "allocationTime", "releaseTime")
-        columns = self._owned(self._tables.read("OP_MEMORY", wholes, named=("name",), reals=("size",)), device)
+        columns = self._owned(
+            self._tables.read("OP_MEMORY", wholes, named=("name",), reals=("size",)),
+            device,
+        )
         is_allocation = (columns.real("size") >= 0) & (columns.wholes("name") >= 0)
         columns = columns.select(np.flatnonzero(is_allocation))
         return allocation_totals(
@@ -413,7 +549,9 @@ class _Export:
 class _TaskCounters:
     """TASK_PMU_INFO, read on demand."""
 
-    def __init__(self, path: Path, stamp: Stamp, words: ExportTexts, tasks: IntColumn) -> None:
+    def __init__(
+        self, path: Path, stamp: Stamp, words: ExportTexts, tasks: IntColumn
+    ) -> None:
         """``tasks`` are the task ids of the kernels."""
         self._path = path
         self._stamp = stamp
@@ -425,11 +563,21 @@ class _TaskCounters:
         return tuple(dict.fromkeys(counter.name for counter in self._counters.values()))
 
     def read(self, names: Sequence[str]) -> list[FloatColumn]:
-        counters = {number: counter for number, counter in self._counters.items() if counter.name in names}
+        counters = {
+            number: counter
+            for number, counter in self._counters.items()
+            if counter.name in names
+        }
         where = f"WHERE name IN ({', '.join(map(str, counters))})"
         with open_unchanged(self._path, self._stamp) as database:
-            rows = database.columns("TASK_PMU_INFO", ("globalTaskId", "name"), reals=("value",), where=where)
-        task, number, value = rows.wholes("globalTaskId"), rows.wholes("name"), rows.real("value")
+            rows = database.columns(
+                "TASK_PMU_INFO", ("globalTaskId", "name"), reals=("value",), where=where
+            )
+        task, number, value = (
+            rows.wholes("globalTaskId"),
+            rows.wholes("name"),
+            rows.real("value"),
+        )
         tasks = self._tasks
         columns = {name: np.full(tasks.size, np.nan) for name in names}
         if not tasks.size:
@@ -449,18 +597,28 @@ class _TaskCounters:
         with open_unchanged(self._path, self._stamp) as database:
             numbers = database.distinct("TASK_PMU_INFO", "name")
         places = self._words.places(np.array(numbers, dtype=np.int64)).tolist()
-        return {number: _counter(self._words.text(place)) for number, place in zip(numbers, places)}
+        return {
+            number: _counter(self._words.text(place))
+            for number, place in zip(numbers, places)
+        }
 
 
 def _with_steps(
-    kernels: KernelTable, work: EventTable, events: EventTable, marks: Sequence[ProfilerStep]
+    kernels: KernelTable,
+    work: EventTable,
+    events: EventTable,
+    marks: Sequence[ProfilerStep],
 ) -> KernelTable:
     """Kernels by their start, each with the step that launched it: a column that only the CSV tables have."""
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
     numbers = [number_of(mark.number) for mark in marks]
-    step_of = np.array([*numbers, NO_NUMBER])  # the last is for work outside of all steps
+    step_of = np.array(
+        [*numbers, NO_NUMBER]
+    )  # the last is for work outside of all steps
     steps = step_of[np.where(owners == OUTSIDE, -1, owners)]
-    return replace(kernels, numbers={**kernels.numbers, "step": steps}).select(np.argsort(kernels.start, kind="stable"))
+    return replace(kernels, numbers={**kernels.numbers, "step": steps}).select(
+        np.argsort(kernels.start, kind="stable")
+    )
 
 
 def _first(columns: TableColumns, names: Sequence[str]) -> IntColumn:

@@ -40,7 +40,10 @@ _PORTS: Mapping[str, Link] = {"NIC": "NIC", "ROCE": "RoCE", "RoCE": "RoCE"}
 _PORT_RATES: Mapping[Direction, str] = {"sent": "txByteRate", "received": "rxByteRate"}
 # Since the device was started.
 _PORT_LOSSES = ("rxErrors", "rxDropped", "txErrors", "txDropped")
-_HCCS_RATES: Mapping[Direction, str] = {"sent": "txThroughput", "received": "rxThroughput"}
+_HCCS_RATES: Mapping[Direction, str] = {
+    "sent": "txThroughput",
+    "received": "rxThroughput",
+}
 # Posted writes, requests to read, and the data that answer them, each the mean since the reading before.
 _PCIE_RATES: Mapping[Direction, tuple[str, ...]] = {
     "sent": ("txPostAvg", "txNonpostAvg", "txCplAvg"),
@@ -48,7 +51,10 @@ _PCIE_RATES: Mapping[Direction, tuple[str, ...]] = {
 }
 _PCIE_LATENCY = "txNonpostLatencyAvg"
 # NETDEV_STATS has counts since the reading before; the last are packets sent again after a timeout.
-_NETDEV_RATES: Mapping[Direction, str] = {"sent": "nicTxBandwidth", "received": "nicRxBandwidth"}
+_NETDEV_RATES: Mapping[Direction, str] = {
+    "sent": "nicTxBandwidth",
+    "received": "nicRxBandwidth",
+}
 _NETDEV_LOSSES = ("roceTxErrPkt", "roceRxErrPkt", "roceNewPktRty")
 _LEVELS: tuple[Level, ...] = get_args(Level)
 
@@ -72,17 +78,32 @@ class ExportReadings:
         """The clock of the AI core, reads and writes of all memories together, their contents, and the cache."""
         clock = self._read("AICORE_FREQ", device, reals=("freq",))
         yield from _rate(CORE_CLOCK, clock, clock.real("freq") * _MEGAHERTZ, "Hz")
-        memory = self._read("HBM", device, "hbmId", "type", named=("type",), reals=("bandwidth",))
+        memory = self._read(
+            "HBM", device, "hbmId", "type", named=("type",), reals=("bandwidth",)
+        )
         texts = self._tables.words.texts
         for word, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
             if word in texts:
-                own = (memory.wholes("type") == texts.index(word)) & (memory.wholes("hbmId") != NO_NUMBER)
+                own = (memory.wholes("type") == texts.index(word)) & (
+                    memory.wholes("hbmId") != NO_NUMBER
+                )
                 chosen = memory.select(np.flatnonzero(own))
                 yield from _sum(name, chosen, chosen.real("bandwidth"), "hbmId", "B/s")
         yield from self._held(device)
-        memory = self._read("NPU_MEM", device, "type", named=("type",), reals=("ddr", "hbm"))
-        yield from self._of_each(memory, "type", {"ddr": ("DDR", "B"), "hbm": ("HBM", "B")}, "{word}/{part}")
-        cache = self._read("LLC", device, "llcId", "mode", named=("mode",), reals=("hitRate", "throughput"))
+        memory = self._read(
+            "NPU_MEM", device, "type", named=("type",), reals=("ddr", "hbm")
+        )
+        yield from self._of_each(
+            memory, "type", {"ddr": ("DDR", "B"), "hbm": ("HBM", "B")}, "{word}/{part}"
+        )
+        cache = self._read(
+            "LLC",
+            device,
+            "llcId",
+            "mode",
+            named=("mode",),
+            reals=("hitRate", "throughput"),
+        )
         parts = {"hitRate": ("Hit Rate", "%"), "throughput": ("Throughput", "B/s")}
         for llc, own in _by_number(cache, "llcId"):
             yield from self._of_each(own, "mode", parts, f"LLC {llc} {{word}}/{{part}}")
@@ -91,36 +112,71 @@ class ExportReadings:
         """The memory that each component of the framework held over time."""
         parts = {"allocated": "totalAllocated", "reserved": "totalReserved"}
         memory = self._read(
-            "MEMORY_RECORD", device, "component", named=("component",), reals=tuple(parts.values()), time="timestamp"
+            "MEMORY_RECORD",
+            device,
+            "component",
+            named=("component",),
+            reals=tuple(parts.values()),
+            time="timestamp",
         )
         for place, own in _by_number(memory, "component"):
             component = self._tables.words.texts[place]
             for part, column in parts.items():
                 size = own.real(column)
                 if size[~np.isnan(size)].any():
-                    yield from _rate(held_name(component, part), own, size, "B", time="timestamp")
+                    yield from _rate(
+                        held_name(component, part), own, size, "B", time="timestamp"
+                    )
 
     def _links(self, device: Device) -> Iterator[tuple[str, Readings]]:
         """Bytes a second over each kind of link, all ports together, and the packets that its ports lost."""
         for table, link in _PORTS.items():
-            ports = self._read(table, device, "funcId", reals=(*_PORT_RATES.values(), *_PORT_LOSSES))
+            ports = self._read(
+                table, device, "funcId", reals=(*_PORT_RATES.values(), *_PORT_LOSSES)
+            )
             for direction, column in _PORT_RATES.items():
-                yield from _sum(link_traffic(link, direction), ports, ports.real(column), "funcId", "B/s")
-            yield from _sum(lost_packets(link), ports, _added(ports, _PORT_LOSSES), "funcId", _PACKETS)
+                yield from _sum(
+                    link_traffic(link, direction),
+                    ports,
+                    ports.real(column),
+                    "funcId",
+                    "B/s",
+                )
+            yield from _sum(
+                lost_packets(link),
+                ports,
+                _added(ports, _PORT_LOSSES),
+                "funcId",
+                _PACKETS,
+            )
         between = self._read("HCCS", device, reals=tuple(_HCCS_RATES.values()))
         for direction, column in _HCCS_RATES.items():
-            yield from _rate(link_traffic("HCCS", direction), between, between.real(column), "B/s")
-        host = self._read("PCIE", device, reals=(*_PCIE_RATES["sent"], *_PCIE_RATES["received"], _PCIE_LATENCY))
+            yield from _rate(
+                link_traffic("HCCS", direction), between, between.real(column), "B/s"
+            )
+        host = self._read(
+            "PCIE",
+            device,
+            reals=(*_PCIE_RATES["sent"], *_PCIE_RATES["received"], _PCIE_LATENCY),
+        )
         for direction, of_direction in _PCIE_RATES.items():
-            yield from _rate(link_traffic("PCIe", direction), host, _added(host, of_direction), "B/s")
+            yield from _rate(
+                link_traffic("PCIe", direction), host, _added(host, of_direction), "B/s"
+            )
         yield from _rate(PCIE_LATENCY, host, host.real(_PCIE_LATENCY), "ns")
 
     def _network(self, device: Device) -> Iterator[tuple[str, Readings]]:
         """The same of NETDEV_STATS, which counts all ports together."""
-        card = self._read("NETDEV_STATS", device, reals=(*_NETDEV_RATES.values(), *_NETDEV_LOSSES))
+        card = self._read(
+            "NETDEV_STATS", device, reals=(*_NETDEV_RATES.values(), *_NETDEV_LOSSES)
+        )
         for direction, column in _NETDEV_RATES.items():
-            yield from _rate(link_traffic("NIC", direction), card, card.real(column), "B/s")
-        for name, packets in _rate(lost_packets("RoCE"), card, _added(card, _NETDEV_LOSSES), _PACKETS):
+            yield from _rate(
+                link_traffic("NIC", direction), card, card.real(column), "B/s"
+            )
+        for name, packets in _rate(
+            lost_packets("RoCE"), card, _added(card, _NETDEV_LOSSES), _PACKETS
+        ):
             yield name, Readings(packets.time, np.cumsum(packets.value), packets.unit)
 
     def _accelerators(self, device: Device) -> Iterator[tuple[str, Readings]]:
@@ -128,10 +184,16 @@ class ExportReadings:
         levels = self._read("ACC_PMU", device, "accId", reals=_LEVELS)
         for number, own in _by_number(levels, "accId"):
             for level in _LEVELS:
-                yield from _rate(accelerator_level(number, level), own, own.real(level), "")
+                yield from _rate(
+                    accelerator_level(number, level), own, own.real(level), ""
+                )
 
     def _of_each(
-        self, columns: TableColumns, key: str, parts: Mapping[str, tuple[str, str]], title: str
+        self,
+        columns: TableColumns,
+        key: str,
+        parts: Mapping[str, tuple[str, str]],
+        title: str,
     ) -> Iterator[tuple[str, Readings]]:
         """The readings of each word of a column; ``parts`` are the columns of values, with names and units."""
         for place, own in _by_number(columns, key):
@@ -149,13 +211,20 @@ class ExportReadings:
         time: str = _TIME,
     ) -> TableColumns:
         """The rows of a device that have a time."""
-        columns = self._tables.read(table, ("deviceId", time, *wholes), named=named, reals=reals)
+        columns = self._tables.read(
+            table, ("deviceId", time, *wholes), named=named, reals=reals
+        )
         columns = owned(columns, device, alone=self._alone)
         return columns.select(np.flatnonzero(columns.wholes(time) != NO_NUMBER))
 
 
 def _rate(
-    name: str, columns: TableColumns, value: FloatColumn, unit: str, *, time: str = _TIME
+    name: str,
+    columns: TableColumns,
+    value: FloatColumn,
+    unit: str,
+    *,
+    time: str = _TIME,
 ) -> Iterator[tuple[str, Readings]]:
     """The known values of one counter, if there are any."""
     present = ~np.isnan(value)
@@ -171,7 +240,12 @@ def _sum(
     if present.any():
         yield (
             name,
-            Readings.summed(columns.wholes(_TIME)[present], value[present], columns.wholes(source)[present], unit),
+            Readings.summed(
+                columns.wholes(_TIME)[present],
+                value[present],
+                columns.wholes(source)[present],
+                unit,
+            ),
         )
 
 

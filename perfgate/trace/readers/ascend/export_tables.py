@@ -32,7 +32,9 @@ class ExportTexts:
         at = np.searchsorted(self._numbers, numbers).clip(max=self._numbers.size - 1)
         strange = self._numbers[at] != numbers
         if strange.any():
-            self._take({number: str(number) for number in np.unique(numbers[strange]).tolist()})
+            self._take(
+                {number: str(number) for number in np.unique(numbers[strange]).tolist()}
+            )
             return self.places(numbers)
         places: CodeColumn = self._places[at].astype(np.int32)
         return places
@@ -56,7 +58,12 @@ class ExportTables:
         self.database, self.words = database, ExportTexts(database)
 
     def read(
-        self, table: str, wholes: Sequence[str], *, named: Sequence[str] = (), reals: Sequence[str] = ()
+        self,
+        table: str,
+        wholes: Sequence[str],
+        *,
+        named: Sequence[str] = (),
+        reals: Sequence[str] = (),
     ) -> TableColumns:
         """Columns of a table, empty columns if it is missing; ``named`` columns become places among the texts."""
         table_columns = self.database.columns(table, wholes, reals=reals)
@@ -66,7 +73,9 @@ class ExportTables:
                 columns[name] = table_columns.wholes(name)
                 if name in named:
                     columns[name] = self.words.places(columns[name])
-        return TableColumns(table_columns.names, table_columns.rows, columns, self.words.texts)
+        return TableColumns(
+            table_columns.names, table_columns.rows, columns, self.words.texts
+        )
 
 
 def owned(columns: TableColumns, device: Device, *, alone: bool) -> TableColumns:

@@ -27,7 +27,9 @@ MAX_NUMBER_TEXT = 64
 MAX_NUMBER = Decimal("1e30")
 MAX_JSON_BYTES = 256 << 20
 Device = int | None
-Stamp = tuple[int, int]  # the bytes of a file and its modification time, which change with every version of it
+Stamp = tuple[
+    int, int
+]  # the bytes of a file and its modification time, which change with every version of it
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
 
 # New name, in lower case, to the name used here. torch_npu's kernel_details is msprof's op_summary with renamed columns
@@ -56,7 +58,15 @@ class TableRow:
 
     __slots__ = ("_cells", "_line", "_path", "columns", "is_long")
 
-    def __init__(self, path: Path, line: int, columns: Mapping[str, int], cells: list[str], *, is_long: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        line: int,
+        columns: Mapping[str, int],
+        cells: list[str],
+        *,
+        is_long: bool,
+    ) -> None:
         self._path = path
         self._line = line
         self._cells = cells
@@ -105,7 +115,9 @@ class TableRow:
         try:
             return nanoseconds(text.encode())
         except ValueError:
-            raise self.wrong(column, Activity("is not a number of microseconds")) from None
+            raise self.wrong(
+                column, Activity("is not a number of microseconds")
+            ) from None
 
     def duration(self, column: str) -> int | None:
         """As ``time``, but refuses negative values."""
@@ -141,7 +153,11 @@ class TableRow:
             raise self.wrong(column, Activity("is not a number")) from None
         # Check the bound before converting: an exponent of a billion must not be expanded into digits.
         # copy_abs, because abs rounds to the context and overflows.
-        if len(text) > MAX_NUMBER_TEXT or not number.is_finite() or number.copy_abs() > MAX_NUMBER:
+        if (
+            len(text) > MAX_NUMBER_TEXT
+            or not number.is_finite()
+            or number.copy_abs() > MAX_NUMBER
+        ):
             raise self.wrong(column, Activity("is not a number"))
         return number
 
@@ -193,12 +209,24 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
             columns = _columns(header)
             for number, cells in enumerate(reader, start=1):
                 if limit is not None and number > limit:
-                    raise DocumentError("{path}: more than {limit} rows; profile fewer steps", path=path, limit=limit)
+                    raise DocumentError(
+                        "{path}: more than {limit} rows; profile fewer steps",
+                        path=path,
+                        limit=limit,
+                    )
                 if cells:
-                    yield TableRow(path, reader.line_num, columns, cells, is_long=any(cells[len(header) :]))
+                    yield TableRow(
+                        path,
+                        reader.line_num,
+                        columns,
+                        cells,
+                        is_long=any(cells[len(header) :]),
+                    )
     except csv.Error as error:
         raise DocumentError(
-            "{path}: is not a CSV table: {error}; analyse the profile again", path=path, error=error
+            "{path}: is not a CSV table: {error}; analyse the profile again",
+            path=path,
+            error=error,
         ) from error
     except OSError as error:
         raise unreadable(path, error) from error
@@ -227,7 +255,11 @@ def _cells(line: bytes) -> int:
 
 
 def unreadable(path: Path, error: OSError) -> DocumentError:
-    return DocumentError("{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error)
+    return DocumentError(
+        "{path}: cannot be read: {error}; check the path and its permissions",
+        path=path,
+        error=error,
+    )
 
 
 def stamp_of(path: Path) -> Stamp:
@@ -242,7 +274,10 @@ def stamp_of(path: Path) -> Stamp:
 def refuse_changed(path: Path, stamp: Stamp) -> None:
     """Raise DocumentError if a file has changed since it was first read."""
     if stamp_of(path) != stamp:
-        raise DocumentError("{path}: was written again while it was read; read the recording again", path=path)
+        raise DocumentError(
+            "{path}: was written again while it was read; read the recording again",
+            path=path,
+        )
 
 
 def by_device(pairs: Iterable[tuple[Device, _Item]]) -> dict[Device, tuple[_Item, ...]]:
@@ -257,11 +292,17 @@ def decode_file(path: Path, kind: type[_Item]) -> _Item:
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise DocumentError(
-                "{path}: more than {limit} bytes of JSON; profile fewer steps", path=path, limit=MAX_JSON_BYTES
+                "{path}: more than {limit} bytes of JSON; profile fewer steps",
+                path=path,
+                limit=MAX_JSON_BYTES,
             )
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DocumentError("{path}: is damaged: {error}; analyse the profile again", path=path, error=error) from error
+        raise DocumentError(
+            "{path}: is damaged: {error}; analyse the profile again",
+            path=path,
+            error=error,
+        ) from error
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -39,7 +39,9 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
         refuse_pointers(folder, but=TRACE_VIEWS)
     about, rank, groups = read_about(folder_around(output))
     recording = replace(about, path=output)
-    tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
+    tables = Tables(
+        lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details"
+    )
     tables.groups = groups
     analysis = output / "analysis.db"
     if (output / "communication.json").is_file():
@@ -63,16 +65,24 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
     return rank_of(recording, rank, tables, views[:1])
 
 
-def rank_of(recording: Recording, rank: int | None, tables: Tables, views: Sequence[Path]) -> Recording:
+def rank_of(
+    recording: Recording, rank: int | None, tables: Tables, views: Sequence[Path]
+) -> Recording:
     """The recording of one rank with its tables and timelines combined."""
     devices = _devices(views, tables)
     if len(devices) > 1 and None in tables.kernels:
-        tables.absent["kernels"] = Message("notes.devices-unknown", {"devices": len(devices)})
-    timelines = tuple(tables.timeline(rank, device, alone=len(devices) == 1) for device in devices)
+        tables.absent["kernels"] = Message(
+            "notes.devices-unknown", {"devices": len(devices)}
+        )
+    timelines = tuple(
+        tables.timeline(rank, device, alone=len(devices) == 1) for device in devices
+    )
     return replace(recording, timelines=timelines, absent=tables.absent)
 
 
-def recording_of(path: Path, names: Sequence[str], ranks: Sequence[Recording]) -> Recording:
+def recording_of(
+    path: Path, names: Sequence[str], ranks: Sequence[Recording]
+) -> Recording:
     """The ranks as one recording, by rank; repeats of a rank keep their order. ``names`` are the names of their folders."""
     timelines: list[Timeline] = []
     absent = {}
@@ -99,7 +109,9 @@ def _files(output: Path, *names: str) -> list[Path]:
     return [output / name for name in names if (output / name).is_file()]
 
 
-def _rank_of_export(recording: Recording, rank: int | None, tables: Tables, database: Path) -> Recording:
+def _rank_of_export(
+    recording: Recording, rank: int | None, tables: Tables, database: Path
+) -> Recording:
     """The database, which has exact times, with the tables for values it lacks."""
     export = read_export(database)
     timelines = []
@@ -135,7 +147,9 @@ def _rank_of_export(recording: Recording, rank: int | None, tables: Tables, data
 
 
 def _complete(exported: Memory, tabled: Memory) -> Memory:
-    return Memory({**tabled.peaks, **exported.peaks}, exported.allocations or tabled.allocations)
+    return Memory(
+        {**tabled.peaks, **exported.peaks}, exported.allocations or tabled.allocations
+    )
 
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
@@ -159,7 +173,9 @@ def _devices_of_tables(tables: Tables, numbers: set[Device]) -> list[Timeline]:
     timelines = []
     for number in sorted(present, key=lambda number: number or 0):
         # A table that names no device belongs to the only one.
-        own = tables.kernels.get(number) or tables.kernels.get(None) or KernelTable.of(())
+        own = (
+            tables.kernels.get(number) or tables.kernels.get(None) or KernelTable.of(())
+        )
         tasks = tables.tasks.get(number, tables.tasks.get(None))
         timelines.append(Timeline(None, number, events_of_tables(own, tasks)))
     return timelines

@@ -9,11 +9,34 @@ from pathlib import Path
 import numpy as np
 
 from perfgate.errors import DocumentError
-from perfgate.trace.model.arithmetic import NO_NUMBER, FloatColumn, IntColumn, distinct, known_number
+from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
+    FloatColumn,
+    IntColumn,
+    distinct,
+    known_number,
+)
 from perfgate.trace.model.counters import CounterColumns
-from perfgate.trace.model.kernel_table import HF32, CodedValues, KernelTable, kernel_table
-from perfgate.trace.readers.ascend.columns import Kind, TableColumns, columns_of, flag_of, shapes_of, words_of
-from perfgate.trace.readers.ascend.files import Device, clean_cell, refuse_changed, stamp_of
+from perfgate.trace.model.kernel_table import (
+    HF32,
+    CodedValues,
+    KernelTable,
+    kernel_table,
+)
+from perfgate.trace.readers.ascend.columns import (
+    Kind,
+    TableColumns,
+    columns_of,
+    flag_of,
+    shapes_of,
+    words_of,
+)
+from perfgate.trace.readers.ascend.files import (
+    Device,
+    clean_cell,
+    refuse_changed,
+    stamp_of,
+)
 
 # CANN's GE_OP_MODEL_ID of a kernel that belongs to no graph (msprof constant.py).
 EAGER_MODEL_ID = 4294967295
@@ -30,7 +53,12 @@ _NUMBERS = {
     "blocks": "block dim",
     "mix_blocks": "mix block dim",
 }
-_TEXTS = {"name": "name", "type": "type", "core": "accelerator core", "state": "op state"}
+_TEXTS = {
+    "name": "name",
+    "type": "type",
+    "core": "accelerator core",
+    "state": "op state",
+}
 _SHAPES = {"inputs": "input shapes", "outputs": "output shapes"}
 _WORDS = {
     "input_types": "input data types",
@@ -48,7 +76,17 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(_SHAPES.values(), "shapes"),
 }
 # Every other column is a hardware counter.
-_NO_COUNTERS = frozenset((*KINDS, "model name", "infer id", "context id", "batch id", "subtask id", "index id"))
+_NO_COUNTERS = frozenset(
+    (
+        *KINDS,
+        "model name",
+        "infer id",
+        "context id",
+        "batch id",
+        "subtask id",
+        "index id",
+    )
+)
 
 
 def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
@@ -56,7 +94,10 @@ def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
     counters = _TableCounters(path)
     columns = columns_of(path, KINDS, leave_short=True)
     if columns.names and not {"name", "duration(us)"} <= set(columns.names):
-        raise DocumentError("{path}: no columns Name and Duration(us); this is not a table of kernels", path=path)
+        raise DocumentError(
+            "{path}: no columns Name and Duration(us); this is not a table of kernels",
+            path=path,
+        )
     numbers = list(filter(_NUMBER.fullmatch, columns.names))
     if numbers:
         raise DocumentError(
@@ -67,7 +108,9 @@ def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
     return kernel_rows(columns, counters.of(columns))
 
 
-def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[Device, KernelTable], int]:
+def kernel_rows(
+    columns: TableColumns, counters: CounterColumns
+) -> tuple[dict[Device, KernelTable], int]:
     """The kernels of a table by device, without rows that lack a duration, and the number of damaged rows."""
     values = CodedValues()
     codes = {"hf32": columns.coded("hf32 eligible", flag_of, HF32)}
@@ -89,7 +132,9 @@ def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[D
     by_device = {}
     for number in distinct(owner[whole]):
         by_device[known_number(number)] = every.select(whole & (owner == number))
-    return by_device, columns.rows - int(whole.sum()) + len(columns.short) + columns.long
+    return by_device, columns.rows - int(whole.sum()) + len(
+        columns.short
+    ) + columns.long
 
 
 def of_graph(models: IntColumn) -> IntColumn:

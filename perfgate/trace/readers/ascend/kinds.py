@@ -48,12 +48,17 @@ _NO_WORK = re.compile(
 )
 # Tasks of a collective; its whole span lies on the track of collectives.
 _PARTS_OF_COLLECTIVES = ("hcom_", "hccl", "aiv_")
-_COLLECTIVE = re.compile(r"hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|sendrecv", re.IGNORECASE)
+_COLLECTIVE = re.compile(
+    r"hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|sendrecv",
+    re.IGNORECASE,
+)
 
 
 def dequeued_calls(names: Iterable[str]) -> frozenset[str]:
     """The calls that the task queue dequeues, among all names of a recording."""
-    return frozenset(name.removeprefix("Dequeue@") for name in names if name.startswith("Dequeue@"))
+    return frozenset(
+        name.removeprefix("Dequeue@") for name in names if name.startswith("Dequeue@")
+    )
 
 
 def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
@@ -94,7 +99,11 @@ def is_unknown_task(task_type: str) -> bool:
     """Whether a task on a stream may be work of a kind that is not known: newer chips have additional types."""
     word = task_type.upper()
     patterns = (_COMPUTE_TASK, _COPY_TASK, _COLLECTIVE_TASK, _NO_WORK)
-    return bool(word) and word != "N/A" and not any(pattern.search(word) for pattern in patterns)
+    return (
+        bool(word)
+        and word != "N/A"
+        and not any(pattern.search(word) for pattern in patterns)
+    )
 
 
 def collective_kind(thread: str, name: str) -> EventKind:

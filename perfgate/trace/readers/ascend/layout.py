@@ -24,7 +24,9 @@ _DEPTH = 3
 
 def analysed_folders(path: Path) -> list[Path]:
     """The folders below a path that hold analysed tables, by their time stamp, then their name."""
-    return sorted(_analysed(path, _DEPTH), key=lambda folder: (_stamp(folder), str(folder)))
+    return sorted(
+        _analysed(path, _DEPTH), key=lambda folder: (_stamp(folder), str(folder))
+    )
 
 
 def raw_folders(path: Path) -> list[Path]:
@@ -48,20 +50,29 @@ def folder_around(output: Path) -> Path:
 def holds_profiles(path: Path) -> bool:
     """Whether a folder holds analysed or recorded output; cheap, and never raises."""
     try:
-        return next(_analysed(path, _DEPTH), None) is not None or bool(raw_folders(path))
+        return next(_analysed(path, _DEPTH), None) is not None or bool(
+            raw_folders(path)
+        )
     except DocumentError:
         return False
 
 
 def msprof_outputs(path: Path) -> Iterator[Path]:
     """Yield the folders of exported files: the path itself, a folder in it, or one in its PROF folders."""
-    if path.name == MSPROF_OUTPUT or next(path.glob("op_summary*.csv"), None) is not None:
+    if (
+        path.name == MSPROF_OUTPUT
+        or next(path.glob("op_summary*.csv"), None) is not None
+    ):
         yield path
     elif (path / MSPROF_OUTPUT).is_dir():
         yield path / MSPROF_OUTPUT
     else:
         for number, child in enumerate(sorted(path.glob("PROF_*"))):
-            if number < MAX_FOLDERS and (child / MSPROF_OUTPUT).is_dir() and not child.is_symlink():
+            if (
+                number < MAX_FOLDERS
+                and (child / MSPROF_OUTPUT).is_dir()
+                and not child.is_symlink()
+            ):
                 yield child / MSPROF_OUTPUT
 
 
@@ -78,14 +89,20 @@ def old_exports(path: Path) -> list[Path]:
 
 
 def _analysed(path: Path, depth: int) -> Iterator[Path]:
-    if any((path / name).is_file() for name in _ANALYSED) or any(path.glob("ascend_pytorch_profiler*.db")):
+    if any((path / name).is_file() for name in _ANALYSED) or any(
+        path.glob("ascend_pytorch_profiler*.db")
+    ):
         yield path
     elif (path / OUTPUT).is_dir():
         yield path / OUTPUT
     elif depth:
         for child in _entries(path):
             # PROF folders hold msprof's own export, which has its own reader.
-            if child.is_dir() and not child.is_symlink() and not child.name.startswith("PROF_"):
+            if (
+                child.is_dir()
+                and not child.is_symlink()
+                and not child.name.startswith("PROF_")
+            ):
                 yield from _analysed(child, depth - 1)
 
 
@@ -96,7 +113,9 @@ def _entries(path: Path) -> list[Path]:
         raise unreadable(path, error) from error
     if len(entries) > MAX_FOLDERS:
         raise DocumentError(
-            "{path}: more than {limit} entries; name the profiler's own folder", path=path, limit=MAX_FOLDERS
+            "{path}: more than {limit} entries; name the profiler's own folder",
+            path=path,
+            limit=MAX_FOLDERS,
         )
     return entries
 

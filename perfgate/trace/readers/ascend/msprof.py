@@ -9,7 +9,11 @@ from perfgate.document.message import Message
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.about import read_cores
 from perfgate.trace.readers.ascend.folder import rank_of, recording_of
-from perfgate.trace.readers.ascend.layout import MAX_FOLDERS, folder_around, msprof_outputs
+from perfgate.trace.readers.ascend.layout import (
+    MAX_FOLDERS,
+    folder_around,
+    msprof_outputs,
+)
 from perfgate.trace.readers.ascend.tables import Tables
 from perfgate.trace.readers.foreign import refuse_pointers
 
@@ -37,16 +41,26 @@ def _read_output(output: Path) -> Recording:
     refuse_pointers(output)
     tables = Tables(files_of, kernels="op_summary")
     cores = read_cores(folder_around(output))
-    views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]
+    views = [
+        view
+        for view in sorted(output.glob("msprof_*.json"))
+        if "_slice_" not in view.name
+    ]
     if not views:
         views = sorted(output.glob("msprof_slice_*.json"))
     return _rank(output, tables, cores, views[:1])
 
 
-def _rank(output: Path, tables: Tables, settings: dict[str, str], views: list[Path]) -> Recording:
-    rank = rank_of(Recording(output, "msprof", (), settings=settings), None, tables, views)
+def _rank(
+    output: Path, tables: Tables, settings: dict[str, str], views: list[Path]
+) -> Recording:
+    rank = rank_of(
+        Recording(output, "msprof", (), settings=settings), None, tables, views
+    )
     # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
-    absent = {name: reason for name, reason in rank.absent.items() if name.startswith(_TABLES)}
+    absent = {
+        name: reason for name, reason in rank.absent.items() if name.startswith(_TABLES)
+    }
     if not views:
         absent["host"] = Message("notes.no-msprof-timeline")
     return replace(rank, absent=absent)

@@ -41,8 +41,20 @@ from perfgate.trace.model.recording import (
 )
 from perfgate.trace.model.steps import profiler_steps, shows_copies, steps_of_tables
 from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
-from perfgate.trace.readers.ascend.columns import NO_TEXT, Kind, TableColumns, columns_of
-from perfgate.trace.readers.ascend.files import MAX_ROWS, Device, by_device, clean_cell, is_cut_off, rows_of
+from perfgate.trace.readers.ascend.columns import (
+    NO_TEXT,
+    Kind,
+    TableColumns,
+    columns_of,
+)
+from perfgate.trace.readers.ascend.files import (
+    MAX_ROWS,
+    Device,
+    by_device,
+    clean_cell,
+    is_cut_off,
+    rows_of,
+)
 from perfgate.trace.readers.ascend.kernels import read_kernels
 from perfgate.trace.readers.ascend.timeline import task_events
 
@@ -67,7 +79,11 @@ _TASKS: dict[str, Kind] = {
     "stream_id": "whole",
     "device_id": "whole",
 }
-_OWNER: dict[str, Kind] = {"device type": "text", "device": "text", "device_id": "whole"}
+_OWNER: dict[str, Kind] = {
+    "device type": "text",
+    "device": "text",
+    "device_id": "whole",
+}
 _ALLOCATED, _RELEASED = "allocation time(us)", "release time(us)"
 _DEVICE_DIGITS = 7  # the number of a device has fewer
 _SELF_TIME = "host self duration(us)"
@@ -83,13 +99,24 @@ class Tables:
         self.groups: Mapping[str, tuple[int, ...]] = {}
         self.kernels = self._read_kernels(kernels)
         tasks = self._read("task_time", read_tasks)
-        self.tasks = {device: reduce(joined_events, own) for device, own in tasks.items()}
+        self.tasks = {
+            device: reduce(joined_events, own) for device, own in tasks.items()
+        }
         self._steps = self._read("step_trace_time", read_steps, "steps", _NO_DEVICE)
         self._types = self._read("op_statistic", read_types, "types", _LEVEL1)
         self._nodes = self._read("data_preprocess", read_cpu_nodes)
-        self._allocations = self._read("operator_memory", read_allocations, "allocations", _MEMORY)
-        self._calls = self._read("api_statistic", read_calls, "calls", _LEVEL1).get(None, ())
-        operators = self._read("operator_details", read_operators, "operators", Message("notes.table-needs-cpu"))
+        self._allocations = self._read(
+            "operator_memory", read_allocations, "allocations", _MEMORY
+        )
+        self._calls = self._read("api_statistic", read_calls, "calls", _LEVEL1).get(
+            None, ()
+        )
+        operators = self._read(
+            "operator_details",
+            read_operators,
+            "operators",
+            Message("notes.table-needs-cpu"),
+        )
         self._operators = operators.get(None)
         self._peaks = self._read_peaks()
         self._held = self._read("memory_record", read_held)
@@ -105,7 +132,9 @@ class Tables:
     def has_kernels_and_steps(self) -> bool:
         """Whether the tables give the time and the step of each kernel."""
         tables = [table for table in self.kernels.values() if len(table)]
-        return bool(self._steps and tables) and all(table[0].start_ns is not None for table in tables)
+        return bool(self._steps and tables) and all(
+            table[0].start_ns is not None for table in tables
+        )
 
     def add_steps(self, steps: Iterable[tuple[Device, ProfilerStep]]) -> None:
         """Use the steps of analysis.db if there is no step_trace_time.csv."""
@@ -124,30 +153,45 @@ class Tables:
         kernels = _of(self.kernels, device, alone)
         nodes = _of(self._nodes, device, alone) or ()
         held = _of(self._held, device, alone) or ()
-        totals = Totals(_of(self._types, device, alone), (*self._calls, *nodes) or None, self._operators)
+        totals = Totals(
+            _of(self._types, device, alone),
+            (*self._calls, *nodes) or None,
+            self._operators,
+        )
         timeline = replace(
             own,
             rank=rank,
             kernels=kernels,
             steps=_steps(own.events, kernels, steps),
             step_table=steps,
-            memory=Memory(_of(self._peaks, device, alone) or {}, _of(self._allocations, device, alone)),
+            memory=Memory(
+                _of(self._peaks, device, alone) or {},
+                _of(self._allocations, device, alone),
+            ),
             totals=totals,
             groups=self.groups,
             readings={**own.readings, **dict(held)},
         )
         if not alone:
             return timeline
-        return replace(timeline, collectives=self.collectives, rank_links=self.rank_links)
+        return replace(
+            timeline, collectives=self.collectives, rank_links=self.rank_links
+        )
 
     def _files(self, stem: str, name: str, reason: Message | None) -> Sequence[Path]:
         paths = self._find(stem)
         if not paths and reason is not None:
-            self.absent[name] = Message("notes.no-table", {"table": stem, "why": reason})
+            self.absent[name] = Message(
+                "notes.no-table", {"table": stem, "why": reason}
+            )
         return paths
 
     def _read(
-        self, stem: str, reader: _Reader[_Item], name: str = "", reason: Message | None = None
+        self,
+        stem: str,
+        reader: _Reader[_Item],
+        name: str = "",
+        reason: Message | None = None,
     ) -> _ByDevice[_Item]:
         pairs: list[tuple[Device, _Item]] = []
         for path in self._files(stem, name, reason):
@@ -162,13 +206,22 @@ class Tables:
             parts += of_file.items()
             incomplete += incomplete_rows
             if is_cut_off(path):
-                self.absent[f"{SOME_KERNELS}, of {path.name}"] = Message("notes.table-cut-off", {"table": path.name})
+                self.absent[f"{SOME_KERNELS}, of {path.name}"] = Message(
+                    "notes.table-cut-off", {"table": path.name}
+                )
         if incomplete:
-            self.absent[SOME_KERNELS] = Message("notes.rows-incomplete", {"rows": incomplete, "table": stem})
-        tables = {device: joined_tables(own) for device, own in by_device(parts).items()}
+            self.absent[SOME_KERNELS] = Message(
+                "notes.rows-incomplete", {"rows": incomplete, "table": stem}
+            )
+        tables = {
+            device: joined_tables(own) for device, own in by_device(parts).items()
+        }
         rates = self._find("l2_cache")
         if rates:
-            tables = {device: with_cache_rates(table, rates) for device, table in tables.items()}
+            tables = {
+                device: with_cache_rates(table, rates)
+                for device, table in tables.items()
+            }
         return tables
 
     def _read_peaks(self) -> dict[Device, dict[str, float]]:
@@ -203,7 +256,9 @@ def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
     timed = (start != NO_NUMBER) & (duration != NO_NUMBER)
     kind = np.where(kind == NO_TEXT, 0, kind)
     name = np.where(name == NO_TEXT, kind, name)
-    events = task_events(start, duration, columns.wholes("stream_id"), name, kind, tuple(names))
+    events = task_events(
+        start, duration, columns.wholes("stream_id"), name, kind, tuple(names)
+    )
     for number in np.unique(device[timed]).tolist():
         yield known_number(number), events.select(timed & (device == number))
 
@@ -217,7 +272,9 @@ def _of(table: Mapping[Device, _Item], device: Device, alone: bool) -> _Item | N
 
 
 def _steps(
-    events: EventTable, kernels: Sequence[Kernel] | None, table: Sequence[ProfilerStep] | None
+    events: EventTable,
+    kernels: Sequence[Kernel] | None,
+    table: Sequence[ProfilerStep] | None,
 ) -> Sequence[ProfilerStep] | None:
     """The steps from the timeline if it shows work of the device in them, else from the tables."""
     marked = profiler_steps(events)
@@ -248,7 +305,11 @@ def read_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
 def read_types(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """op_statistic.csv, which excludes collectives."""
     for row in rows_of(path, limit=MAX_ROWS):
-        kind, total, count = row.text("type"), row.duration("total time(us)"), row.whole("count")
+        kind, total, count = (
+            row.text("type"),
+            row.duration("total time(us)"),
+            row.whole("count"),
+        )
         if kind is None or total is None or count is None:
             continue
         yield row.whole("device_id"), NamedTotal(kind, count, total)
@@ -257,7 +318,11 @@ def read_types(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
 def read_calls(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """api_statistic.csv; its Device_id is the word host."""
     for row in rows_of(path, limit=MAX_ROWS):
-        name, total, count = row.text("api name"), row.duration("time(us)"), row.whole("count")
+        name, total, count = (
+            row.text("api name"),
+            row.duration("time(us)"),
+            row.whole("count"),
+        )
         if name is None or total is None or count is None:
             continue
         yield None, NamedTotal(name, count, total, row.text("level") or "")
@@ -265,14 +330,18 @@ def read_calls(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
 
 def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """data_preprocess.csv, summed by node and device: the work of the device's own CPU."""
-    columns = columns_of(path, {"node": "text", "total_time(us)": "duration", "device_id": "whole"})
+    columns = columns_of(
+        path, {"node": "text", "total_time(us)": "duration", "device_id": "whole"}
+    )
     names = Numbering[str]()
     node = columns.coded("node", clean_cell, names)
     device, time = columns.wholes("device_id"), columns.wholes("total_time(us)")
     texts = list(names)
     for rows in alike_rows((node != NO_TEXT) & (time != NO_NUMBER), device, node):
         first = rows[0]
-        total = NamedTotal(texts[node[first]], rows.size, int(time[rows].sum()), "aicpu")
+        total = NamedTotal(
+            texts[node[first]], rows.size, int(time[rows].sum()), "aicpu"
+        )
         yield known_number(int(device[first])), total
 
 
@@ -297,7 +366,14 @@ def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
     Memory allocated before the recording has no allocation time; memory that outlives it has no release time.
     """
     columns = columns_of(
-        path, {"name": "text", "size(kb)": "number", **_OWNER, _ALLOCATED: "timestamp", _RELEASED: "timestamp"}
+        path,
+        {
+            "name": "text",
+            "size(kb)": "number",
+            **_OWNER,
+            _ALLOCATED: "timestamp",
+            _RELEASED: "timestamp",
+        },
     )
     names = Numbering[str]()
     name = columns.coded("name", clean_cell, names)
@@ -306,7 +382,9 @@ def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
     owner = _owners(columns)
     for rows in alike_rows((name != NO_TEXT) & (size >= 0), owner):
         device = known_number(int(owner[rows[0]]))
-        for total in allocation_totals(list(names), name[rows], size[rows], start[rows], end[rows]):
+        for total in allocation_totals(
+            list(names), name[rows], size[rows], start[rows], end[rows]
+        ):
             yield device, total
 
 
@@ -315,7 +393,9 @@ def read_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
 
     The times of the rows are not used, so the peaks stay valid even if a spreadsheet has rounded the times.
     """
-    columns = columns_of(path, {"component": "text", **dict.fromkeys(_PARTS, "number"), **_OWNER})
+    columns = columns_of(
+        path, {"component": "text", **dict.fromkeys(_PARTS, "number"), **_OWNER}
+    )
     components = _Components(columns)
     sizes = {part: columns.real(column) for column, part in _PARTS.items()}
     for device, component, rows in components.groups(components.named):
@@ -323,7 +403,13 @@ def read_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
             own = size[rows]
             present = own[~np.isnan(own)]
             if present.size:
-                yield device, _Peak(f"{component}.{part}", float(present.max(initial=0.0)) * _MEBIBYTE)
+                yield (
+                    device,
+                    _Peak(
+                        f"{component}.{part}",
+                        float(present.max(initial=0.0)) * _MEBIBYTE,
+                    ),
+                )
 
 
 class _Components:
@@ -340,7 +426,11 @@ class _Components:
         """The chosen rows of each component of each device."""
         for rows in alike_rows(chosen, self._owner, self._component):
             first = rows[0]
-            yield known_number(int(self._owner[first])), self._names[self._component[first]], rows
+            yield (
+                known_number(int(self._owner[first])),
+                self._names[self._component[first]],
+                rows,
+            )
 
 
 def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
@@ -348,13 +438,25 @@ def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
 
     Rows with times that a spreadsheet has rounded are left out.
     """
-    sizes = {column: part for column, part in _PARTS.items() if part in ("allocated", "reserved")}
+    sizes = {
+        column: part
+        for column, part in _PARTS.items()
+        if part in ("allocated", "reserved")
+    }
     columns = columns_of(
-        path, {"component": "text", "timestamp(us)": "timestamp", **dict.fromkeys(sizes, "number"), **_OWNER}
+        path,
+        {
+            "component": "text",
+            "timestamp(us)": "timestamp",
+            **dict.fromkeys(sizes, "number"),
+            **_OWNER,
+        },
     )
     components = _Components(columns)
     time = columns.wholes("timestamp(us)")
-    for device, component, rows in components.groups(components.named & (time != NO_NUMBER)):
+    for device, component, rows in components.groups(
+        components.named & (time != NO_NUMBER)
+    ):
         for column, part in sizes.items():
             size = columns.real(column)[rows]
             if (size > 0).any():

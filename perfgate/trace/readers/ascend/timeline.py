@@ -76,13 +76,26 @@ def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     tracks = _Tracks(view)
     correlation, arrows = _correlations(view, tracks)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=correlation)
-    losses = [*_of_arrows(arrows, view.bare_arrows), *_of_analysis(view, tracks, events)]
+    losses = [
+        *_of_arrows(arrows, view.bare_arrows),
+        *_of_analysis(view, tracks, events),
+    ]
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
     events = _with_unknown_types(events, view, tracks)
     timelines = []
-    for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device):
+    for device in sorted(
+        tracks.readings, key=lambda device: -1 if device is None else device
+    ):
         own = events.select(tracks.of_device(device)[events.track])
-        timelines.append(Timeline(None, device, own, readings=tracks.readings[device], losses=tuple(losses)))
+        timelines.append(
+            Timeline(
+                None,
+                device,
+                own,
+                readings=tracks.readings[device],
+                losses=tuple(losses),
+            )
+        )
     return timelines
 
 
@@ -96,7 +109,9 @@ def _of_arrows(unmatched: int, bare: int) -> Iterator[Message]:
 
 def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Message]:
     """A note if the kernels of a single device cover another time than the file's own analysis says."""
-    analysed = np.flatnonzero(events.is_named(_COMPUTING.__eq__) & tracks.analysis[events.track])
+    analysed = np.flatnonzero(
+        events.is_named(_COMPUTING.__eq__) & tracks.analysis[events.track]
+    )
     if not analysed.size or len(tracks.readings) > 1 or any(view.is_unknown):
         return
     written = union_length(events.select(analysed).intervals)
@@ -106,7 +121,9 @@ def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Me
     if not (events.start[analysed] % 250).any():
         # Times that went through a float are multiples of 250 ns.
         error = _FLOAT_NS * analysed.size
-    if min(abs(written - computing), abs(written - fused)) > max(_TOLERANCE * written, error):
+    if min(abs(written - computing), abs(written - fused)) > max(
+        _TOLERANCE * written, error
+    ):
         values = {"written": written / 1e6, "computing": computing / 1e6}
         yield Message("notes.analysis-differs", values)
 
@@ -122,7 +139,12 @@ def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTab
 
 
 def task_events(
-    start: IntColumn, duration: IntColumn, stream: IntColumn, name: Codes, kind: Codes, texts: Sequence[str]
+    start: IntColumn,
+    duration: IntColumn,
+    stream: IntColumn,
+    name: Codes,
+    kind: Codes,
+    texts: Sequence[str],
 ) -> EventTable:
     """Tasks of streams as events; ``name`` and ``kind``, the type of each task, index ``texts``."""
     first, back = group_rows(name, kind)
@@ -155,7 +177,9 @@ def task_events(
     )
 
 
-def _streams(stream: IntColumn, is_collective: Mask) -> tuple[Codes, tuple[tuple[str, str], ...]]:
+def _streams(
+    stream: IntColumn, is_collective: Mask
+) -> tuple[Codes, tuple[tuple[str, str], ...]]:
     """The track of each row by its stream, and all tracks. Collectives have no stream, and no row of Level0 has any."""
     is_without = stream == NO_NUMBER
     first, track = group_rows(compact(stream), is_without & is_collective)
@@ -190,7 +214,9 @@ class _Tracks:
         self.on_device = self.hardware | self.collective
         self.analysis = name == _OVERLAP
         present: set[Device] = set(self._device[self.on_device]) or {None}
-        self.readings: dict[Device, dict[str, Readings]] = {device: {} for device in present}
+        self.readings: dict[Device, dict[str, Readings]] = {
+            device: {} for device in present
+        }
         for pid, recorded in view.readings.items():
             device = device_of_label(view.names.labels.get(pid))
             if device not in present:
@@ -198,7 +224,9 @@ class _Tracks:
             if device in present:
                 self._add_readings(device, view.names.processes.get(pid, pid), recorded)
 
-    def _add_readings(self, device: Device, process: str, recorded: Mapping[str, Readings]) -> None:
+    def _add_readings(
+        self, device: Device, process: str, recorded: Mapping[str, Readings]
+    ) -> None:
         for name, readings in recorded.items():
             # NIC and RoCE both have Port 0/Rx.
             prefix = f"{process} " if name.startswith("Port ") else ""
@@ -230,7 +258,11 @@ def _owners(view: View) -> dict[str, Device]:
             owners[pid] = device_of_label(view.names.labels.get(pid))
     several = Counter(view.names.processes.values())[HARDWARE] > 1
     unlabelled = set(owners.values()) == {None}
-    if several and unlabelled and all(pid.isdecimal() and len(pid) < _PROCESS_DIGITS for pid in owners):
+    if (
+        several
+        and unlabelled
+        and all(pid.isdecimal() and len(pid) < _PROCESS_DIGITS for pid in owners)
+    ):
         return {pid: int(pid) & _DEVICE_BITS for pid in owners}
     return owners
 
@@ -249,7 +281,14 @@ def _kinds(view: View, tracks: _Tracks) -> Codes:
     return np.array(codes, dtype=np.uint8)[row]
 
 
-def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, queued: frozenset[str]) -> EventKind:
+def _kind(
+    view: View,
+    tracks: _Tracks,
+    track: int,
+    detail: Detail,
+    name: str,
+    queued: frozenset[str],
+) -> EventKind:
     thread = view.names.threads.get(view.keys[track], "")
     if tracks.hardware[track]:
         if thread.startswith(STEP_TRACE):
@@ -261,7 +300,9 @@ def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, qu
     if process == "CANN":
         return "runtime"
     if process == "Python" or detail.category:
-        return python_kind(detail.category, name, has_inputs=detail.has_inputs or name in queued)
+        return python_kind(
+            detail.category, name, has_inputs=detail.has_inputs or name in queued
+        )
     return "other"
 
 
@@ -270,7 +311,9 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     kernels = np.flatnonzero(events.is_kind(*KERNEL_KINDS))
     name = events.name[kernels]
     codes = Numbering(table.texts)
-    code_of = np.array([codes.get(name, NO_TEXT) for name in events.names], dtype=np.int64)
+    code_of = np.array(
+        [codes.get(name, NO_TEXT) for name in events.names], dtype=np.int64
+    )
     row = _rows_of(table, code_of[name], events.start[kernels])
     tabled = row >= 0
     start, duration = events.start.copy(), events.duration.copy()
@@ -294,13 +337,17 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
         groups.append(names[text])
     group = events.group.copy()
     group[kernels] = np.array(groups, dtype=np.int32)[pair]
-    return replace(events, start=start, duration=duration, group=group, names=tuple(names))
+    return replace(
+        events, start=start, duration=duration, group=group, names=tuple(names)
+    )
 
 
 def _with_unknown_types(events: EventTable, view: View, tracks: _Tracks) -> EventTable:
     """Group tasks of unknown types by their types."""
     unknown = np.array(view.is_unknown, dtype=bool).take(view.detail)
-    tasks = np.flatnonzero(unknown & tracks.hardware[events.track] & events.is_kind("compute"))
+    tasks = np.flatnonzero(
+        unknown & tracks.hardware[events.track] & events.is_kind("compute")
+    )
     if not tasks.size:
         return events
     names, group = list(events.names), events.group.copy()

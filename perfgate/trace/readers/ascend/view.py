@@ -13,10 +13,24 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Mask, count_among, group_rows
+from perfgate.trace.model.arithmetic import (
+    Codes,
+    FloatColumn,
+    IntColumn,
+    Mask,
+    count_among,
+    group_rows,
+)
 from perfgate.trace.model.events import KIND_CODES, SHORTEST_WORK_NS, EventTable
 from perfgate.trace.model.numbering import Numbering
-from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Direction, Readings, link_traffic
+from perfgate.trace.model.readings import (
+    CORE_CLOCK,
+    MEMORY_READ,
+    MEMORY_WRITE,
+    Direction,
+    Readings,
+    link_traffic,
+)
 from perfgate.trace.readers.ascend.kinds import is_unknown_task
 from perfgate.trace.scanner.counters import MOST, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
@@ -96,7 +110,16 @@ class View:
 def read_view(path: Path) -> View:
     """Raises DocumentError, which names the fault and its place, for any other file."""
     rates = [argument for _, argument in _RATES.values()]
-    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, TRACK_NAME, TRACK_LABELS, _REQUEST, *rates, COUNTER_ARGUMENTS)
+    keys = (
+        _TASK_TYPE,
+        _INPUTS,
+        _MEGAHERTZ,
+        TRACK_NAME,
+        TRACK_LABELS,
+        _REQUEST,
+        *rates,
+        COUNTER_ARGUMENTS,
+    )
     texts, spans, others, read_arrows, _ = scan(
         path, texts=keys, arrows=True, advice=Activity("analyse the profile again")
     )
@@ -105,7 +128,10 @@ def read_view(path: Path) -> View:
     is_flow = arrows.of.flagged(arrows.category, _FLOW.__eq__)
     starts = arrows.select(is_flow & arrows.is_phase("s"))
     ends = arrows.select(is_flow & arrows.is_phase("f"))
-    bare_arrows = _bare_arrows(spans, arrows.select(arrows.of.flagged(arrows.category, _AT_EVENTS.__contains__)))
+    bare_arrows = _bare_arrows(
+        spans,
+        arrows.select(arrows.of.flagged(arrows.category, _AT_EVENTS.__contains__)),
+    )
     del read_arrows, arrows, is_flow  # as many arrows as spans: free their memory first
     # Arrows may be on threads without spans, so their tracks count too.
     (track, of_starts, of_ends), tracks = texts.number_tracks(spans, starts, ends)
@@ -128,14 +154,18 @@ def _bare_arrows(spans: ScannedEvents, arrows: ScannedEvents) -> int:
     begins, _ = spans.times()
     ends, _ = arrows.times(durations=False)
     tracks = len(spans.of.places)
-    return ends.size - count_among(ends * tracks + arrows.track, begins * tracks + spans.track)
+    return ends.size - count_among(
+        ends * tracks + arrows.track, begins * tracks + spans.track
+    )
 
 
 def _events(spans: ScannedEvents) -> EventTable:
     start, duration = spans.times()
     texts, names = spans.of, Names(spans.of)
     name = names.column(spans.name, absent="")
-    request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
+    request = requests_named(
+        spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32)
+    )
     return EventTable(
         start=start,
         duration=duration,
@@ -144,7 +174,11 @@ def _events(spans: ScannedEvents) -> EventTable:
         kind=np.full(len(spans), KIND_CODES["other"], dtype=np.uint8),
         group=name,
         request=request,
-        shape=names.sparse(spans.arguments[_INPUTS], len(spans), lambda code: texts.words[code].replace(";\r\n", ";")),
+        shape=names.sparse(
+            spans.arguments[_INPUTS],
+            len(spans),
+            lambda code: texts.words[code].replace(";\r\n", ";"),
+        ),
         names=names.all(),
         tracks=(),
         shortest_ns=SHORTEST_WORK_NS,
@@ -153,13 +187,21 @@ def _events(spans: ScannedEvents) -> EventTable:
 
 def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
     """The detail of each span, and all details in file order."""
-    category, task_type, word = spans.category, spans.argument(_TASK_TYPE), spans.of.word
+    category, task_type, word = (
+        spans.category,
+        spans.argument(_TASK_TYPE),
+        spans.of.word,
+    )
     has_inputs = spans.argument(_INPUTS) != NO_TEXT
     first, row = group_rows(category, task_type, has_inputs.astype(np.int8))
     numbers = Numbering[Detail]()
     codes = []
     for span in first.tolist():
-        detail = Detail(word(int(category[span])), word(int(task_type[span])), bool(has_inputs[span]))
+        detail = Detail(
+            word(int(category[span])),
+            word(int(task_type[span])),
+            bool(has_inputs[span]),
+        )
         codes.append(numbers[detail])
     return np.array(codes, dtype=np.int32)[row], tuple(numbers)
 
@@ -170,7 +212,9 @@ def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
     is_clock = counters.of.flagged(counters.name, _FREQUENCY.__eq__)
     for pid, clocks in _by_process(counters, is_clock, _MEGAHERTZ):
         time, _ = clocks.times(durations=False)
-        readings[pid][CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6, "Hz")
+        readings[pid][CORE_CLOCK] = Readings.of(
+            time, _numbers(clocks, _MEGAHERTZ) * 1e6, "Hz"
+        )
     remaining = ~(is_clock & (counters.argument(_MEGAHERTZ) != NO_TEXT))
     for access, (name, argument) in _RATES.items():
         is_memory = counters.of.flagged(counters.name, _MEMORY[access].match)
@@ -178,7 +222,9 @@ def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
         for pid, traffic in _by_process(counters, is_memory, argument):
             time, _ = traffic.times(durations=False)
             rates = _numbers(traffic, argument) * _MEBIBYTE
-            readings[pid][name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
+            readings[pid][name] = Readings.summed(
+                time, rates, traffic.name.astype(np.int64), "B/s"
+            )
     series, _ = read_counters(counters.select(remaining))
     for pid, name, recorded in series:
         readings[pid].setdefault(name, _in_base_units(name, recorded))
@@ -209,7 +255,9 @@ def _transfers(readings: Mapping[str, Readings], way: str) -> list[Readings]:
     return kinds
 
 
-def _by_process(counters: ScannedEvents, chosen: Mask, argument: str) -> Iterator[tuple[str, ScannedEvents]]:
+def _by_process(
+    counters: ScannedEvents, chosen: Mask, argument: str
+) -> Iterator[tuple[str, ScannedEvents]]:
     """The chosen events that have an argument, by process id."""
     counters = counters.select(chosen & (counters.argument(argument) != NO_TEXT))
     process, _ = counters.process_and_thread()
@@ -230,6 +278,10 @@ def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
         if not abs(numbers[place]) < MOST:
             first = int(np.argmax(back == place))
             word = text[:20].decode("ascii", "replace")
-            error = Activity("its {argument} {word!r} is not a number", argument=argument, word=word)
-            counters.of.refuse(int(counters.event[first]), int(counters.name[first]), error)
+            error = Activity(
+                "its {argument} {word!r} is not a number", argument=argument, word=word
+            )
+            counters.of.refuse(
+                int(counters.event[first]), int(counters.name[first]), error
+            )
     return numbers[back]

@@ -20,7 +20,10 @@ def recognises(path: Path) -> bool:
     begin = b""
     with suppress(OSError), path.open("rb") as stream:
         begin = stream.read(len(_MAGIC))
-    has_name = path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db"
+    has_name = (
+        path.name.startswith(("ascend_pytorch_profiler", "msprof_"))
+        and path.suffix == ".db"
+    )
     return has_name or begin == _MAGIC
 
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from perfgate.errors import DocumentError
 from perfgate.trace.model.recording import Recording
-from perfgate.trace.readers.ascend.layout import analysed_folders, folder_around, holds_profiles, raw_folders
+from perfgate.trace.readers.ascend.layout import (
+    analysed_folders,
+    folder_around,
+    holds_profiles,
+    raw_folders,
+)
 
 READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip or .tar.gz of them)"
 PRIORITY = 30

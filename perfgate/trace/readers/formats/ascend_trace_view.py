@@ -18,14 +18,18 @@ PRIORITY = 20
 _NAMES = re.compile(r"(trace_view|msprof_[\w-]+).*\.json$")
 # A bare list, unlike Kineto's object, with names that only Ascend's profilers write.
 _LIST = re.compile(rb"\A\s*\[")
-_OWN = lazy_pattern(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"(?:CANN|HCCL)"')
+_OWN = lazy_pattern(
+    rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"(?:CANN|HCCL)"'
+)
 
 
 def recognises(path: Path) -> bool:
     """Whether a file is such a timeline, by its name or its first bytes."""
     if not path.is_file() or not is_json(path):
         return False
-    return bool(_NAMES.match(bare_name(path))) or (looks_like(path, _LIST) and looks_like(path, _OWN))
+    return bool(_NAMES.match(bare_name(path))) or (
+        looks_like(path, _LIST) and looks_like(path, _OWN)
+    )
 
 
 def read(path: Path) -> Recording:
@@ -38,6 +42,9 @@ def read(path: Path) -> Recording:
     return Recording(
         path=path,
         format="ascend-trace-view",
-        timelines=tuple(replace(timeline, steps=MarkedSteps.of(timeline.events)) for timeline in timelines),
+        timelines=tuple(
+            replace(timeline, steps=MarkedSteps.of(timeline.events))
+            for timeline in timelines
+        ),
         absent={"kernels": Message("notes.look-in-folder")},
     )

@@ -16,7 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, Codes, IntColumn, enclosing, group_rows
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    Codes,
+    IntColumn,
+    enclosing,
+    group_rows,
+)
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventKind, EventTable
 from perfgate.trace.model.patterns import lazy_pattern
@@ -52,7 +58,9 @@ PRIORITY = -10
 
 # Names that converters give the process of a device and its streams: Ascend Hardware, NPU 0, GPU 1 (from msprof's timeline
 # and Kineto), Stream 3. The GPU Process of a browser runs on the host.
-_DEVICE = lazy_pattern(r"ascend hardware|\b(?:npu|gpu|cuda|device)\b(?! process)", re.IGNORECASE)
+_DEVICE = lazy_pattern(
+    r"ascend hardware|\b(?:npu|gpu|cuda|device)\b(?! process)", re.IGNORECASE
+)
 _NUMBER = lazy_pattern(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECASE)
 _STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
 _COLLECTIVE_TRACK = lazy_pattern(r"hccl|nccl|rccl|communication", re.IGNORECASE)
@@ -82,10 +90,18 @@ def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
 
     In a folder without any, all JSON files that begin with a list of trace events.
     """
-    by_name = [file for file in files_named(folder, _TRACE_FILES, below=below) if begins_with(file, EVENTS_KEY)]
+    by_name = [
+        file
+        for file in files_named(folder, _TRACE_FILES, below=below)
+        if begins_with(file, EVENTS_KEY)
+    ]
     if by_name or below:
         return by_name
-    return [file for file in files_named(folder, _JSON_FILES, below=False) if begins_with(file, EVENTS_KEY)]
+    return [
+        file
+        for file in files_named(folder, _JSON_FILES, below=False)
+        if begins_with(file, EVENTS_KEY)
+    ]
 
 
 def read(path: Path) -> Recording:
@@ -107,15 +123,24 @@ def _read_file(path: Path) -> Recording:
     is_counter[is_counter] = ~unread
     losses = file.others.of_unknown_phase(_PHASES)
     if pairs.backwards:
-        losses = (Message("notes.pairs-backwards", {"count": pairs.backwards, "pairs": pairs.all}), *losses)
+        losses = (
+            Message(
+                "notes.pairs-backwards", {"count": pairs.backwards, "pairs": pairs.all}
+            ),
+            *losses,
+        )
     timelines = []
-    for timeline in timelines_by_device(path, table, device_of, rank=rank_in_name(path)):
+    for timeline in timelines_by_device(
+        path, table, device_of, rank=rank_in_name(path)
+    ):
         timelines.append(replace(timeline, losses=losses))
     absent = dict(absent_device(timelines))
     if pairs.unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": pairs.unended})
     if pairs.unbegun:
-        absent["begins of spans"] = Message("notes.unbegun-spans", {"spans": pairs.unbegun})
+        absent["begins of spans"] = Message(
+            "notes.unbegun-spans", {"spans": pairs.unbegun}
+        )
     return Recording(
         path,
         "chrome",
@@ -175,15 +200,21 @@ def _pairs(others: ScannedEvents) -> _Pairs:
     intact = ended & (duration >= 0)
     spans = replace(marks, start=times, duration=duration, event=event).select(intact)
     pairs = int(ended.sum())
-    return _Pairs(spans, pairs, pairs - len(spans), sum(map(len, open_spans.values())), unbegun)
+    return _Pairs(
+        spans, pairs, pairs - len(spans), sum(map(len, open_spans.values())), unbegun
+    )
 
 
-def _table(spans: ScannedEvents, names_of_tracks: TrackNames) -> tuple[EventTable, IntColumn]:
+def _table(
+    spans: ScannedEvents, names_of_tracks: TrackNames
+) -> tuple[EventTable, IntColumn]:
     """The events, and the device of each: its number, HOST or UNNAMED."""
     names = Names(spans.of)
     (track,), keys = spans.of.number_tracks(spans)
     name = names.column(spans.name, absent="")
-    request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
+    request = requests_named(
+        spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32)
+    )
     tracks = [_track(names_of_tracks, process, thread) for process, thread in keys]
     derived = _derived_rows(names_of_tracks, keys)
     all_names = names.all()
@@ -197,7 +228,9 @@ def _table(spans: ScannedEvents, names_of_tracks: TrackNames) -> tuple[EventTabl
             kind = _kind(tracks[place], all_names[name[event]], category)
         kinds.append(KIND_CODES[kind])
     kind_of_event = np.array(kinds, dtype=np.uint8)[row]
-    kind_of_event[_loops(spans, track, names_of_tracks, keys)] = KIND_CODES["device_annotation"]
+    kind_of_event[_loops(spans, track, names_of_tracks, keys)] = KIND_CODES[
+        "device_annotation"
+    ]
     table = EventTable(
         start=spans.start,
         duration=spans.duration,
@@ -226,7 +259,11 @@ def _track(names: TrackNames, process: str, thread: str) -> _Track:
     parts = names.processes.get(process), names.labels.get(process)
     process_name = " ".join(filter(None, parts))
     thread_name = names.threads.get((process, thread)) or thread
-    if not (_DEVICE.search(process_name) or _DEVICE.search(process) or _STREAM.search(thread_name)):
+    if not (
+        _DEVICE.search(process_name)
+        or _DEVICE.search(process)
+        or _STREAM.search(thread_name)
+    ):
         return _Track(HOST, False)
     device = UNNAMED
     if number := _NUMBER.search(process_name):
@@ -257,9 +294,16 @@ def _derived_rows(names: TrackNames, keys: Sequence[tuple[str, str]]) -> list[bo
     return derived
 
 
-def _loops(spans: ScannedEvents, track: Codes, names: TrackNames, keys: Sequence[tuple[str, str]]) -> IntColumn:
+def _loops(
+    spans: ScannedEvents,
+    track: Codes,
+    names: TrackNames,
+    keys: Sequence[tuple[str, str]],
+) -> IntColumn:
     """The operations of XLA that contain others of their row, such as loops and conditionals."""
-    is_row_of_ops = np.array([names.threads.get(key) == _OPS for key in keys], dtype=bool)
+    is_row_of_ops = np.array(
+        [names.threads.get(key) == _OPS for key in keys], dtype=bool
+    )
     ops = np.flatnonzero(is_row_of_ops[track])
     around = enclosing(spans.start[ops], spans.duration[ops], track[ops])
     loops: IntColumn = ops[np.unique(around[around != NOTHING_AROUND])]

@@ -44,7 +44,10 @@ from perfgate.trace.readers.kineto.arguments import (
     TEXTS,
     TYPE,
 )
-from perfgate.trace.readers.kineto.collectives import KernelsByDevice, collective_kernels
+from perfgate.trace.readers.kineto.collectives import (
+    KernelsByDevice,
+    collective_kernels,
+)
 from perfgate.trace.readers.kineto.correlations import (
     correlations,
     give_shapes,
@@ -52,7 +55,12 @@ from perfgate.trace.readers.kineto.correlations import (
     unique_by_label,
 )
 from perfgate.trace.readers.kineto.header import KinetoHeader
-from perfgate.trace.readers.kineto.losses import arrows_behind, losses_of, marks_of, nameless
+from perfgate.trace.readers.kineto.losses import (
+    arrows_behind,
+    losses_of,
+    marks_of,
+    nameless,
+)
 from perfgate.trace.readers.rank_names import process_label, ranks_of_labels
 from perfgate.trace.scanner.chrome_events import (
     DEVICE_CATEGORIES,
@@ -68,7 +76,13 @@ from perfgate.trace.scanner.chrome_events import (
 from perfgate.trace.scanner.compressed import files_named, is_json, named
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.scan import scan
-from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, requests_named
+from perfgate.trace.scanner.scanned import (
+    NO_NUMBER,
+    Names,
+    ScannedEvents,
+    ScannedTexts,
+    requests_named,
+)
 
 READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of them"
 PRIORITY = 0
@@ -87,7 +101,10 @@ _MOST_FOLDERS = 10
 _SMALL_BYTES = 1 << 20
 _TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
 # Engines of MTIA also record that they wait for each other and signal it (libkineto: mtia_ccp_events).
-_MTIA_WORK, _WAITING = "mtia_ccp_events", lazy_pattern(r"(?:^|_)wait(?:$|_)|^event_record$", re.IGNORECASE)
+_MTIA_WORK, _WAITING = (
+    "mtia_ccp_events",
+    lazy_pattern(r"(?:^|_)wait(?:$|_)|^event_record$", re.IGNORECASE),
+)
 _PROCESS_DIGITS = 10  # a process id that may be the number of a device has fewer
 _NUMBER_DIGITS = 19  # a number of 64 bits may have as many
 _LAUNCHING = tuple(KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS))
@@ -143,7 +160,11 @@ def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
     if by_name:
         return by_name
     candidates = files_named(folder, _JSON_FILES, below=below)
-    return [file for file in candidates if begins_with(file, _LOOKS) and begins_with(file, _EVENTS)]
+    return [
+        file
+        for file in candidates
+        if begins_with(file, _LOOKS) and begins_with(file, _EVENTS)
+    ]
 
 
 def _read_file(path: Path) -> Recording:
@@ -175,7 +196,9 @@ def _read_file(path: Path) -> Recording:
     )
 
 
-def _readings_of(timeline: Timeline, readings: _ReadingsByDevice, devices: set[int]) -> dict[str, Readings]:
+def _readings_of(
+    timeline: Timeline, readings: _ReadingsByDevice, devices: set[int]
+) -> dict[str, Readings]:
     """The readings of a timeline's device, and all that belong to none: a process of the host has a number too."""
     own: dict[str, Readings] = {}
     for owner, by_name in readings.items():
@@ -196,7 +219,9 @@ def _timelines(path: Path, spans: _Spans, rank: int | None) -> list[Timeline]:
         # Events without a label belong to none of the ranks.
         of_label = np.array([name == label for name in labels], dtype=bool)
         own = of_label[events.track]
-        timelines += timelines_by_device(path, events.select(own), spans.devices[own], rank=ranks[label])
+        timelines += timelines_by_device(
+            path, events.select(own), spans.devices[own], rank=ranks[label]
+        )
     return timelines
 
 
@@ -222,14 +247,22 @@ class _Spans(NamedTuple):
 
 def _spans(path: Path) -> _Spans:
     is_small = _is_small(path)
-    texts, spans, others, read_arrows, around = scan(path, numbers=NUMBERS, texts=TEXTS, arrows=is_small)
-    indices = np.concatenate((spans.arguments[EVENT_INDEX].values, others.arguments[EVENT_INDEX].values))
+    texts, spans, others, read_arrows, around = scan(
+        path, numbers=NUMBERS, texts=TEXTS, arrows=is_small
+    )
+    indices = np.concatenate(
+        (spans.arguments[EVENT_INDEX].values, others.arguments[EVENT_INDEX].values)
+    )
     allocations = _allocations(others)
     marks = marks_of(others)
     spans = spans.with_others(allocations)
     by_category, on_device, unknown = _by_category(texts, spans)
-    correlation = correlations(spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING)))
-    arrows = arrows_behind(spans, others, correlation, read_arrows() if is_small else None)
+    correlation = correlations(
+        spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING))
+    )
+    arrows = arrows_behind(
+        spans, others, correlation, read_arrows() if is_small else None
+    )
     is_counter = others.is_phase("C")
     counters, unread = read_counters(others.select(is_counter))
     is_counter[is_counter] = ~unread
@@ -239,7 +272,12 @@ def _spans(path: Path) -> _Spans:
     notes = (*ignored.ignored("BEbenC"), *_not_understood(path, spans, unknown))
     losses = [*others.of_unknown_phase(_PHASES), *nameless(spans, others)]
     readings = _readings(allocations, counters)
-    del others, ignored, allocations, read_arrows  # there may be millions: free their memory first
+    del (
+        others,
+        ignored,
+        allocations,
+        read_arrows,
+    )  # there may be millions: free their memory first
     devices = _devices(spans, on_device)
     start, duration = spans.times()
     kind = _kinds(texts, by_category, spans.name)
@@ -247,7 +285,11 @@ def _spans(path: Path) -> _Spans:
     name = names.column(spans.name, absent="")
     (track,), tracks = texts.number_tracks(spans)
     # The number of the process's label in a file of merged ranks, 0 for none.
-    label = Numbering([""]).codes(process_label(process) for process, _ in tracks).take(track)
+    label = (
+        Numbering([""])
+        .codes(process_label(process) for process, _ in tracks)
+        .take(track)
+    )
     if label.any():
         correlation = unique_by_label(correlation, label)
     else:
@@ -260,7 +302,9 @@ def _spans(path: Path) -> _Spans:
         kind=kind,
         correlation=correlation,
         group=_groups(spans, names, name),
-        request=requests_named(spans, names, REQUEST, np.flatnonzero(kind == KIND_CODES["annotation"])),
+        request=requests_named(
+            spans, names, REQUEST, np.flatnonzero(kind == KIND_CODES["annotation"])
+        ),
         shape=_shapes(spans, names),
         names=names.all(),
         tracks=tuple(tracks),
@@ -269,7 +313,15 @@ def _spans(path: Path) -> _Spans:
     give_shapes(events, spans, label)
     if not label.any():
         losses += losses_of(events, spans, indices, marks, arrows)
-    return _Spans(events, devices, collective_kernels(events, spans, devices), readings, around, notes, tuple(losses))
+    return _Spans(
+        events,
+        devices,
+        collective_kernels(events, spans, devices),
+        readings,
+        around,
+        notes,
+        tuple(losses),
+    )
 
 
 def _is_small(path: Path) -> bool:
@@ -301,7 +353,9 @@ def _by_category(texts: ScannedTexts, spans: ScannedEvents) -> _Categories:
         return KIND_CODES[_kind_of_category(texts.words[code]) or "other"]
 
     kind = texts.judged(spans.category, kind_code, otherwise=_OTHER, dtype=np.uint8)
-    unknown = texts.flagged(spans.category, lambda word: word != "" and _kind_of_category(word) is None)
+    unknown = texts.flagged(
+        spans.category, lambda word: word != "" and _kind_of_category(word) is None
+    )
     # Allocations are instants without a category.
     unknown |= (spans.category == NO_TEXT) & spans.is_phase("X")
     on_device = unknown
@@ -330,18 +384,30 @@ def _names_a_stream(spans: ScannedEvents) -> Mask:
     return names_device & names_stream
 
 
-def _not_understood(path: Path, spans: ScannedEvents, unknown: Mask) -> tuple[Message, ...]:
+def _not_understood(
+    path: Path, spans: ScannedEvents, unknown: Mask
+) -> tuple[Message, ...]:
     """A note on spans of unknown categories; empty if there are none."""
     if not unknown.any():
         return ()
     codes, counts = np.unique(spans.category[unknown], return_counts=True)
-    categories = [f"{spans.of.word(code) or 'none'} ({count})" for code, count in zip(codes.tolist(), counts.tolist())]
+    categories = [
+        f"{spans.of.word(code) or 'none'} ({count})"
+        for code, count in zip(codes.tolist(), counts.tolist())
+    ]
     counted = ", ".join(categories)
     count = int(counts.sum())
-    return (Message("notes.unknown-categories", {"path": str(path), "count": count, "what": counted}),)
+    return (
+        Message(
+            "notes.unknown-categories",
+            {"path": str(path), "count": count, "what": counted},
+        ),
+    )
 
 
-def _readings(allocations: ScannedEvents, counters: Sequence[CounterSeries]) -> _ReadingsByDevice:
+def _readings(
+    allocations: ScannedEvents, counters: Sequence[CounterSeries]
+) -> _ReadingsByDevice:
     """The memory that allocators held, and the counters as recorded, by the device that they belong to, else by HOST."""
     readings: dict[int, dict[str, Readings]] = defaultdict(dict)
     time, _ = allocations.times(durations=False)
@@ -375,7 +441,12 @@ def _kind_by_name(word: str) -> int:
 def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:
     """The kind of each span by its category, refined by its name."""
     kind = by_category.copy()
-    by_name = texts.judged(name, lambda code: _kind_by_name(texts.words[code]), otherwise=_OTHER, dtype=np.uint8)
+    by_name = texts.judged(
+        name,
+        lambda code: _kind_by_name(texts.words[code]),
+        otherwise=_OTHER,
+        dtype=np.uint8,
+    )
     for added, required in _ADDED_BY_NAME:
         rows = np.flatnonzero(by_name == KIND_CODES[added])
         if required is not None:
@@ -388,7 +459,10 @@ def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
     """The text each span is counted under in tables: the type of a kernel on an NPU, the name of any other span."""
     texts, words, types = spans.of.texts, spans.of.words, spans.arguments[TYPE]
     on_npu = spans.of.judged(
-        types.values, lambda code: texts[code].startswith(_NPU_KERNEL), otherwise=0, dtype=np.bool_
+        types.values,
+        lambda code: texts[code].startswith(_NPU_KERNEL),
+        otherwise=0,
+        dtype=np.bool_,
     )
     npu = types.rows[on_npu]
     if not npu.size:
@@ -406,7 +480,11 @@ def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
 def _shapes(spans: ScannedEvents, names: Names) -> CodeColumn:
     """The shapes of each span as written."""
     texts = spans.of.texts
-    return names.sparse(spans.arguments[SHAPES], len(spans), lambda code: texts[code].decode("utf-8", "replace"))
+    return names.sparse(
+        spans.arguments[SHAPES],
+        len(spans),
+        lambda code: texts[code].decode("utf-8", "replace"),
+    )
 
 
 _UNKNOWN = -3
@@ -415,13 +493,20 @@ _UNKNOWN = -3
 def _devices(spans: ScannedEvents, on_device: Mask) -> IntColumn:
     """The device by the arguments, else by the process id, which for a device is its number; HOST for spans of the host."""
     texts = spans.of.texts
-    of_place = [_device_of_process(texts[code]) if code >= 0 else UNNAMED for code in spans.of.places[:, 0].tolist()]
+    of_place = [
+        _device_of_process(texts[code]) if code >= 0 else UNNAMED
+        for code in spans.of.places[:, 0].tolist()
+    ]
     devices = look_up(np.array(of_place, dtype=np.int64), spans.track)
     argument = spans.arguments[DEVICE]
-    number = spans.of.judged(argument.values, lambda code: _device_number(texts[code]), otherwise=_UNKNOWN)
+    number = spans.of.judged(
+        argument.values, lambda code: _device_number(texts[code]), otherwise=_UNKNOWN
+    )
     is_named = number != _UNKNOWN
     devices[argument.rows[is_named]] = number[is_named]
-    of_device = spans.of.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES)
+    of_device = spans.of.flagged(
+        spans.category, lambda word: word.lower() in DEVICE_CATEGORIES
+    )
     devices[~of_device & ~on_device] = HOST
     return devices
 

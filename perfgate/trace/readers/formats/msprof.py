@@ -8,9 +8,7 @@ from perfgate.errors import DocumentError
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.layout import msprof_outputs, old_exports
 
-READS = (
-    "PROF_* folders of msprof (mindstudio_profiler_output with op_summary_*.csv and others), or one table of kernels"
-)
+READS = "PROF_* folders of msprof (mindstudio_profiler_output with op_summary_*.csv and others), or one table of kernels"
 PRIORITY = 25
 _LONGEST_HEADER = 1 << 16
 _TABLES = {
@@ -23,7 +21,9 @@ def recognises(path: Path) -> bool:
     """Whether a path is a PROF folder, its output, a folder that holds one, or a single table of kernels."""
     if path.is_file():
         return path.suffix == ".csv" and _header(path) is not None
-    return path.is_dir() and (next(msprof_outputs(path), None) is not None or bool(old_exports(path)))
+    return path.is_dir() and (
+        next(msprof_outputs(path), None) is not None or bool(old_exports(path))
+    )
 
 
 def _header(path: Path) -> str | None:

@@ -12,7 +12,12 @@ from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.communication import kernel_kind
-from perfgate.trace.model.events import NO_CORRELATION, SHORTEST_WORK_NS, EventKind, EventTableBuilder
+from perfgate.trace.model.events import (
+    NO_CORRELATION,
+    SHORTEST_WORK_NS,
+    EventKind,
+    EventTableBuilder,
+)
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME, MarkedSteps
@@ -22,7 +27,9 @@ from perfgate.trace.scanner.chrome_events import MAX_DEVICES
 if TYPE_CHECKING:
     from perfgate.trace.readers.ascend.database import Database
 
-READS = "SQLite exports of Nsight Systems (nsys export --type sqlite), or a folder of them"
+READS = (
+    "SQLite exports of Nsight Systems (nsys export --type sqlite), or a folder of them"
+)
 # Before the reader of every other SQLite database.
 PRIORITY = 22
 
@@ -30,7 +37,10 @@ _MAGIC = b"SQLite format 3\0"
 _KERNELS, _RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 _OF_WORK = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 # Tables of copies and fills, which have no names.
-_COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset"}
+_COPIES = {
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "Memset",
+}
 # CUpti_ActivityMemcpyKind: 1 is to the device, 2 from it, 8 on it.
 _WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 # NVTX_EVENTS.eventType: ranges that were pushed and popped, and those that were started and ended.
@@ -61,7 +71,11 @@ def recognises(path: Path) -> bool:
 
 
 def _exports(folder: Path) -> list[Path]:
-    return [file for file in sorted(folder.glob("*.sqlite")) if file.is_file() and _is_export(file)]
+    return [
+        file
+        for file in sorted(folder.glob("*.sqlite"))
+        if file.is_file() and _is_export(file)
+    ]
 
 
 def _is_export(path: Path) -> bool:
@@ -72,7 +86,9 @@ def _is_export(path: Path) -> bool:
     from perfgate.trace.readers.ascend.database import open_database
 
     with suppress(DocumentError), open_database(path) as database:
-        return database.has("NVTX_EVENTS") or any(map(database.has, (_KERNELS, _RUNTIME, *_COPIES)))
+        return database.has("NVTX_EVENTS") or any(
+            map(database.has, (_KERNELS, _RUNTIME, *_COPIES))
+        )
     return False
 
 
@@ -133,24 +149,46 @@ def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
         start, end, device, stream, correlation, process, short, demangled = row
         name = names.get(demangled or short or -1) or names.get(short or -1) or "kernel"
         number = _number(correlation, process)
-        yield _Span(device or 0, start, end - start, _stream(device, stream), name, kernel_kind(name), number)
+        yield _Span(
+            device or 0,
+            start,
+            end - start,
+            _stream(device, stream),
+            name,
+            kernel_kind(name),
+            number,
+        )
     for table, name in _COPIES.items():
         for row in _rows(database, table, (*_OF_WORK, "copyKind")):
             start, end, device, stream, correlation, process, way = row
             full_name = f"{name} {_WAYS[way]}" if way in _WAYS else name
             number = _number(correlation, process)
-            yield _Span(device or 0, start, end - start, _stream(device, stream), full_name, "copy", number)
+            yield _Span(
+                device or 0,
+                start,
+                end - start,
+                _stream(device, stream),
+                full_name,
+                "copy",
+                number,
+            )
 
 
 def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
-    for row in _rows(database, _RUNTIME, ("start", "end", "globalTid", "correlationId", "nameId")):
+    for row in _rows(
+        database, _RUNTIME, ("start", "end", "globalTid", "correlationId", "nameId")
+    ):
         start, end, thread, correlation, text = row
         # cudaLaunchKernel_v7000 is a version of the call.
         call = _VERSION.sub("", names.get(text or -1, "call"))
         number = _number(correlation, thread)
         yield _Span(_HOST, start, end - start, _thread(thread), call, "runtime", number)
-    for row in database.rows("NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType", "text")):
-        start, end, thread, text_id, event_type = (database.whole(cell) for cell in row[:5])
+    for row in database.rows(
+        "NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType", "text")
+    ):
+        start, end, thread, text_id, event_type = (
+            database.whole(cell) for cell in row[:5]
+        )
         if event_type not in _RANGES or start is None or end is None or end < start:
             continue
         name = str(row[5] or "")
@@ -159,16 +197,29 @@ def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
         # torch's emit_nvtx names operators aten::mm, seq = 3; PyTorch's steps have other names.
         is_operator = "::" in name and not STEP_NAME.fullmatch(name)
         kind: EventKind = "host_op" if is_operator else "annotation"
-        yield _Span(_HOST, start, end - start, _thread(thread), name.partition(", ")[0], kind, NO_CORRELATION)
+        yield _Span(
+            _HOST,
+            start,
+            end - start,
+            _thread(thread),
+            name.partition(", ")[0],
+            kind,
+            NO_CORRELATION,
+        )
 
 
-def _rows(database: Database, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    database: Database, table: str, columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
     """The rows of a table, all of whole numbers. Raises DocumentError for one without its times."""
     for row in database.rows(table, columns):
         numbers = tuple(map(database.whole, row))
         if numbers[0] is None or numbers[1] is None or numbers[1] < numbers[0]:
             raise database.wrong(
-                Activity("a row of {table} has no time, or ends before it begins; export the report again", table=table)
+                Activity(
+                    "a row of {table} has no time, or ends before it begins; export the report again",
+                    table=table,
+                )
             )
         yield numbers
 

@@ -16,7 +16,11 @@ EXTERNAL, FORMER_EXTERNAL = "External id", "external id"
 # torch numbers all events of the host in a recording from 0 on (torch/csrc/profiler/collection.cpp).
 EVENT_INDEX = "Ev Idx"
 # torch's arguments for a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
-GROUP, GROUP_RANKS, GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
+GROUP, GROUP_RANKS, GROUP_SIZE = (
+    "Process Group Name",
+    "Process Group Ranks",
+    "Group size",
+)
 OPERATION, DTYPE, ELEMENTS = "Collective name", "dtype", "In msg nelems"
 # The arguments of an allocation: the memory that the allocator of a device had handed out and held after it. Device type 0 is
 # the host (c10/core/DeviceType.h).
@@ -24,7 +28,27 @@ DEVICE_TYPE, DEVICE_ID = "Device Type", "Device Id"
 HELD = {MEMORY_ALLOCATED: "Total Allocated", MEMORY_RESERVED: "Total Reserved"}
 
 NUMBERS = (
-    *(CORRELATION, EXTERNAL, FORMER_EXTERNAL, EVENT_INDEX, GROUP_SIZE, ELEMENTS, DEVICE_TYPE, DEVICE_ID),
+    *(
+        CORRELATION,
+        EXTERNAL,
+        FORMER_EXTERNAL,
+        EVENT_INDEX,
+        GROUP_SIZE,
+        ELEMENTS,
+        DEVICE_TYPE,
+        DEVICE_ID,
+    ),
     *HELD.values(),
 )
-TEXTS = (DEVICE, STREAM, SHAPES, REQUEST, TYPE, GROUP, GROUP_RANKS, OPERATION, DTYPE, COUNTER_ARGUMENTS)
+TEXTS = (
+    DEVICE,
+    STREAM,
+    SHAPES,
+    REQUEST,
+    TYPE,
+    GROUP,
+    GROUP_RANKS,
+    OPERATION,
+    DTYPE,
+    COUNTER_ARGUMENTS,
+)

@@ -10,13 +10,22 @@ import numpy as np
 from perfgate.trace.model.arithmetic import IntColumn
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.recording import CollectiveKernel
-from perfgate.trace.readers.kineto.arguments import DTYPE, ELEMENTS, GROUP, GROUP_RANKS, GROUP_SIZE, OPERATION
+from perfgate.trace.readers.kineto.arguments import (
+    DTYPE,
+    ELEMENTS,
+    GROUP,
+    GROUP_RANKS,
+    GROUP_SIZE,
+    OPERATION,
+)
 from perfgate.trace.scanner.chrome_events import UNNAMED
 from perfgate.trace.scanner.scanned import ScannedEvents
 
 # Bytes per element by c10::ScalarType's names (c10/core/ScalarType.h).
 _BYTES = {
-    **dict.fromkeys(("byte", "char", "bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(
+        ("byte", "char", "bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1
+    ),
     **dict.fromkeys(("half", "bfloat16", "short"), 2),
     **dict.fromkeys(("float", "int"), 4),
     **dict.fromkeys(("double", "long", "complexfloat"), 8),
@@ -25,7 +34,9 @@ _BYTES = {
 KernelsByDevice = dict[int | None, tuple[CollectiveKernel, ...]]
 
 
-def collective_kernels(events: EventTable, spans: ScannedEvents, devices: IntColumn) -> KernelsByDevice:
+def collective_kernels(
+    events: EventTable, spans: ScannedEvents, devices: IntColumn
+) -> KernelsByDevice:
     """The collectives by device, None for an unnamed one; no entry for a device if its kernels name no group."""
     described = np.zeros(len(events), dtype=bool)
     described[spans.arguments[GROUP].rows] = True

@@ -8,10 +8,27 @@ from pathlib import Path
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Positions, one_of
-from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, MAX_NS, NO_CORRELATION, NO_TEXT, EventTable
+from perfgate.trace.model.arithmetic import (
+    CodeColumn,
+    Codes,
+    IntColumn,
+    Positions,
+    one_of,
+)
+from perfgate.trace.model.events import (
+    DEVICE_KINDS,
+    KIND_CODES,
+    MAX_NS,
+    NO_CORRELATION,
+    NO_TEXT,
+    EventTable,
+)
 from perfgate.trace.model.launches import NOT_RECORDED, first_positions
-from perfgate.trace.readers.kineto.arguments import CORRELATION, EXTERNAL, FORMER_EXTERNAL
+from perfgate.trace.readers.kineto.arguments import (
+    CORRELATION,
+    EXTERNAL,
+    FORMER_EXTERNAL,
+)
 from perfgate.trace.scanner.scanned import ScannedEvents
 
 # A launch and its kernels without a correlation are joined by a flow (sample torch-native-privateuse1); the flow follows its
@@ -19,7 +36,9 @@ from perfgate.trace.scanner.scanned import ScannedEvents
 _FLOW_OF_OPERATORS = "fwdbwd"
 
 
-def correlations(spans: ScannedEvents, read_arrows: Callable[[], ScannedEvents], launching: Positions) -> Codes:
+def correlations(
+    spans: ScannedEvents, read_arrows: Callable[[], ScannedEvents], launching: Positions
+) -> Codes:
     """The number that joins each launch with its kernels; ``launching`` are the spans that may have one."""
     correlation = _limited(spans.numbers(CORRELATION))
     bare = launching[correlation[launching] == NO_CORRELATION]
@@ -35,7 +54,9 @@ def _limited(column: Codes) -> Codes:
     return column
 
 
-def _join_by_flows(spans: ScannedEvents, arrows: ScannedEvents, bare: Positions, correlation: IntColumn) -> None:
+def _join_by_flows(
+    spans: ScannedEvents, arrows: ScannedEvents, bare: Positions, correlation: IntColumn
+) -> None:
     """Give launches and kernels without a correlation the number of the flow that follows them at their start time.
 
     Each flow belongs to the last such span before it with the same start and track.
@@ -73,22 +94,37 @@ def unique_by_label(number: Codes, label: CodeColumn) -> IntColumn:
 
 
 def merged_processes(
-    path: Path, correlation: Codes, track: CodeColumn, tracks: Sequence[tuple[str, str]], kind: Codes
+    path: Path,
+    correlation: Codes,
+    track: CodeColumn,
+    tracks: Sequence[tuple[str, str]],
+    kind: Codes,
 ) -> tuple[Message, ...]:
     """A note if several processes launch work, because torch's profiler records one; empty for one process."""
     process = np.unique([name for name, _ in tracks] or [""], return_inverse=True)[1]
-    launches = np.flatnonzero((kind == KIND_CODES["runtime"]) & (correlation != NO_CORRELATION))
+    launches = np.flatnonzero(
+        (kind == KIND_CODES["runtime"]) & (correlation != NO_CORRELATION)
+    )
     # A device has the number of a process too, and waits of its streams are among the calls.
     is_device = np.zeros(process.size, dtype=bool)
-    is_device[process[track[one_of(kind, (KIND_CODES[work] for work in DEVICE_KINDS))]]] = True
+    is_device[
+        process[track[one_of(kind, (KIND_CODES[work] for work in DEVICE_KINDS))]]
+    ] = True
     launches = launches[~is_device[process[track[launches]]]]
     owner = process[track[launches]]
     launching = np.flatnonzero(np.bincount(owner))
     if launching.size < 2:
         return ()
-    numbers = [np.unique(correlation[launches[owner == number]]) for number in launching.tolist()]
+    numbers = [
+        np.unique(correlation[launches[owner == number]])
+        for number in launching.tolist()
+    ]
     every = np.concatenate(numbers)
-    code = "notes.correlations-repeat" if np.unique(every).size < every.size else "notes.processes-merged"
+    code = (
+        "notes.correlations-repeat"
+        if np.unique(every).size < every.size
+        else "notes.processes-merged"
+    )
     return (Message(code, {"path": str(path), "count": launching.size}),)
 
 
@@ -101,7 +137,11 @@ def give_shapes(table: EventTable, spans: ScannedEvents, label: CodeColumn) -> N
         return
     external = _limited(spans.numbers(EXTERNAL))
     if spans.arguments[FORMER_EXTERNAL].rows.size:
-        external = np.where(external == NO_CORRELATION, _limited(spans.numbers(FORMER_EXTERNAL)), external)
+        external = np.where(
+            external == NO_CORRELATION,
+            _limited(spans.numbers(FORMER_EXTERNAL)),
+            external,
+        )
     if label.any():
         external = unique_by_label(external, label)
     operators = operators[external[operators] != NO_CORRELATION]

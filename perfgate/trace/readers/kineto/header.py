@@ -12,7 +12,13 @@ import msgspec
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.readers.rank_names import rank_in_name
 
-_SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_SETTINGS = (
+    "record_shapes",
+    "profile_memory",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+)
 _VERSION = "_version"
 _DISTRIBUTED = "distributedInfo"
 _MAX_RANK = 1 << 31
@@ -55,8 +61,12 @@ class KinetoHeader:
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
         """The ranks of each process group by name; the pipeline's group is also under ``pp``."""
-        recorded: list[_ProcessGroup] = self._member(_DISTRIBUTED, list[_ProcessGroup], field="pg_config") or []
-        groups = {group.pg_name: tuple(group.ranks) for group in recorded if group.ranks}
+        recorded: list[_ProcessGroup] = (
+            self._member(_DISTRIBUTED, list[_ProcessGroup], field="pg_config") or []
+        )
+        groups = {
+            group.pg_name: tuple(group.ranks) for group in recorded if group.ranks
+        }
         for group in recorded:
             if self.rank in group.ranks and _PIPELINE.search(group.pg_desc):
                 groups["pp"] = tuple(group.ranks)

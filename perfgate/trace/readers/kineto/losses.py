@@ -14,7 +14,12 @@ from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.readers.kineto.arguments import CORRELATION, EVENT_INDEX, EXTERNAL
-from perfgate.trace.scanner.scanned import NO_NUMBER, NO_TEXT, ScannedEvents, SparseColumn
+from perfgate.trace.scanner.scanned import (
+    NO_NUMBER,
+    NO_TEXT,
+    ScannedEvents,
+    SparseColumn,
+)
 
 # The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
 # output_json.cpp, finalizeTrace and handleTraceSpan).
@@ -46,7 +51,10 @@ class Arrows(NamedTuple):
 
 
 def arrows_behind(
-    spans: ScannedEvents, others: ScannedEvents, correlation: Codes, arrows: ScannedEvents | None
+    spans: ScannedEvents,
+    others: ScannedEvents,
+    correlation: Codes,
+    arrows: ScannedEvents | None,
 ) -> Arrows:
     """All events of a file that are neither spans nor others are arrows, so their places are known without reading them.
 
@@ -63,7 +71,11 @@ def arrows_behind(
         number = np.full(last + 2, NO_NUMBER, dtype=np.int64)
         known = arrows.event <= last
         number[arrows.event[known]] = arrows.flow()[known]
-        is_of_other = follow & (correlation != NO_NUMBER) & (number[spans.event + 1] != correlation)
+        is_of_other = (
+            follow
+            & (correlation != NO_NUMBER)
+            & (number[spans.event + 1] != correlation)
+        )
         stray += int(is_of_other.sum())
     # Whether any follow the last event is not known.
     follow |= spans.event == last
@@ -74,17 +86,25 @@ def nameless(spans: ScannedEvents, others: ScannedEvents) -> Iterator[Message]:
     """A note on events without a name, which libkineto writes for each, and on metadata with another kind of name."""
     is_metadata = others.is_phase("M")
     is_known = others.of.flagged(others.name, _METADATA.match)
-    is_without = ((others.name == NO_TEXT) & (others.phase > 0)) | (is_metadata & ~is_known)
+    is_without = ((others.name == NO_TEXT) & (others.phase > 0)) | (
+        is_metadata & ~is_known
+    )
     count = int(np.count_nonzero(spans.name == NO_TEXT)) + int(is_without.sum())
     if count:
         yield Message("notes.nameless", {"count": count})
 
 
 def losses_of(
-    events: EventTable, spans: ScannedEvents, indices: IntColumn, marks: Mask, arrows: Arrows
+    events: EventTable,
+    spans: ScannedEvents,
+    indices: IntColumn,
+    marks: Mask,
+    arrows: Arrows,
 ) -> Iterator[Message]:
     """A note for each sign; ``indices`` are the numbers that torch gave the events of the host."""
-    is_recording = spans.of.flagged(spans.category, _RECORDING.__eq__) & spans.of.flagged(spans.name, _TORCH.match)
+    is_recording = spans.of.flagged(
+        spans.category, _RECORDING.__eq__
+    ) & spans.of.flagged(spans.name, _TORCH.match)
     yield from _missing_indices(indices)
     yield from _out_of_order(events, spans.arguments[EVENT_INDEX])
     yield from _missing_operators(events, spans)
@@ -107,7 +127,10 @@ def _missing_indices(indices: IntColumn) -> Iterator[Message]:
     counts = np.bincount(indices - first, minlength=width)
     missing, repeated = first + int((counts == 0).sum()), int((counts > 1).sum())
     if missing or repeated:
-        yield Message("notes.indices-differ", {"missing": missing, "repeated": repeated, "events": first + width})
+        yield Message(
+            "notes.indices-differ",
+            {"missing": missing, "repeated": repeated, "events": first + width},
+        )
 
 
 def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
@@ -140,7 +163,9 @@ def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
     calls = np.flatnonzero(events.is_kind("runtime") & (external > 0))
     place = np.searchsorted(numbers, external[calls]).clip(max=numbers.size - 1)
     caller = operators[place]
-    joined = (numbers[place] == external[calls]) & (events.track[caller] == events.track[calls])
+    joined = (numbers[place] == external[calls]) & (
+        events.track[caller] == events.track[calls]
+    )
     caller, calls = caller[joined], calls[joined]
     is_early = events.start[calls] < events.start[caller]
     is_late = events.end[calls] > events.end[caller] + _ROUNDING_NS
@@ -149,7 +174,9 @@ def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
         yield Message("notes.calls-outside", {"count": outside, "calls": calls.size})
 
 
-def _missing_arrows(events: EventTable, spans: ScannedEvents, arrows: Arrows) -> Iterator[Message]:
+def _missing_arrows(
+    events: EventTable, spans: ScannedEvents, arrows: Arrows
+) -> Iterator[Message]:
     """A note on launches and work without the arrow that libkineto writes directly behind each, and on arrows without theirs.
 
     In 47 recordings from 2021 to 2026 none is missing. Tools that write a file anew put all arrows at its end (TraceLens'
@@ -158,8 +185,14 @@ def _missing_arrows(events: EventTable, spans: ScannedEvents, arrows: Arrows) ->
     is_linked = events.launch != NOT_RECORDED
     is_linked[events.launch[is_linked]] = True
     # Arrows also follow the operators that join the forward and the backward pass.
-    is_bare = events.is_kind("runtime", *DEVICE_KINDS) & (spans.numbers(CORRELATION) == NO_NUMBER)
-    count = int((is_linked & ~arrows.follow).sum()) + int((arrows.follow & is_bare).sum()) + arrows.stray
+    is_bare = events.is_kind("runtime", *DEVICE_KINDS) & (
+        spans.numbers(CORRELATION) == NO_NUMBER
+    )
+    count = (
+        int((is_linked & ~arrows.follow).sum())
+        + int((arrows.follow & is_bare).sum())
+        + arrows.stray
+    )
     if 0 < count <= _MOST_ARROWS * int(is_linked.sum()):
         yield Message("notes.arrows-missing", {"count": count})
 
@@ -175,17 +208,26 @@ def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
 def _in_another_process(events: EventTable) -> Iterator[Message]:
     """A note on operators in another process than nearly all others: a profiler of torch records its own."""
     counts: Counter[str] = Counter()
-    by_track = np.bincount(events.track[events.is_kind("host_op")], minlength=len(events.tracks))
+    by_track = np.bincount(
+        events.track[events.is_kind("host_op")], minlength=len(events.tracks)
+    )
     for (process, _), operators in zip(events.tracks, by_track.tolist()):
         counts[process] += operators
     astray = counts.total() - max(counts.values(), default=0)
     if 0 < astray <= _MOST_ASTRAY * counts.total():
-        yield Message("notes.operators-astray", {"count": astray, "operators": counts.total()})
+        yield Message(
+            "notes.operators-astray", {"count": astray, "operators": counts.total()}
+        )
 
 
 def _on_threads(events: EventTable) -> Iterator[Message]:
     """A note on work of a device on a thread that runs operators, if most work is on other tracks."""
-    is_thread = np.bincount(events.track[events.is_kind("host_op")], minlength=len(events.tracks)) > 0
+    is_thread = (
+        np.bincount(
+            events.track[events.is_kind("host_op")], minlength=len(events.tracks)
+        )
+        > 0
+    )
     work = events.track[events.is_kind(*DEVICE_KINDS)]
     count = int(np.count_nonzero(is_thread[work]))
     if 0 < count <= _MOST_UNLIKE * work.size:
@@ -205,12 +247,16 @@ def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Messa
     begin, end = int(window.start.min()), int(window.end.max())
     is_before = events.end < begin
     is_outside = (events.start > end) | (events.duration > end - begin)
-    is_outside |= is_before & (~events.is_kind(*DEVICE_KINDS) | (events.launch != NOT_RECORDED))
+    is_outside |= is_before & (
+        ~events.is_kind(*DEVICE_KINDS) | (events.launch != NOT_RECORDED)
+    )
     is_outside &= events.is_kind("host_op", "annotation", *DEVICE_KINDS)
     is_outside &= ~_are_open(events, end)
     count = int(np.count_nonzero(is_outside | (is_before & events.is_kind("runtime"))))
     if count:
-        yield Message("notes.outside-recording", {"count": count, "seconds": (end - begin) / 1e9})
+        yield Message(
+            "notes.outside-recording", {"count": count, "seconds": (end - begin) / 1e9}
+        )
 
 
 def _are_open(events: EventTable, end: int) -> Mask:
@@ -222,13 +268,18 @@ def _are_open(events: EventTable, end: int) -> Mask:
     return marks & (events.start <= end) & (events.start >= last_closed[events.track])
 
 
-def _missing_marks(marks: Mask, is_recording: Mask, indices: IntColumn) -> Iterator[Message]:
+def _missing_marks(
+    marks: Mask, is_recording: Mask, indices: IntColumn
+) -> Iterator[Message]:
     """A note if some of the marks are missing that torch writes at the end of a file, two instants and a span.
 
     An excerpt need not have them.
     """
     present = int(marks.sum())
-    if indices.size < _FEWEST_INDICES or int(np.ptp(indices)) >= _MOST_OF_INDICES * indices.size:
+    if (
+        indices.size < _FEWEST_INDICES
+        or int(np.ptp(indices)) >= _MOST_OF_INDICES * indices.size
+    ):
         return
     if present and (present == 1 or not is_recording.any()):
         yield Message("notes.marks-missing")

@@ -25,9 +25,13 @@ class Attention(nn.Module):
 
     def forward(self, hidden, cache, at):
         batch, width = hidden.shape
-        queries, keys, values = self.join(hidden).view(batch, 3, self.heads, -1).unbind(1)
+        queries, keys, values = (
+            self.join(hidden).view(batch, 3, self.heads, -1).unbind(1)
+        )
         keys, values = cache.update(at, keys, values)
-        mixed = functional.scaled_dot_product_attention(queries.unsqueeze(2), keys, values)
+        mixed = functional.scaled_dot_product_attention(
+            queries.unsqueeze(2), keys, values
+        )
         return self.leave(mixed.reshape(batch, width))
 
 

@@ -15,7 +15,10 @@ class Decoder(nn.Module):
 
     def forward(self, prompt, tokens=12):
         batch = prompt.shape[0]
-        caches = [Cache(batch, self.heads, tokens, self.width // self.heads) for _ in self.blocks]
+        caches = [
+            Cache(batch, self.heads, tokens, self.width // self.heads)
+            for _ in self.blocks
+        ]
         token, output = prompt[:, 0], []
         for at in range(tokens):
             hidden = self.embed(token)

@@ -10,7 +10,9 @@ def build(device):
 
 
 def inputs(batch, seed):
-    return torch.randint(0, 512, (batch, 4), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(
+        0, 512, (batch, 4), generator=torch.Generator().manual_seed(seed)
+    )
 
 
 decoder = Workload(build=build, inputs=inputs, batch=8)

@@ -11,7 +11,9 @@ def build(device):
 
 def inputs(batch, seed):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(batch, 4, 32, 32, generator=generator), torch.rand(batch, generator=generator) * 1000
+    return torch.randn(batch, 4, 32, 32, generator=generator), torch.rand(
+        batch, generator=generator
+    ) * 1000
 
 
 def call(model, batch):

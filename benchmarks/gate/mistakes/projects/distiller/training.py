@@ -12,7 +12,9 @@ class Distillation:
         torch.manual_seed(0)
         self.teacher = Network(48).eval().to(device)
         self.student = Network(16).to(device)
-        self.optimizer = torch.optim.SGD(self.student.parameters(), lr=0.01, momentum=0.9)
+        self.optimizer = torch.optim.SGD(
+            self.student.parameters(), lr=0.01, momentum=0.9
+        )
         self.temperature = temperature
         self.steps = 0
         self.total = torch.zeros((), device=device)
@@ -24,7 +26,9 @@ class Distillation:
     def step(self, images):
         target = self.answers(images)
         logits = self.student(images) / self.temperature
-        loss = functional.kl_div(functional.log_softmax(logits, dim=1), target, reduction="batchmean")
+        loss = functional.kl_div(
+            functional.log_softmax(logits, dim=1), target, reduction="batchmean"
+        )
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()

@@ -13,15 +13,23 @@ class Layer(nn.Module):
         self.project = nn.Linear(width, 3 * width)
         self.merge = nn.Linear(width, width)
         self.after = nn.LayerNorm(width)
-        self.wide = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.wide = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
         self.drop = nn.Dropout(0.1)
 
     def forward(self, hidden, allowed):
         rows, length, width = hidden.shape
-        parts = self.project(self.before(hidden)).view(rows, length, 3, self.heads, width // self.heads)
+        parts = self.project(self.before(hidden)).view(
+            rows, length, 3, self.heads, width // self.heads
+        )
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
-        hidden = hidden + self.drop(self.merge(mixed.transpose(1, 2).reshape(rows, length, width)))
+        mixed = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=allowed
+        )
+        hidden = hidden + self.drop(
+            self.merge(mixed.transpose(1, 2).reshape(rows, length, width))
+        )
         return hidden + self.drop(self.wide(self.after(hidden)))
 
 

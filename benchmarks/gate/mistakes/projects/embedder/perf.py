@@ -7,7 +7,15 @@ from perfgate import Workload
 
 def inputs(batch, seed):
     draw = random.Random(seed)
-    return [" ".join(f"term{draw.randrange(3000)}" for _ in range(draw.randrange(20, 40))) for _ in range(batch)]
+    return [
+        " ".join(f"term{draw.randrange(3000)}" for _ in range(draw.randrange(20, 40)))
+        for _ in range(batch)
+    ]
 
 
-embedder = Workload(build=load, inputs=inputs, call=lambda pipeline, texts: pipeline.encode(texts), batch=16)
+embedder = Workload(
+    build=load,
+    inputs=inputs,
+    call=lambda pipeline, texts: pipeline.encode(texts),
+    batch=16,
+)

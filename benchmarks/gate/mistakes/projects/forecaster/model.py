@@ -11,7 +11,9 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, width)
 
     def forward(self, state, past):
-        scores = torch.einsum("bw,btw->bt", self.query(state), past) / past.shape[-1] ** 0.5
+        scores = (
+            torch.einsum("bw,btw->bt", self.query(state), past) / past.shape[-1] ** 0.5
+        )
         return torch.einsum("bt,btw->bw", scores.softmax(-1), self.value(past))
 
 

@@ -15,10 +15,16 @@ def bucket(word):
     found = _BUCKET_OF.get(word)
     if found is None:
         found = _BUCKET_OF[word] = (
-            int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest(), "big") % BUCKETS
+            int.from_bytes(
+                hashlib.blake2b(word.encode(), digest_size=4).digest(), "big"
+            )
+            % BUCKETS
         )
     return found
 
 
 def rows(texts, length):
-    return [([bucket(word) for word in tokens(text)] + [0] * length)[:length] for text in texts]
+    return [
+        ([bucket(word) for word in tokens(text)] + [0] * length)[:length]
+        for text in texts
+    ]

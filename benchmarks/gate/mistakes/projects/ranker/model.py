@@ -10,7 +10,9 @@ class Ranker(nn.Module):
         super().__init__()
         self.length = length
         self.embed = nn.Embedding(features.BUCKETS, width)
-        self.mix = nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width))
+        self.mix = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)
+        )
         self.score = nn.Linear(width, 1)
         self.history = []
 

@@ -13,7 +13,10 @@ def build(device):
 
 def inputs(batch, seed):
     words = random.Random(seed)
-    return [" ".join(f"word{words.randrange(4000)}" for _ in range(60)) for _ in range(batch)]
+    return [
+        " ".join(f"word{words.randrange(4000)}" for _ in range(60))
+        for _ in range(batch)
+    ]
 
 
 ranker = Workload(build=build, inputs=inputs, batch=24)

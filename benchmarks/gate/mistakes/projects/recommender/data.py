@@ -18,4 +18,6 @@ class Interactions(Dataset):
 
 
 def candidates(batch=128):
-    return DataLoader(Interactions(), batch_size=batch, num_workers=2, persistent_workers=True)
+    return DataLoader(
+        Interactions(), batch_size=batch, num_workers=2, persistent_workers=True
+    )

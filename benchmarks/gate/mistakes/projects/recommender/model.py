@@ -8,7 +8,9 @@ class Tower(nn.Module):
     def __init__(self, rows, width=64):
         super().__init__()
         self.table = nn.Embedding(rows, width)
-        self.layers = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        self.layers = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width)
+        )
 
     def forward(self, ids):
         return self.layers(self.table(ids))

@@ -9,7 +9,9 @@ class Tagger(nn.Module):
     def __init__(self, words=2000, width=128, tags=16):
         super().__init__()
         self.embed = nn.Embedding(words, width)
-        self.layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(
+            width, 4, 2 * width, dropout=0.0, batch_first=True
+        )
         self.head = nn.Linear(width, tags)
 
     def forward(self, words):

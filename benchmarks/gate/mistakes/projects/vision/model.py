@@ -27,5 +27,7 @@ class Pyramid(nn.Module):
     def forward(self, images):
         fine = self.blocks(self.enter(images))
         coarse = functional.relu(self.down(fine))
-        merged = fine + functional.interpolate(coarse, size=fine.shape[-2:], mode="nearest")
+        merged = fine + functional.interpolate(
+            coarse, size=fine.shape[-2:], mode="nearest"
+        )
         return self.head(merged)

@@ -8,7 +8,9 @@ import torch
 def boxes(scores, count=32):
     flat = scores.flatten(1)
     best, index = flat.topk(count, dim=1)
-    return torch.stack([index % scores.shape[-1], index // scores.shape[-1]], dim=-1), best
+    return torch.stack(
+        [index % scores.shape[-1], index // scores.shape[-1]], dim=-1
+    ), best
 
 
 def summary(found):

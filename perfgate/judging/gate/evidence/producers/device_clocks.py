@@ -14,7 +14,14 @@ from collections.abc import Iterator
 from itertools import chain
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import BUSY, BYTECODES, FRAMEWORK_OPS, HOST, LATENCY, PYTHON_CALLS
+from perfgate.catalogue.names import (
+    BUSY,
+    BYTECODES,
+    FRAMEWORK_OPS,
+    HOST,
+    LATENCY,
+    PYTHON_CALLS,
+)
 from perfgate.document.run import CounterSet
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import WAITED
@@ -45,10 +52,18 @@ def _of_shape(evidence: Evidence, rules: Rules, place: ShapePlace) -> Iterator[N
     for name in (BUSY, LATENCY, HOST):
         if name not in effects:
             continue
-        number = rules.number(place, name, effects[name], metric(name).gate.family or INFORMING, moved=moved)
+        number = rules.number(
+            place,
+            name,
+            effects[name],
+            metric(name).gate.family or INFORMING,
+            moved=moved,
+        )
         if same_work and name != BUSY:
             wider = max(SAME_WORK_MARGIN, *number.terms.margins)
-            terms = number.terms._replace(margins=(*number.terms.margins, wider), same_work=True)
+            terms = number.terms._replace(
+                margins=(*number.terms.margins, wider), same_work=True
+            )
             number = number._replace(terms=terms)
         if name == HOST and not _decides(evidence, place):
             number = number._replace(family=INFORMING, gating=False)
@@ -92,6 +107,10 @@ def is_same_work(evidence: Evidence, place: ShapePlace) -> bool:
 def _has_same_counts(before: CounterSet, after: CounterSet) -> bool:
     for name in _COUNTS:
         count = before.values.get(name)
-        if count is None or count != after.values.get(name) or name in (*before.unstable, *after.unstable):
+        if (
+            count is None
+            or count != after.values.get(name)
+            or name in (*before.unstable, *after.unstable)
+        ):
             return False
     return CountedSide(before).calls == CountedSide(after).calls

@@ -18,9 +18,13 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
             yield from of_sample(place, sample, rules)
 
 
-def of_sample(place: ShapePlace, sample: StretchSample, rules: Rules) -> Iterator[Number]:
+def of_sample(
+    place: ShapePlace, sample: StretchSample, rules: Rules
+) -> Iterator[Number]:
     names = [MEAN]
     if sample.base.stalls.stalled or sample.head.stalls.stalled:
         names.append(LATENCY_STALLS)
     for name in names:
-        yield rules.number(place, name, sample, FAMILY)._replace(gating=not sample.waited)
+        yield rules.number(place, name, sample, FAMILY)._replace(
+            gating=not sample.waited
+        )

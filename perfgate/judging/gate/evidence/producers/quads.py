@@ -13,14 +13,35 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import JOB_HALVES, RANKS_EXPOSED, RANKS_SKEW, SAME_TEXT, STALLS, TTFT_P99
+from perfgate.catalogue.names import (
+    JOB_HALVES,
+    RANKS_EXPOSED,
+    RANKS_SKEW,
+    SAME_TEXT,
+    STALLS,
+    TTFT_P99,
+)
 from perfgate.document.job import JobNumber, Turn
 from perfgate.judging.gate.evidence.answers import answers_of
 from perfgate.judging.gate.evidence.checklist import LARGEST_RATIO
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.numbers import ALONE, JOB, Levels, Number, Rules, Terms
-from perfgate.judging.gate.evidence.quads import LOOKS, JobOfSides, Quad, looks_of, other_work, turns_of
+from perfgate.judging.gate.evidence.numbers import (
+    ALONE,
+    JOB,
+    Levels,
+    Number,
+    Rules,
+    Terms,
+)
+from perfgate.judging.gate.evidence.quads import (
+    LOOKS,
+    JobOfSides,
+    Quad,
+    looks_of,
+    other_work,
+    turns_of,
+)
 from perfgate.judging.gate.evidence.stalls import stall_effect
 from perfgate.judging.gate.evidence.turn_counters import RATIOS, common_ratio
 from perfgate.judging.gate.evidence.work import exposed, profiled_starts, skew
@@ -106,11 +127,15 @@ class JobQuads:
         if effect is not None:
             number = self._rules.number(self._place, STALLS, effect, JOB)
             allowed = number.terms.tolerance
-            yield number._replace(terms=Terms(allowed, (allowed,), self._looks), unit="1", only_worse=True)
+            yield number._replace(
+                terms=Terms(allowed, (allowed,), self._looks), unit="1", only_worse=True
+            )
 
     def halves(self) -> Iterator[Number]:
         """Yield the slowdown on the second half of the devices relative to the first, by the first number that gates."""
-        entry = next((number for number in self._trusted.numbers if number.gating), None)
+        entry = next(
+            (number for number in self._trusted.numbers if number.gating), None
+        )
         if self._record.fits != "swap" or entry is None:
             return
         sign = -1.0 if entry.better == "higher" else 1.0
@@ -123,8 +148,12 @@ class JobQuads:
                 starts.append(quad.start)
         if gains and np.isfinite(gains).all():
             differences = Differences.of(gains, starts)
-            number = self._rules.number(self._place, JOB_HALVES, PairedEffect.of(differences, 1.0, "quad"), JOB)
-            yield number._replace(terms=Terms(1.0, (1.0,), self._looks), unit="1", gating=False)
+            number = self._rules.number(
+                self._place, JOB_HALVES, PairedEffect.of(differences, 1.0, "quad"), JOB
+            )
+            yield number._replace(
+                terms=Terms(1.0, (1.0,), self._looks), unit="1", gating=False
+            )
 
     def ratios_of_counters(self) -> Iterator[Number]:
         for name, candidates in RATIOS.items():
@@ -137,18 +166,29 @@ class JobQuads:
         base = profiled_starts(self._base)
         head = profiled_starts(self._head)
         if base and head:
-            yield self._profiled(RANKS_EXPOSED, list(map(exposed, base)), list(map(exposed, head)))
-            yield self._profiled(RANKS_SKEW, list(map(skew, base)), list(map(skew, head)))
+            yield self._profiled(
+                RANKS_EXPOSED, list(map(exposed, base)), list(map(exposed, head))
+            )
+            yield self._profiled(
+                RANKS_SKEW, list(map(skew, base)), list(map(skew, head))
+            )
 
-    def _profiled(self, name: str, base: Sequence[float], head: Sequence[float]) -> Number:
+    def _profiled(
+        self, name: str, base: Sequence[float], head: Sequence[float]
+    ) -> Number:
         """A time of profiled steps: tested over enough starts, otherwise it only informs."""
         level = statistics.median(base)
         ratios = _log_ratios(base, head)
         if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:
-            return self._rules.number(self._place, name, Levels(level, statistics.median(head)), ALONE)
+            return self._rules.number(
+                self._place, name, Levels(level, statistics.median(head)), ALONE
+            )
         effect = PairedEffect.of(Differences.of(ratios), level, "quad")
         number = self._rules.number(self._place, name, effect, ALONE)
-        return number._replace(terms=Terms(_PROFILED_MARGIN, (_PROFILED_MARGIN,), (len(ratios),)), gating=False)
+        return number._replace(
+            terms=Terms(_PROFILED_MARGIN, (_PROFILED_MARGIN,), (len(ratios),)),
+            gating=False,
+        )
 
     def answers(self) -> Iterator[Number]:
         counts = answers_of(self._job.base, self._job.head)

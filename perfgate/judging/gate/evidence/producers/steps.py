@@ -27,7 +27,9 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
                 yield _row(evidence, rules, number)
 
 
-def _measured(evidence: Evidence, rules: Rules, name: str, workload: WorkloadRecord) -> list[ChecklistNumber]:
+def _measured(
+    evidence: Evidence, rules: Rules, name: str, workload: WorkloadRecord
+) -> list[ChecklistNumber]:
     """The number of each shape that a side measured: some steps measure the first shape alone."""
     step = metric(name).step
     named = []

@@ -15,13 +15,19 @@ from perfgate.judging.report.text.words import Words
 OVERVIEW, OPEN, FLEET, GATES = "index.html", "open.html", "fleet.html", "gates.html"
 # The form of a service is sent to this address, which is not a page.
 TRIAGE = "triage"
-ALL_SERIES, ALL_RUNS, COMPARE = "series/index.html", "runs/index.html", "compare/index.html"
+ALL_SERIES, ALL_RUNS, COMPARE = (
+    "series/index.html",
+    "runs/index.html",
+    "compare/index.html",
+)
 # Digits of a run's id in an address; the store finds a run by its first digits.
 ID_DIGITS = 12
 _RUN = re.compile(r"runs/([0-9a-f]{4,64})\.html")
 _RUNS = re.compile(r"runs/page-([1-9][0-9]{0,6})\.html")
 _COMPARE = re.compile(r"compare/([0-9a-f]{4,64})-([0-9a-f]{4,64})\.html")
-_ANY = re.compile(r"(?:index|open|fleet|gates)\.html|(?:series|runs|compare)/[a-z0-9-]{1,150}\.html")
+_ANY = re.compile(
+    r"(?:index|open|fleet|gates)\.html|(?:series|runs|compare)/[a-z0-9-]{1,150}\.html"
+)
 _NOT_PLAIN = re.compile(r"[^a-z0-9]+")
 _MOST_CHARACTERS = 60
 

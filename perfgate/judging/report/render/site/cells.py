@@ -12,12 +12,21 @@ from perfgate.document.site import BesideLevel, Position, SiteContent
 from perfgate.document.trend import TrendCause, TrendSeries
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.frame import SitePage, TestbedLink
-from perfgate.judging.report.render.trend_page import ChangeCells, change_cells, runs_beside
+from perfgate.judging.report.render.trend_page import (
+    ChangeCells,
+    change_cells,
+    runs_beside,
+)
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.trend_rows import CauseRow, MovedSeries, cause_row, moved_by
+from perfgate.judging.report.view.trend_rows import (
+    CauseRow,
+    MovedSeries,
+    cause_row,
+    moved_by,
+)
 
 _MAX_OTHERS = 200
 _POSITIONS: Mapping[Position, str] = {
@@ -119,10 +128,14 @@ def _first_bad(cause: TrendCause, content: SiteContent) -> StoredRun | None:
 
 
 def run_cells(run: StoredRun, page: SitePage) -> RunCells:
-    return RunCells(run, Words(run.id[:12]), page.to_run(run.id), page.testbed(run.fingerprint))
+    return RunCells(
+        run, Words(run.id[:12]), page.to_run(run.id), page.testbed(run.fingerprint)
+    )
 
 
-def split_levels(rows: Sequence[BesideLevel], page: SitePage) -> tuple[list[LevelCells], list[LevelCells]]:
+def split_levels(
+    rows: Sequence[BesideLevel], page: SitePage
+) -> tuple[list[LevelCells], list[LevelCells]]:
     """The numbers apart from main's level, and the others."""
     apart: list[LevelCells] = []
     rest: list[LevelCells] = []
@@ -139,8 +152,12 @@ def _level_cells(placed: BesideLevel, page: SitePage) -> LevelCells:
     series = placed.series
     ends = placed.interval or (None, None)
     values = [placed.before, placed.value, placed.typical, *ends]
-    before, value, typical, low, high = formats.quantities(values, series.unit, metric=series.metric)
-    is_too_short = placed.value is not None and placed.interval is None and placed.versions > 0
+    before, value, typical, low, high = formats.quantities(
+        values, series.unit, metric=series.metric
+    )
+    is_too_short = (
+        placed.value is not None and placed.interval is None and placed.versions > 0
+    )
     position, plot = say(_POSITIONS[placed.position]), Markup("")
     if placed.is_apart:
         plot = trend_svg.small_plot(series)

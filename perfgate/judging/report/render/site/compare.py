@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import BesideLevel, SiteContent
-from perfgate.judging.report.render.site.addresses import COMPARE, SiteLinks, compare_address
+from perfgate.judging.report.render.site.addresses import (
+    COMPARE,
+    SiteLinks,
+    compare_address,
+)
 from perfgate.judging.report.render.site.cells import run_cells, split_levels
 from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.text import numbers
@@ -77,7 +81,9 @@ def render_compare(
         )
 
 
-def render_compare_form(content: SiteContent, links: SiteLinks, language: Language, *, unknown: str = "") -> str:
+def render_compare_form(
+    content: SiteContent, links: SiteLinks, language: Language, *, unknown: str = ""
+) -> str:
     """The page that asks for two runs; ``unknown`` are digits that no run, or more than one, begins with."""
     with speaking(language):
         page = SitePage(COMPARE, content, links)
@@ -88,7 +94,10 @@ def render_compare_form(content: SiteContent, links: SiteLinks, language: Langua
 def _conditions(earlier: RunDocument, later: RunDocument) -> list[Condition]:
     waits = _longest_wait(earlier), _longest_wait(later)
     warnings = numbers.whole(len(earlier.warnings)), numbers.whole(len(later.warnings))
-    versions = f"perfgate {earlier.perfgate_version}", f"perfgate {later.perfgate_version}"
+    versions = (
+        f"perfgate {earlier.perfgate_version}",
+        f"perfgate {later.perfgate_version}",
+    )
     return [
         Condition(say("procedure"), _procedure(earlier), _procedure(later)),
         Condition(say("longest wait for a CPU"), *waits),

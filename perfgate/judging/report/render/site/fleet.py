@@ -14,7 +14,11 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import FLEET, SiteLinks
-from perfgate.judging.report.render.site.frame import SitePage, TestbedLink, testbed_anchor
+from perfgate.judging.report.render.site.frame import (
+    SitePage,
+    TestbedLink,
+    testbed_anchor,
+)
 from perfgate.judging.report.render.trend_page import step_titles
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -82,10 +86,15 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
             testbeds=[_machine(span, page) for span in spans[:_MAX_TESTBEDS]],
             more=numbers.beyond(spans, _MAX_TESTBEDS),
             biased_machines=biased_machine_lines(trend),
-            uplifts=[uplift_row(uplift, trend, most=_MAX_COLUMNS) for uplift in trend.uplifts[:_MAX_TESTBEDS]],
+            uplifts=[
+                uplift_row(uplift, trend, most=_MAX_COLUMNS)
+                for uplift in trend.uplifts[:_MAX_TESTBEDS]
+            ],
             matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
             statuses=trend_svg.steps_legend(),
-            runs=[_run_row(run, page) for run in reversed(trend.runs.health[-_MAX_RUNS:])],
+            runs=[
+                _run_row(run, page) for run in reversed(trend.runs.health[-_MAX_RUNS:])
+            ],
             notes=trend.notes[:_MAX_RUNS],
         )
 
@@ -102,7 +111,9 @@ def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
     clock_ahead = EMPTY
     if ahead > CLOCK_SLACK:
         clock_ahead = numbers.duration(ahead.total_seconds())
-    health = [run for run in content.trend.runs.health if run.fingerprint == span.fingerprint]
+    health = [
+        run for run in content.trend.runs.health if run.fingerprint == span.fingerprint
+    ]
     away = read - moment(span.last_seen)
     return FleetMachine(
         span=span,
@@ -167,9 +178,18 @@ def _queue(queued: Sequence[float]) -> Words:
     if not waited:
         return say("none of the newest {opened}", opened=runs)
     longest = numbers.duration(max(waited))
-    return say("{count} of the newest {opened}, {longest} at most", count=len(waited), opened=runs, longest=longest)
+    return say(
+        "{count} of the newest {opened}, {longest} at most",
+        count=len(waited),
+        opened=runs,
+        longest=longest,
+    )
 
 
 def _run_row(run: RunHealth, page: SitePage) -> tuple[RunHealth, Words, bool]:
     """A run with its page, and whether it was disturbed."""
-    return run, page.to_run(run.run_id), run.conditions.waited is not None and run.conditions.waited >= BUSY
+    return (
+        run,
+        page.to_run(run.run_id),
+        run.conditions.waited is not None and run.conditions.waited >= BUSY,
+    )

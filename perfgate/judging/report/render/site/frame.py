@@ -75,7 +75,9 @@ class SitePage:
 
     def testbed(self, fingerprint: str) -> TestbedLink:
         address = Words(f"{self.root}{FLEET}#{testbed_anchor(fingerprint)}")
-        return TestbedLink(fingerprint[:10], self.content.devices.get(fingerprint, ""), address)
+        return TestbedLink(
+            fingerprint[:10], self.content.devices.get(fingerprint, ""), address
+        )
 
     def render(self, template: str, title: Words, **values: object) -> str:
         current = _FOLDERS.get(self.address.partition("/")[0], self.address)
@@ -88,7 +90,10 @@ class SitePage:
             links=self.links,
             forms=self.links.forms,
             project=trend.project,
-            navigation=[(Words(address), say(name), address == current) for address, name in _NAVIGATION.items()],
+            navigation=[
+                (Words(address), say(name), address == current)
+                for address, name in _NAVIGATION.items()
+            ],
             made_at=day(trend.made_at),
             newest=day(trend.runs.newest),
             **values,

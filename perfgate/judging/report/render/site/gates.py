@@ -15,13 +15,22 @@ from perfgate.locale import Language, speaking
 
 _MAX_ROWS = 500
 # The class of a verdict's label.
-_LABELS = {"PASS": "ok", "WARN": "attention", "FAIL": "regressed", "INCONCLUSIVE": "inconclusive"}
+_LABELS = {
+    "PASS": "ok",
+    "WARN": "attention",
+    "FAIL": "regressed",
+    "INCONCLUSIVE": "inconclusive",
+}
 
 
 def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> str:
     """The verdicts, newest first, each with the class of its label, and how a failure was settled."""
     with speaking(language):
-        page, records, history = SitePage(GATES, content, links), content.gates, content.trend.gates
+        page, records, history = (
+            SitePage(GATES, content, links),
+            content.gates,
+            content.trend.gates,
+        )
         mark, count, standing = "SKIPPED", 0, set[str]()
         if history:
             mark, count = "PASS", history.gates
@@ -31,7 +40,9 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
         rows = []
         for record in records[:_MAX_ROWS]:
             label = Words(_LABELS.get(record.verdict, ""))
-            rows.append((record, label, _settlement(record, standing, content.accepted_commits)))
+            rows.append(
+                (record, label, _settlement(record, standing, content.accepted_commits))
+            )
         return page.render(
             "gates",
             say("Gates"),
@@ -45,7 +56,9 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
         )
 
 
-def _settlement(record: GateRecord, standing: Collection[str], accepted: Collection[str]) -> Words:
+def _settlement(
+    record: GateRecord, standing: Collection[str], accepted: Collection[str]
+) -> Words:
     """How a failure was settled; empty for another verdict."""
     if record.commit in accepted:
         return say("accepted")

@@ -13,7 +13,12 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, SiteLinks, commit_anchor
+from perfgate.judging.report.render.site.addresses import (
+    OPEN,
+    TRIAGE,
+    SiteLinks,
+    commit_anchor,
+)
 from perfgate.judging.report.render.site.cells import CauseCard, cause_card, moved_cells
 from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.render.trend_page import ChangeCells
@@ -90,7 +95,10 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
         returned = _returned(trend, anchors)
         failed_gates = _failed_gates(trend, anchors)
         today = moment(trend.made_at).date()
-        accepted = [(entry, not entry.counts_on(today)) for entry in content.acceptances[:_MAX_ROWS]]
+        accepted = [
+            (entry, not entry.counts_on(today))
+            for entry in content.acceptances[:_MAX_ROWS]
+        ]
         return page.render(
             "open",
             say("Open"),
@@ -99,7 +107,9 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
             pictures=pictures,
             more=numbers.beyond(causes, _MAX_CAUSES),
             triage_address=Words(TRIAGE),
-            triage_states=[(Words(state), say(words)) for state, words in TRIAGE_STATES.items()],
+            triage_states=[
+                (Words(state), say(words)) for state, words in TRIAGE_STATES.items()
+            ],
             returned=returned,
             failed_gates=failed_gates,
             accepted=accepted,
@@ -108,7 +118,9 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
         )
 
 
-def _picture(cause: TrendCause, page: SitePage, anchors: _Anchors) -> tuple[AboutCommit, CauseCard, Markup]:
+def _picture(
+    cause: TrendCause, page: SitePage, anchors: _Anchors
+) -> tuple[AboutCommit, CauseCard, Markup]:
     """An open regression with the history of its leading change."""
     lead = moved_by(cause, page.content.trend)[0]
     chart = trend_svg.series_plot([_around(lead)], cause.first_bad or "")
@@ -118,7 +130,9 @@ def _picture(cause: TrendCause, page: SitePage, anchors: _Anchors) -> tuple[Abou
 def _around(moved: MovedSeries) -> TrendSeries:
     """The newest versions that the chart has room for, or the versions around an older change."""
     points = moved.series.points
-    begin = max(0, min(len(points) - trend_svg.MAX_POINTS, moved.change.at - _VERSIONS_BEFORE))
+    begin = max(
+        0, min(len(points) - trend_svg.MAX_POINTS, moved.change.at - _VERSIONS_BEFORE)
+    )
     end = begin + trend_svg.MAX_POINTS
     changes: list[TrendChange] = []
     for change in moved.series.changes:
@@ -127,23 +141,31 @@ def _around(moved: MovedSeries) -> TrendSeries:
     return replace(moved.series, points=points[begin:end], changes=changes)
 
 
-def _returned(trend: TrendDocument, anchors: _Anchors) -> list[tuple[AboutCommit, CauseRow]]:
+def _returned(
+    trend: TrendDocument, anchors: _Anchors
+) -> list[tuple[AboutCommit, CauseRow]]:
     """The regressions that are back at the old level and may be marked as fixed."""
     rows: list[tuple[AboutCommit, CauseRow]] = []
     for cause in trend.causes:
         if cause.suggests == "fixed" and len(rows) < _MAX_CAUSES:
-            rows.append((anchors.about(cause.first_bad), cause_row(cause, trend, most=0)))
+            rows.append(
+                (anchors.about(cause.first_bad), cause_row(cause, trend, most=0))
+            )
     return rows
 
 
-def _failed_gates(trend: TrendDocument, anchors: _Anchors) -> list[tuple[AboutCommit, GateRecord, TriageView | None]]:
+def _failed_gates(
+    trend: TrendDocument, anchors: _Anchors
+) -> list[tuple[AboutCommit, GateRecord, TriageView | None]]:
     """The commits that the gate failed, and that were neither withdrawn nor accepted."""
     if trend.gates is None:
         return []
     states = {triage.commit: triage for triage in trend.gates.triages}
     rows = []
     for gate in trend.gates.standing[:_MAX_CAUSES]:
-        rows.append((anchors.about(gate.commit), gate, triage_view(states.get(gate.commit))))
+        rows.append(
+            (anchors.about(gate.commit), gate, triage_view(states.get(gate.commit)))
+        )
     return rows
 
 
@@ -151,20 +173,28 @@ def _confirmed(page: SitePage) -> list[ConfirmedRow]:
     by_place: dict[tuple[str, ...], TrendSeries] = {}
     for series in page.content.trend.series:
         if not series.labels:
-            by_place[series.workload, series.shape, series.metric, series.fingerprint] = series
+            by_place[
+                series.workload, series.shape, series.metric, series.fingerprint
+            ] = series
     rows = []
     for entry in page.content.confirmations[:_MAX_ROWS]:
-        measured = by_place.get((entry.workload, entry.shape, entry.metric, entry.fingerprint))
+        measured = by_place.get(
+            (entry.workload, entry.shape, entry.metric, entry.fingerprint)
+        )
         outcome = Words(entry.outcome)
         if entry.outcome in _OUTCOMES:
             outcome = say(_OUTCOMES[entry.outcome])
         interval, address = numbers.DASH, EMPTY
         if entry.low is not None and entry.high is not None:
             unit = measured.unit if measured else ""
-            interval = formats.bounds((entry.low, entry.high), unit, metric=entry.metric)
+            interval = formats.bounds(
+                (entry.low, entry.high), unit, metric=entry.metric
+            )
         if measured:
             address = page.to_series(measured)
-        rows.append(ConfirmedRow(entry, metric_name(entry.metric), outcome, interval, address))
+        rows.append(
+            ConfirmedRow(entry, metric_name(entry.metric), outcome, interval, address)
+        )
     return rows
 
 
@@ -172,5 +202,8 @@ def _settled(page: SitePage) -> list[ChangeCells]:
     rows: list[ChangeCells] = []
     for cause in page.content.trend.causes:
         if cause.standing in ("accepted", "resolved", "refuted", "superseded"):
-            rows += [moved_cells(moved, page) for moved in moved_by(cause, page.content.trend)]
+            rows += [
+                moved_cells(moved, page)
+                for moved in moved_by(cause, page.content.trend)
+            ]
     return rows[:_MAX_ROWS]

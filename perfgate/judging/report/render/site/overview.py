@@ -8,11 +8,27 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import E2E, NUMBER, P50, P99, RANKS_STEP, SERVING_THROUGHPUT, THROUGHPUT, TPOT, TTFT
+from perfgate.catalogue.names import (
+    E2E,
+    NUMBER,
+    P50,
+    P99,
+    RANKS_STEP,
+    SERVING_THROUGHPUT,
+    THROUGHPUT,
+    TPOT,
+    TTFT,
+)
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import ALL_SERIES, GATES, OPEN, OVERVIEW, SiteLinks
+from perfgate.judging.report.render.site.addresses import (
+    ALL_SERIES,
+    GATES,
+    OPEN,
+    OVERVIEW,
+    SiteLinks,
+)
 from perfgate.judging.report.render.site.cells import cause_card, is_regressed
 from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.render.site.series import workload_anchor
@@ -34,7 +50,18 @@ from perfgate.locale import Language, speaking
 _MAX_CARDS, _MAX_BETTER, _MAX_WORKLOADS, _MAX_PLACES, _MAX_NUMBERS = 12, 6, 60, 12, 4
 _MAX_TESTBEDS = 12
 # The numbers that lead a workload, as far as it has them; then those that lead the steps of the checklist.
-_FIRST = (P50, P99, TTFT, TPOT, E2E, RANKS_STEP, "command.seconds", THROUGHPUT, SERVING_THROUGHPUT, "memory.peak")
+_FIRST = (
+    P50,
+    P99,
+    TTFT,
+    TPOT,
+    E2E,
+    RANKS_STEP,
+    "command.seconds",
+    THROUGHPUT,
+    SERVING_THROUGHPUT,
+    "memory.peak",
+)
 _RANKS = {name: rank for rank, name in enumerate(_FIRST)}
 for _name, _metric in METRICS.items():
     if _metric.display.leading:
@@ -89,7 +116,9 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
         page, trend = SitePage(OVERVIEW, content, links), content.trend
         causes, better = trend.open_regressions, sort_causes(trend).new_better
         workloads = _by_workload(trend.series)
-        spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)[:_MAX_TESTBEDS]
+        spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)[
+            :_MAX_TESTBEDS
+        ]
         cards = [cause_card(cause, page) for cause in causes[:_MAX_CARDS]]
         better_cards = [cause_card(cause, page) for cause in better[:_MAX_BETTER]]
         return page.render(
@@ -104,7 +133,9 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
             better=better_cards,
             more_better=numbers.beyond(better, _MAX_BETTER),
             gates=gates_line(trend),
-            workloads=[_workload(series, page) for series in workloads[:_MAX_WORKLOADS]],
+            workloads=[
+                _workload(series, page) for series in workloads[:_MAX_WORKLOADS]
+            ],
             more_workloads=numbers.beyond(workloads, _MAX_WORKLOADS),
             testbeds=[(page.testbed(span.fingerprint), span) for span in spans],
             notes=trend.notes[:_MAX_CARDS],
@@ -116,7 +147,9 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
 def _headline(content: SiteContent) -> Words:
     causes = content.trend.open_regressions
     if causes:
-        return say("{regressions} open", regressions=numbers.counted(len(causes), "regression"))
+        return say(
+            "{regressions} open", regressions=numbers.counted(len(causes), "regression")
+        )
     if content.trend.searched.looked_at:
         return say("no regression is open")
     return say("too few runs to look at yet")
@@ -143,7 +176,9 @@ def _workload(series: Sequence[TrendSeries], page: SitePage) -> WorkloadCells:
         leading = [_number(entry, page) for entry in _leading(entries)]
         cells.append(PlaceCells(entries[0].shape, testbed, leading))
     address = Words(f"{ALL_SERIES}#{workload_anchor(name)}")
-    return WorkloadCells(name, cells, numbers.beyond(places, _MAX_PLACES), len(series), address)
+    return WorkloadCells(
+        name, cells, numbers.beyond(places, _MAX_PLACES), len(series), address
+    )
 
 
 def _places(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
@@ -184,7 +219,9 @@ def _number(series: TrendSeries, page: SitePage) -> NumberCells:
             last, is_open = change_row(MovedSeries(series, change)), change.is_unsettled
     return NumberCells(
         metric=metric_name(series.metric),
-        value=formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
+        value=formats.quantity(
+            series.points[-1].value, series.unit, metric=series.metric
+        ),
         plot=trend_svg.small_plot(series),
         address=page.to_series(series),
         change=last,

@@ -13,7 +13,12 @@ from perfgate.document.history import StoredRun, moment
 from perfgate.document.kept import KeptLink, KeptOfRun
 from perfgate.document.run import OperatorRow, RunDocument, StepResult
 from perfgate.document.site import BesideLevel, SiteContent
-from perfgate.judging.report.render.site.addresses import COMPARE, SiteLinks, run_address, runs_address
+from perfgate.judging.report.render.site.addresses import (
+    COMPARE,
+    SiteLinks,
+    run_address,
+    runs_address,
+)
 from perfgate.judging.report.render.site.cells import RunCells, run_cells, split_levels
 from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.text import format as formats
@@ -29,10 +34,20 @@ from perfgate.locale import Language, speaking
 
 RUNS_A_PAGE = 200
 _MAX_ROWS, _MAX_OPERATORS, _MAX_WARNINGS = 400, 15, 60
-_KINDS = {"trace": phrase("trace"), "flamegraph": phrase("flame graph"), "report": phrase("report")}
+_KINDS = {
+    "trace": phrase("trace"),
+    "flamegraph": phrase("flame graph"),
+    "report": phrase("report"),
+}
 _SERVED_PATH = re.compile(r"/[A-Za-z0-9._/-]+")
 # The state of the device, of step 19.
-_DEVICE_METRICS = ("thermal.temperature", "thermal.clock", "thermal.throttled", "thermal.power", "thermal.derating")
+_DEVICE_METRICS = (
+    "thermal.temperature",
+    "thermal.clock",
+    "thermal.throttled",
+    "thermal.power",
+    "thermal.derating",
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +92,9 @@ def page_count(content: SiteContent) -> int:
     return max(1, -(-len(content.runs) // RUNS_A_PAGE))
 
 
-def render_runs(content: SiteContent, links: SiteLinks, language: Language, *, page: int = 1) -> str:
+def render_runs(
+    content: SiteContent, links: SiteLinks, language: Language, *, page: int = 1
+) -> str:
     """One page of the list of runs, newest first, with links to the pages around it; ``page`` is counted from 1."""
     with speaking(language):
         view, pages = SitePage(runs_address(page), content, links), page_count(content)
@@ -93,7 +110,10 @@ def render_runs(content: SiteContent, links: SiteLinks, language: Language, *, p
             "runs",
             say("Runs"),
             count=len(content.runs),
-            rows=[run_cells(run, view) for run in content.runs[first : first + RUNS_A_PAGE]],
+            rows=[
+                run_cells(run, view)
+                for run in content.runs[first : first + RUNS_A_PAGE]
+            ],
             newer=newer,
             older=older,
             page=page,
@@ -129,8 +149,10 @@ def render_run(
             run=run_cells(listed, page),
             facts=_facts(listed, run),
             recording=Words(quote(recording, safe="")),
-            before=before and Neighbour(run_cells(before, page), page.to_both(before.id, listed.id)),
-            after=after and Neighbour(run_cells(after, page), page.to_both(listed.id, after.id)),
+            before=before
+            and Neighbour(run_cells(before, page), page.to_both(before.id, listed.id)),
+            after=after
+            and Neighbour(run_cells(after, page), page.to_both(listed.id, after.id)),
             errors=_errors(run),
             warnings=warnings[:_MAX_WARNINGS],
             kept=list(map(_kept_file, kept.links[:_MAX_ROWS])),
@@ -146,15 +168,27 @@ def render_run(
         )
 
 
-def render_unreadable(address: str, reason: str, content: SiteContent, links: SiteLinks, language: Language) -> str:
+def render_unreadable(
+    address: str,
+    reason: str,
+    content: SiteContent,
+    links: SiteLinks,
+    language: Language,
+) -> str:
     """The page of a run that cannot be read, with the reason."""
     with speaking(language):
-        return SitePage(address, content, links).render("unreadable", say("Not readable"), reason=reason)
+        return SitePage(address, content, links).render(
+            "unreadable", say("Not readable"), reason=reason
+        )
 
 
 def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str]]:
     """The commit, the time of the measurement, and the version of perfgate."""
-    began, ended, queued = run.session.started_at, run.session.finished_at, run.session.queued
+    began, ended, queued = (
+        run.session.started_at,
+        run.session.finished_at,
+        run.session.queued,
+    )
     facts: list[tuple[Words, str]] = [
         (say("commit"), run.source.commit or say("none")),
         (say("branch"), run.source.branch or say("none")),
@@ -195,22 +229,35 @@ def _errors(run: RunDocument) -> list[RunError]:
     for workload in run.workloads:
         if workload.error:
             message, text = word(workload.error.message), workload.error.traceback
-            errors.append(RunError(workload.name, say("workload"), str(message), text or ""))
+            errors.append(
+                RunError(workload.name, say("workload"), str(message), text or "")
+            )
     for step in run.checklist.steps:
         if step.error:
             message, text = word(step.error.message), step.error.traceback
-            errors.append(RunError(step.workload, say("step {number}", number=step.number), str(message), text or ""))
+            errors.append(
+                RunError(
+                    step.workload,
+                    say("step {number}", number=step.number),
+                    str(message),
+                    text or "",
+                )
+            )
     errors = errors[:_MAX_WARNINGS]
     for check in run.checklist.correctness:
         if check.status in ("failed", "error"):
             at = place(check.workload, check.shape)
-            errors.append(RunError(at, say("output"), str(word(check.message or "")), ""))
+            errors.append(
+                RunError(at, say("output"), str(word(check.message or "")), "")
+            )
     return errors
 
 
 def _steps(run: RunDocument) -> list[RunStep]:
     steps = []
-    for step in sorted(run.checklist.steps, key=lambda step: (step.number, step.workload))[:_MAX_ROWS]:
+    for step in sorted(
+        run.checklist.steps, key=lambda step: (step.number, step.workload)
+    )[:_MAX_ROWS]:
         row = step_row(step)
         title = row.name
         if row.number in CARDS:
@@ -225,7 +272,9 @@ def _device(run: RunDocument) -> list[tuple[str, Words, str]]:
     for step in run.checklist.steps:
         for value in step.values:
             if value.metric in _DEVICE_METRICS and value.value is not None:
-                quantity = formats.quantity(value.value, metric(value.metric).unit, metric=value.metric)
+                quantity = formats.quantity(
+                    value.value, metric(value.metric).unit, metric=value.metric
+                )
                 values.append((metric_name(value.metric), quantity, step.workload))
     return values[:_MAX_ROWS]
 

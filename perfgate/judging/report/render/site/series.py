@@ -9,10 +9,18 @@ from dataclasses import dataclass
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendPoint, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import ALL_SERIES, SiteLinks, series_address
+from perfgate.judging.report.render.site.addresses import (
+    ALL_SERIES,
+    SiteLinks,
+    series_address,
+)
 from perfgate.judging.report.render.site.cells import is_regressed, moved_cells
 from perfgate.judging.report.render.site.frame import SitePage, TestbedLink
-from perfgate.judging.report.render.trend_page import SeriesCells, noise_words, series_cells
+from perfgate.judging.report.render.trend_page import (
+    SeriesCells,
+    noise_words,
+    series_cells,
+)
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
@@ -60,16 +68,29 @@ def workload_anchor(workload: str) -> Words:
     return Words(f"{name}-{digest}".lstrip("-"))
 
 
-def render_series_list(content: SiteContent, links: SiteLinks, language: Language) -> str:
+def render_series_list(
+    content: SiteContent, links: SiteLinks, language: Language
+) -> str:
     """All series, by workload."""
     with speaking(language):
         page = SitePage(ALL_SERIES, content, links)
-        listed = sorted(content.trend.series, key=lambda entry: (entry.workload, not entry.current, entry.shape))
+        listed = sorted(
+            content.trend.series,
+            key=lambda entry: (entry.workload, not entry.current, entry.shape),
+        )
         groups: dict[str, SeriesGroup] = {}
         for entry in listed[:_MAX_ROWS]:
             name = entry.workload
-            group = groups.setdefault(name, SeriesGroup(name, workload_anchor(name), []))
-            group.rows.append((series_cells([entry]), page.to_series(entry), page.testbed(entry.fingerprint)))
+            group = groups.setdefault(
+                name, SeriesGroup(name, workload_anchor(name), [])
+            )
+            group.rows.append(
+                (
+                    series_cells([entry]),
+                    page.to_series(entry),
+                    page.testbed(entry.fingerprint),
+                )
+            )
         return page.render(
             "series_list",
             say("Series"),
@@ -80,7 +101,12 @@ def render_series_list(content: SiteContent, links: SiteLinks, language: Languag
 
 
 def render_series(
-    series: TrendSeries, content: SiteContent, links: SiteLinks, language: Language, *, branch: str = ""
+    series: TrendSeries,
+    content: SiteContent,
+    links: SiteLinks,
+    language: Language,
+    *,
+    branch: str = "",
 ) -> str:
     """The page of a series, of the runs of one branch alone if ``branch`` is not empty."""
     with speaking(language):
@@ -96,11 +122,18 @@ def render_series(
             place=place,
             branch=branch,
             testbed=page.testbed(series.fingerprint),
-            newest_value=formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
+            newest_value=formats.quantity(
+                series.points[-1].value, series.unit, metric=series.metric
+            ),
             noise=noise_words(series),
             filters=_filters(series, page, branch),
-            plot=trend_svg.series_plot([series], None, lambda point: page.to_run(point.run_id)),
-            rows=[moved_cells(MovedSeries(series, change), page) for change in reversed(series.changes)],
+            plot=trend_svg.series_plot(
+                [series], None, lambda point: page.to_run(point.run_id)
+            ),
+            rows=[
+                moved_cells(MovedSeries(series, change), page)
+                for change in reversed(series.changes)
+            ],
             has_open=is_regressed(series),
             values=values[:_VALUES_SHOWN],
             more_values=values[_VALUES_SHOWN:],
@@ -110,14 +143,18 @@ def render_series(
 
 def _value_row(point: TrendPoint, series: TrendSeries, page: SitePage) -> ValueRow:
     ends = point.interval or (None, None)
-    value, low, high = formats.quantities([point.value, *ends], series.unit, metric=series.metric)
+    value, low, high = formats.quantities(
+        [point.value, *ends], series.unit, metric=series.metric
+    )
     interval = EMPTY
     if point.interval:
         interval = numbers.reach(low, high)
     return ValueRow(point, value, interval, page.to_run(point.run_id))
 
 
-def _filters(series: TrendSeries, page: SitePage, branch: str) -> list[tuple[Words, list[FilterChoice]]]:
+def _filters(
+    series: TrendSeries, page: SitePage, branch: str
+) -> list[tuple[Words, list[FilterChoice]]]:
     """The ways to the neighbours of a series: for each property its other values, the rest unchanged if possible."""
     names = say("workload"), say("shape"), say("metric"), say("testbed")
     filters = []
@@ -131,7 +168,9 @@ def _filters(series: TrendSeries, page: SitePage, branch: str) -> list[tuple[Wor
     return filters
 
 
-def _choices(number: int, series: TrendSeries, page: SitePage, branch: str) -> list[FilterChoice]:
+def _choices(
+    number: int, series: TrendSeries, page: SitePage, branch: str
+) -> list[FilterChoice]:
     """The values of one property: each leads to the series with most of the other properties in common."""
     own = _properties(series)
     best: dict[str, tuple[int, TrendSeries]] = {}
@@ -140,7 +179,9 @@ def _choices(number: int, series: TrendSeries, page: SitePage, branch: str) -> l
         candidates = page.content.branches.get(branch, [])
     for entry in candidates:
         theirs = _properties(entry)
-        same = sum(a == b for a, b in zip(own, theirs)) - (own[number] == theirs[number])
+        same = sum(a == b for a, b in zip(own, theirs)) - (
+            own[number] == theirs[number]
+        )
         # A metric is chosen for the same place, a place for the same metric; a workload may have other shapes.
         is_near = same == len(own) - 1 or (number == 0 and own[2] == theirs[2])
         value = theirs[number]
@@ -158,7 +199,9 @@ def _branches(series: TrendSeries, page: SitePage, branch: str) -> list[FilterCh
     choices = [FilterChoice(say("all"), page.to_series(series), not branch)]
     for name, entries in page.content.branches.items():
         if any(entry.key == series.key for entry in entries):
-            choices.append(FilterChoice(name, page.to_series(series, name), name == branch))
+            choices.append(
+                FilterChoice(name, page.to_series(series, name), name == branch)
+            )
     return [choice for choice in choices if choice.address]
 
 

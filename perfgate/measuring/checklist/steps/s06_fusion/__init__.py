@@ -9,7 +9,12 @@ from pathlib import Path
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.outcome import (
+    MaybeEvidence,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s06_fusion.kernels import (
@@ -18,7 +23,10 @@ from perfgate.measuring.checklist.steps.s06_fusion.kernels import (
     kernel_fusion,
     read_fusion_result,
 )
-from perfgate.measuring.checklist.steps.s06_fusion.node_times import NodeTimes, node_times
+from perfgate.measuring.checklist.steps.s06_fusion.node_times import (
+    NodeTimes,
+    node_times,
+)
 from perfgate.measuring.checklist.steps.s06_fusion.patterns import (
     Node,
     Pattern,
@@ -45,7 +53,10 @@ class FusionStep:
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
-                context.doing("looking for unfused operators with inputs of shape {shape}", shape=shape)
+                context.doing(
+                    "looking for unfused operators with inputs of shape {shape}",
+                    shape=shape,
+                )
                 _measure_shape(outcome.under(shape=shape), context, shape)
         if not outcome.values:
             return not_applicable(Message("operators.nothing-to-fuse"))
@@ -57,7 +68,9 @@ class FusionStep:
         outcome = context.outcome()
         for summary in context.summaries:
             if (kernels := kernel_fusion(summary)) is not None:
-                _judge_kernels(outcome.under(**profiled(summary)), kernels, summary.spans)
+                _judge_kernels(
+                    outcome.under(**profiled(summary)), kernels, summary.spans
+                )
         if not outcome.values:
             return unavailable(Message("operators.no-kernels-recorded"))
         folder = context.recording.path
@@ -125,7 +138,10 @@ def merged_share(patterns: Sequence[Pattern], times: NodeTimes | None) -> float 
 
 
 def judge_patterns(
-    outcome: StepOutcome, patterns: Sequence[Pattern], nodes: Sequence[Node], times: NodeTimes | None
+    outcome: StepOutcome,
+    patterns: Sequence[Pattern],
+    nodes: Sequence[Node],
+    times: NodeTimes | None,
 ) -> None:
     """Add a finding for each place with patterns that together cost more than the limit: a layer repeats its pattern.
 
@@ -157,14 +173,20 @@ def judge_patterns(
             unknown.append((rule, {**evidence, "kind": kind}))
         elif share > bound:
             heaviest = max(merged, key=lambda at: times.nodes[at] or 0.0)
-            costly.append((share, f"fusion.{kind}", {**evidence, "op": nodes[heaviest].name}))
+            costly.append(
+                (share, f"fusion.{kind}", {**evidence, "op": nodes[heaviest].name})
+            )
     for share, rule, evidence in sorted(costly, key=lambda entry: -entry[0]):
-        outcome.note(rule, "warning", {"fusion.share": share, "limit": bound, **evidence})
+        outcome.note(
+            rule, "warning", {"fusion.share": share, "limit": bound, **evidence}
+        )
     for rule, evidence in unknown:
         outcome.note(rule, "info", evidence)
 
 
-def _judge_kernels(outcome: StepOutcome, kernels: KernelFusion, spans: int, *, judge: bool = True) -> None:
+def _judge_kernels(
+    outcome: StepOutcome, kernels: KernelFusion, spans: int, *, judge: bool = True
+) -> None:
     """The fusion that the names and order of a device's kernels show."""
     share = kernels.sequences_ns / (kernels.total_ns or 1)
     outcome.numbers(
@@ -181,7 +203,9 @@ def _judge_kernels(outcome: StepOutcome, kernels: KernelFusion, spans: int, *, j
             if count == 1:
                 repeated.append(name)
             else:
-                repeated.append(Message("operators.repeated", {"count": count, "name": name}))
+                repeated.append(
+                    Message("operators.repeated", {"count": count, "name": name})
+                )
         outcome.above("fusion.sequence_share", share, {"kernels": _listed(repeated)})
 
 
@@ -198,7 +222,9 @@ def _shortened(name: str) -> str:
     return plain.removeprefix("void ")[:_LONGEST_NAME]
 
 
-def _judge_graph_fusions(outcome: StepOutcome, folders: Sequence[Path], *, since: float = 0.0) -> None:
+def _judge_graph_fusions(
+    outcome: StepOutcome, folders: Sequence[Path], *, since: float = 0.0
+) -> None:
     """The graph engine's own report on its passes, if it left one."""
     counts = read_fusion_result(*folders, since=since)
     if counts is None:
@@ -207,4 +233,6 @@ def _judge_graph_fusions(outcome: StepOutcome, folders: Sequence[Path], *, since
     outcome.number("fusion.graph_fusions", float(sum(effects.values())))
     for name, matched in sorted(matches.items()):
         if matched and not effects[name]:
-            outcome.note("fusion.pass_without_effect", "info", {"name": name, "matched": matched})
+            outcome.note(
+                "fusion.pass_without_effect", "info", {"name": name, "matched": matched}
+            )

@@ -117,7 +117,11 @@ def _runs(timeline: Timeline) -> _Runs:
     """The kernels of the profiler's table if there is one, else of the timeline, without collectives."""
     if timeline.kernels is None:
         events = timeline.events
-        rows, start, stream = np.flatnonzero(events.is_kind("compute")), events.start, events.track
+        rows, start, stream = (
+            np.flatnonzero(events.is_kind("compute")),
+            events.start,
+            events.track,
+        )
         shape, shapes = constant("shape", NO_TEXT, len(events)), tuple[Shapes]()
         columns = events.group, stream, events.duration, shape, shape
         names = events.names
@@ -125,30 +129,47 @@ def _runs(timeline: Timeline) -> _Runs:
         kernels = KernelTable.of(timeline.kernels)
         rows, start = np.flatnonzero(~kernels.is_collective), kernels.start
         stream, names, shapes = kernels.numbers["stream"], kernels.texts, kernels.shapes
-        columns = kernels.group, stream, kernels.duration, kernels.codes["inputs"], kernels.codes["outputs"]
+        columns = (
+            kernels.group,
+            stream,
+            kernels.duration,
+            kernels.codes["inputs"],
+            kernels.codes["outputs"],
+        )
     order = rows[np.argsort(start[rows], kind="stable")]
-    return _Runs(order[np.argsort(stream[order], kind="stable")], names, shapes, *columns)
+    return _Runs(
+        order[np.argsort(stream[order], kind="stable")], names, shapes, *columns
+    )
 
 
-def _sequences(runs: _Runs, elementwise: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _sequences(
+    runs: _Runs, elementwise: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The bounds, in the order, of runs of three or more elementwise kernels of one stream that may pass on their results."""
     stream = runs.stream[runs.order]
     follows = elementwise[1:] & elementwise[:-1] & (stream[1:] == stream[:-1])
     pairs = np.flatnonzero(follows)
-    outputs, inputs = runs.outputs[runs.order[pairs]], runs.inputs[runs.order[pairs + 1]]
+    outputs, inputs = (
+        runs.outputs[runs.order[pairs]],
+        runs.inputs[runs.order[pairs + 1]],
+    )
     first, row = group_rows(outputs, inputs)
     # One kernel may take the other's result if their shapes are equal, or unknown.
     may = []
     for output, taker in zip(outputs[first].tolist(), inputs[first].tolist()):
         is_unknown = NO_TEXT in (output, taker)
-        may.append(is_unknown or not set(runs.shapes[output]).isdisjoint(runs.shapes[taker]))
+        may.append(
+            is_unknown or not set(runs.shapes[output]).isdisjoint(runs.shapes[taker])
+        )
     follows[pairs] = np.array(may, dtype=bool)[row]
     borders = np.concatenate(([0], np.flatnonzero(~follows) + 1, [elementwise.size]))
     long = np.diff(borders) >= FEWEST_IN_CHAIN
     return borders[:-1][long], borders[1:][long]
 
 
-def read_fusion_result(*folders: Path, since: float = 0.0) -> tuple[Counter[str], Counter[str]] | None:
+def read_fusion_result(
+    *folders: Path, since: float = 0.0
+) -> tuple[Counter[str], Counter[str]] | None:
     """How often each pass matched and took effect, by the first folder with a readable file of passes; None without one.
 
     A file last written before ``since`` belongs to another process.
@@ -157,7 +178,11 @@ def read_fusion_result(*folders: Path, since: float = 0.0) -> tuple[Counter[str]
         file = folder / FUSION_RESULT
         try:
             about = file.stat()
-            if not file.is_file() or about.st_size > _MOST_BYTES or about.st_mtime < since:
+            if (
+                not file.is_file()
+                or about.st_size > _MOST_BYTES
+                or about.st_mtime < since
+            ):
                 continue
             passes = list(_passes(json.loads(file.read_text())))
         except (OSError, ValueError, RecursionError):  # a broken file is ignored
@@ -185,7 +210,11 @@ def _passes(document: Any) -> Iterator[_FusionPass]:
     elif isinstance(document, dict):
         for name, member in document.items():
             if isinstance(member, dict) and "effect_times" in member:
-                yield _FusionPass(name, _number(member.get("match_times")), _number(member["effect_times"]))
+                yield _FusionPass(
+                    name,
+                    _number(member.get("match_times")),
+                    _number(member["effect_times"]),
+                )
             else:
                 yield from _passes(member)
 

@@ -11,7 +11,12 @@ import numpy as np
 from perfgate.measuring.checklist.steps.s06_fusion.patterns import Node, variant_of
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.trace.analysis.stacks import operators_above, stacks_of
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, IntColumn, TimeSpan, self_times
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    IntColumn,
+    TimeSpan,
+    self_times,
+)
 from perfgate.trace.model.events import KERNEL_KINDS, KIND_CODES, EventTable
 
 # The least share of kernel time with a known operator, or shares would be of a part only.
@@ -38,7 +43,9 @@ class NodeTimes(NamedTuple):
         return total
 
 
-def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> NodeTimes | None:
+def node_times(
+    nodes: Sequence[Node], trace: CallTrace, *, on_device: bool
+) -> NodeTimes | None:
     """The median over the faster half of the calls, because disturbances add time, mostly around operators.
 
     None if a call's events show none of the nodes. With ``on_device`` these are times of kernels; None also if the
@@ -51,7 +58,9 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
         # Those that an operator launched, on its own thread or over a queue: when it began, and nanoseconds.
         stacks = stacks_of(trace.events)
         operators = operators_above(stacks)
-        is_kernel = np.isin(stacks.events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS])
+        is_kernel = np.isin(
+            stacks.events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS]
+        )
         rows = np.flatnonzero(is_kernel & (operators != NOTHING_AROUND))
         kernels = stacks.events.start[operators[rows]], stacks.events.duration[rows]
     measured = []
@@ -65,7 +74,10 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
             lengths: list[float | None] = []
             for window in windows:
                 lengths.append(None if window is None else float(window.length))
-            times = NodeTimes(lengths, float(self_times(inside.start, inside.duration, inside.track).sum()))
+            times = NodeTimes(
+                lengths,
+                float(self_times(inside.start, inside.duration, inside.track).sum()),
+            )
         else:
             times = _kernel_times(*kernels, windows)
         if times is None:
@@ -94,15 +106,26 @@ def _windows(nodes: Sequence[Node], ops: EventTable) -> list[TimeSpan | None]:
     variants = [variant_of(node.name) for node in nodes]
     names, windows = _outermost(ops, frozenset(variants))
     matched: list[TimeSpan | None] = [None] * len(nodes)
-    for block in SequenceMatcher(None, variants, names, autojunk=False).get_matching_blocks():
-        matched[block.a : block.a + block.size] = windows[block.b : block.b + block.size]
+    for block in SequenceMatcher(
+        None, variants, names, autojunk=False
+    ).get_matching_blocks():
+        matched[block.a : block.a + block.size] = windows[
+            block.b : block.b + block.size
+        ]
     return matched
 
 
-def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], list[TimeSpan]]:
+def _outermost(
+    ops: EventTable, variants: frozenset[str]
+) -> tuple[list[str], list[TimeSpan]]:
     """Names and times of the events that lie in no other event of such a name in their thread, in order."""
     order = np.lexsort((-ops.duration, ops.start))
-    rows = zip(ops.name[order].tolist(), ops.track[order].tolist(), ops.start[order].tolist(), ops.end[order].tolist())
+    rows = zip(
+        ops.name[order].tolist(),
+        ops.track[order].tolist(),
+        ops.start[order].tolist(),
+        ops.end[order].tolist(),
+    )
     names, windows = [], []
     covered: dict[int, int] = {}
     for name, track, start, end in rows:
@@ -114,7 +137,9 @@ def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], li
     return names, windows
 
 
-def _kernel_times(launched: IntColumn, durations: IntColumn, windows: Sequence[TimeSpan | None]) -> NodeTimes | None:
+def _kernel_times(
+    launched: IntColumn, durations: IntColumn, windows: Sequence[TimeSpan | None]
+) -> NodeTimes | None:
     """Assign each kernel to the node during which the host launched it."""
     positions: list[int] = []
     ran: list[TimeSpan] = []

@@ -19,14 +19,33 @@ if TYPE_CHECKING:
 
 # Shape and strides.
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
-Role = Literal["product", "pointwise", "softmax", "reduction", "batch_norm", "move", "other"]
+Role = Literal[
+    "product", "pointwise", "softmax", "reduction", "batch_norm", "move", "other"
+]
 
 # Kept as separate kernels by fusion, with other operators fused to them.
-_CONVOLUTIONS = frozenset({"convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution"})
-_PRODUCTS = _CONVOLUTIONS | {"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "linear", "matmul"}
+_CONVOLUTIONS = frozenset(
+    {"convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution"}
+)
+_PRODUCTS = _CONVOLUTIONS | {
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "addbmm",
+    "mv",
+    "addmv",
+    "linear",
+    "matmul",
+}
 _REDUCTIONS = frozenset({"mean", "var", "var_mean", "std", "sum"})
 _BATCH_NORMS = frozenset(
-    {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_batch_norm_no_update"}
+    {
+        "native_batch_norm",
+        "_native_batch_norm_legit",
+        "_native_batch_norm_legit_no_training",
+        "_batch_norm_no_update",
+    }
     | {"cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_impl_index", "batch_norm"}
 )
 _MOVES = frozenset({"clone", "_to_copy", "copy_", "contiguous"})
@@ -48,7 +67,19 @@ PatternKind = Literal[
 # A chain of fewer is as fast fused by hand as it is worth.
 FEWEST_IN_CHAIN = 3
 _ACTIVATIONS = frozenset(
-    {"relu", "gelu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "sigmoid", "tanh"}
+    {
+        "relu",
+        "gelu",
+        "silu",
+        "mish",
+        "hardswish",
+        "hardsigmoid",
+        "hardtanh",
+        "leaky_relu",
+        "elu",
+        "sigmoid",
+        "tanh",
+    }
     | {"clamp", "clamp_min", "softplus", "prelu"}
 )
 _ADDITIONS = frozenset({"add", "sub"})
@@ -59,7 +90,11 @@ _SQUARES = frozenset({"pow", "square", "mul", "sub"})
 # Operators that copy a result only to change its layout.
 _REORDERS = frozenset({"clone", "contiguous"})
 # Frames between the call in Python and an operator that a composite one is made of.
-_DISPATCHING = ("counting/dispatch.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py")
+_DISPATCHING = (
+    "counting/dispatch.py",
+    "torch/_compile.py",
+    "torch/_dynamo/eval_frame.py",
+)
 _BETWEEN: frozenset[Role] = frozenset({"pointwise", "move"})
 
 
@@ -130,7 +165,9 @@ class _Dataflow:
             for tensor, writer in self._written(call.result):
                 # Linear on three dimensions makes its result a view of a product of two.
                 own = self._calls[writer] == dispatched_from
-                self._reshapes.setdefault((writer, _layout(tensor)), None if own else plain_name(call.name))
+                self._reshapes.setdefault(
+                    (writer, _layout(tensor)), None if own else plain_name(call.name)
+                )
             return
         inputs: dict[int, str | None] = {}
         for tensor, writer in self._written((call.args, call.keywords)):
@@ -174,7 +211,9 @@ class _Dataflow:
 def _layout(tensor: Any) -> Layout | None:
     try:
         return tuple(tensor.shape), tuple(tensor.stride())
-    except RuntimeError:  # a nested tensor has neither, and its results count as unchanged
+    except (
+        RuntimeError
+    ):  # a nested tensor has neither, and its results count as unchanged
         return None
 
 
@@ -205,7 +244,10 @@ def _role(call: OperatorCall) -> Role:
     if plain in _PRODUCTS:
         return "product"
     if plain in _BATCH_NORMS:
-        trains = len(call.args) > _TRAINING_ARGUMENT and call.args[_TRAINING_ARGUMENT] is True
+        trains = (
+            len(call.args) > _TRAINING_ARGUMENT
+            and call.args[_TRAINING_ARGUMENT] is True
+        )
         return "other" if trains else "batch_norm"
     if "softmax" in plain and "backward" not in plain:
         return "softmax"
@@ -239,7 +281,12 @@ def can_hold_patterns(nodes: Sequence[Node]) -> bool:
 def find_patterns(nodes: Sequence[Node]) -> list[Pattern]:
     """Every pattern, in the order of the call: the largest kinds claim their operators first."""
     graph = _Graph(nodes)
-    finders: tuple[Callable[[_Graph], Iterator[Pattern]], ...] = (_attentions, _norms, _after_products, _chains)
+    finders: tuple[Callable[[_Graph], Iterator[Pattern]], ...] = (
+        _attentions,
+        _norms,
+        _after_products,
+        _chains,
+    )
     patterns: list[Pattern] = []
     for finder in finders:
         patterns += finder(graph)
@@ -258,7 +305,11 @@ class _Graph:
                 self.takers[source].append(at)
 
     def free(self, role: Role) -> list[int]:
-        return [at for at, node in enumerate(self.nodes) if node.role == role and at not in self.claimed]
+        return [
+            at
+            for at, node in enumerate(self.nodes)
+            if node.role == role and at not in self.claimed
+        ]
 
     def up(self, at: int) -> Sequence[int]:
         return self.nodes[at].inputs
@@ -290,10 +341,18 @@ class _Graph:
                     ways.append([*way, following])
         return None
 
-    def pattern(self, kind: PatternKind, ops: Collection[int], *, remaining: Collection[int] = ()) -> Pattern:
+    def pattern(
+        self,
+        kind: PatternKind,
+        ops: Collection[int],
+        *,
+        remaining: Collection[int] = (),
+    ) -> Pattern:
         """Claim the operators, of which the ``remaining`` stay separate kernels."""
         self.claimed.update(ops)
-        return Pattern(kind, tuple(sorted(ops)), tuple(sorted(set(ops) - set(remaining))))
+        return Pattern(
+            kind, tuple(sorted(ops)), tuple(sorted(set(ops) - set(remaining)))
+        )
 
 
 def _attentions(graph: _Graph) -> Iterator[Pattern]:
@@ -302,7 +361,11 @@ def _attentions(graph: _Graph) -> Iterator[Pattern]:
         before = graph.path(softmax, graph.up, _is_product, through=_BETWEEN)
         after = graph.path(softmax, graph.down, _is_product, through=_BETWEEN)
         if before and after:
-            yield graph.pattern("attention", {*before, softmax, *after}, remaining={before[-1], after[-1]})
+            yield graph.pattern(
+                "attention",
+                {*before, softmax, *after},
+                remaining={before[-1], after[-1]},
+            )
 
 
 def _is_product(node: Node) -> bool:
@@ -317,12 +380,27 @@ def _norms(graph: _Graph) -> Iterator[Pattern]:
         # A standard deviation is a root itself.
         root: list[int] | None = [reduction]
         if graph.nodes[reduction].plain not in _ROOTS:
-            root = graph.path(reduction, graph.down, lambda node: node.plain in _ROOTS, through=_BETWEEN)
-        scaled = root and graph.path(root[-1], graph.down, lambda node: node.plain in _SCALINGS, through=_BETWEEN)
+            root = graph.path(
+                reduction,
+                graph.down,
+                lambda node: node.plain in _ROOTS,
+                through=_BETWEEN,
+            )
+        scaled = root and graph.path(
+            root[-1], graph.down, lambda node: node.plain in _SCALINGS, through=_BETWEEN
+        )
         if root and scaled:
-            ops = {*_before_reduction(graph, reduction), reduction, *root, *scaled, *_affine(graph, scaled[-1])}
+            ops = {
+                *_before_reduction(graph, reduction),
+                reduction,
+                *root,
+                *scaled,
+                *_affine(graph, scaled[-1]),
+            }
             names = {graph.nodes[at].plain for at in ops}
-            yield graph.pattern("rms_norm" if names.isdisjoint(_CENTRED) else "layer_norm", ops)
+            yield graph.pattern(
+                "rms_norm" if names.isdisjoint(_CENTRED) else "layer_norm", ops
+            )
 
 
 def _before_reduction(graph: _Graph, reduction: int) -> set[int]:
@@ -348,7 +426,11 @@ def _affine(graph: _Graph, at: int) -> list[int]:
     while len(takers := graph.down(at)) == 1 and len(ops) < 2:
         at = takers[0]
         node = graph.nodes[at]
-        if at in graph.claimed or len(node.inputs) != 1 or node.plain not in _ADDITIONS | _SCALINGS:
+        if (
+            at in graph.claimed
+            or len(node.inputs) != 1
+            or node.plain not in _ADDITIONS | _SCALINGS
+        ):
             break
         ops.append(at)
     return ops
@@ -381,9 +463,16 @@ def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | 
         before, at = at, takers[0]
         node = graph.nodes[at]
         activates = node.role == "pointwise" and node.plain in _ACTIVATIONS
-        ends = activates or (node.role == "softmax" and _is_product(graph.nodes[product]))
+        ends = activates or (
+            node.role == "softmax" and _is_product(graph.nodes[product])
+        )
         reorders = node.role == "move" and node.plain in _REORDERS
-        if not (ends or reorders or node.role == "batch_norm" or node.plain in _ADDITIONS | _SCALINGS):
+        if not (
+            ends
+            or reorders
+            or node.role == "batch_norm"
+            or node.plain in _ADDITIONS | _SCALINGS
+        ):
             break
         by = node.reshapes[node.inputs.index(before)] if node.reshapes else None
         if by is None and reorders:
@@ -433,7 +522,9 @@ def _stages(graph: _Graph, pointwise: set[int]) -> list[int]:
     return stages
 
 
-def _connected(graph: _Graph, pointwise: set[int], stages: Sequence[int]) -> Iterator[set[int]]:
+def _connected(
+    graph: _Graph, pointwise: set[int], stages: Sequence[int]
+) -> Iterator[set[int]]:
     """The groups of pointwise nodes of one stage that use each other's results, in the order of the call."""
     unclaimed = set(pointwise)
     for first in sorted(pointwise):
@@ -453,5 +544,7 @@ def _depth(graph: _Graph, group: set[int]) -> int:
     """How many operators of a group follow one another at most."""
     depth: dict[int, int] = {}
     for at in sorted(group):
-        depth[at] = 1 + max((depth.get(source, 0) for source in graph.up(at)), default=0)
+        depth[at] = 1 + max(
+            (depth.get(source, 0) for source in graph.up(at)), default=0
+        )
     return max(depth.values())

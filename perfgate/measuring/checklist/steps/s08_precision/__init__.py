@@ -9,9 +9,20 @@ from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
-from perfgate.measuring.checklist.audit import AuditedOp, AuditedProduct, Copy, audit_shape, is_cast
+from perfgate.measuring.checklist.audit import (
+    AuditedOp,
+    AuditedProduct,
+    Copy,
+    audit_shape,
+    is_cast,
+)
 from perfgate.measuring.checklist.experiment import FailedExperiment
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.outcome import (
+    MaybeEvidence,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
     PrecisionTrial,
@@ -26,11 +37,16 @@ from perfgate.trace.model.recording import Kernel
 
 # A call counts as low precision from this share of low-precision products on.
 _MOSTLY = 0.5
-_FULL, _LOW = ("FLOAT", "DOUBLE"), ("FLOAT16", "BF16", "DT_BF16", "HIFLOAT8", "FLOAT8_E4M3FN", "FLOAT8_E5M2")
+_FULL, _LOW = (
+    ("FLOAT", "DOUBLE"),
+    ("FLOAT16", "BF16", "DT_BF16", "HIFLOAT8", "FLOAT8_E4M3FN", "FLOAT8_E5M2"),
+)
 # CUDA kernels have it in their names: ampere_bf16_s16816gemm_bf16_128x64, sm80_xmma_fprop_..._f16f16_f16f32_f32,
 # turing_h1688gemm, cutlass_tensorop_s1688tf32gemm, volta_sgemm_128x64_nn (samples cuda-hta, cuda-kineto; names of CUTLASS's
 # profiler).
-_LOW_NAME = re.compile(r"bf16|(?<!t)f16|fp16|s16816|hgemm|h1688|h884|s884|e4m3|e5m2|half", re.IGNORECASE)
+_LOW_NAME = re.compile(
+    r"bf16|(?<!t)f16|fp16|s16816|hgemm|h1688|h884|s884|e4m3|e5m2|half", re.IGNORECASE
+)
 _FULL_NAME = re.compile(r"tf32|sgemm|dgemm|f32f32|float", re.IGNORECASE)
 
 
@@ -43,7 +59,10 @@ class PrecisionStep:
         """Measure every shape; not applicable if none has a product."""
         outcome = context.outcome()
         for shape in context.workload.shapes:
-            context.doing("looking at the precision of products with inputs of shape {shape}", shape=shape)
+            context.doing(
+                "looking at the precision of products with inputs of shape {shape}",
+                shape=shape,
+            )
             audit = audit_shape(context, shape, calls=3)
             products = [(op, op.product) for op in audit if op.product is not None]
             if not products:
@@ -67,7 +86,10 @@ class PrecisionStep:
         """Judge the kernels of every device; unavailable if none has a product of known precision."""
         outcome, reasons = context.outcome(), []
         for summary in context.summaries:
-            kernels, device = kernels_of(summary.timeline), outcome.under(shape=summary.shape)
+            kernels, device = (
+                kernels_of(summary.timeline),
+                outcome.under(shape=summary.shape),
+            )
             has_products = _judge_product_times(device, kernels.alike(), judge=True)
             _judge_kernel_casts(device, kernels, summary.spans)
             if not has_products:
@@ -84,7 +106,11 @@ class PrecisionStep:
 STEP = PrecisionStep()
 
 
-def _judge_products(outcome: StepOutcome, products: Sequence[tuple[AuditedOp, AuditedProduct]], share: float) -> None:
+def _judge_products(
+    outcome: StepOutcome,
+    products: Sequence[tuple[AuditedOp, AuditedProduct]],
+    share: float,
+) -> None:
     """The share of low-precision arithmetic; products in full precision are judged in a call that mixes both."""
     outcome.under(of="flops").number("precision.low_share", share)
     if 0 < share < 1:
@@ -93,10 +119,16 @@ def _judge_products(outcome: StepOutcome, products: Sequence[tuple[AuditedOp, Au
             if not product.low:
                 sites[op.name, op.line, product.dtype] += product.flops
         (((name, line, dtype), flops),) = sites.most_common(1)
-        outcome.below("precision.low_share", share, {"op": name, "dtype": dtype, "flops": flops, "line": line})
+        outcome.below(
+            "precision.low_share",
+            share,
+            {"op": name, "dtype": dtype, "flops": flops, "line": line},
+        )
 
 
-def _judge_kernels_or_casts(outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> None:
+def _judge_kernels_or_casts(
+    outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]
+) -> None:
     """Judge the kernels of the run's trace; if no kernel shows casts, the dispatched operators count.
 
     The products of an audited call are judged by their arithmetic, and their time is only shown.
@@ -111,7 +143,9 @@ def _judge_kernels_or_casts(outcome: StepOutcome, context: StepContext, shape: s
         _judge_casts(outcome, audit, timed=False)
 
 
-def _judge_casts(outcome: StepOutcome, audit: Sequence[AuditedOp], *, timed: bool) -> None:
+def _judge_casts(
+    outcome: StepOutcome, audit: Sequence[AuditedOp], *, timed: bool
+) -> None:
     """The casts of a call, and their share if operators are synchronous."""
     casts = _casts_of(audit)
     outcome.number("precision.casts", len(casts))
@@ -126,7 +160,9 @@ def _judge_casts(outcome: StepOutcome, audit: Sequence[AuditedOp], *, timed: boo
     if casts:
         op, copy = max(casts, key=lambda cast: cast[0].host_ns)
         outcome.above(
-            "precision.cast_share", share, {"op": op.name, "change": copy.pair, "casts": len(casts), "line": op.line}
+            "precision.cast_share",
+            share,
+            {"op": op.name, "change": copy.pair, "casts": len(casts), "line": op.line},
         )
 
 
@@ -137,7 +173,12 @@ def _casts_of(audit: Sequence[AuditedOp]) -> list[tuple[AuditedOp, Copy]]:
     return casts
 
 
-def _judge_kernel_casts(outcome: StepOutcome, table: KernelTable, calls: int, audit: Sequence[AuditedOp] = ()) -> bool:
+def _judge_kernel_casts(
+    outcome: StepOutcome,
+    table: KernelTable,
+    calls: int,
+    audit: Sequence[AuditedOp] = (),
+) -> bool:
     """Judge the share of casts in the kernels' time; False if the kernels do not show their types.
 
     The audit has the lines of the casts.
@@ -153,7 +194,9 @@ def _judge_kernel_casts(outcome: StepOutcome, table: KernelTable, calls: int, au
             casts += number
             casts_ns += total_ns
             if kernel.inputs.dtypes and kernel.outputs.dtypes:
-                changes[f"{kernel.inputs.dtypes[0]} -> {kernel.outputs.dtypes[0]}"] += total_ns
+                changes[f"{kernel.inputs.dtypes[0]} -> {kernel.outputs.dtypes[0]}"] += (
+                    total_ns
+                )
     if not busy_ns or not has_types:
         return False
     share = casts_ns / busy_ns
@@ -165,11 +208,17 @@ def _judge_kernel_casts(outcome: StepOutcome, table: KernelTable, calls: int, au
     if lines:
         line = lines.most_common(1)[0][0]
     for change, _ in changes.most_common(1):
-        outcome.above("precision.cast_share", share, {"op": "Cast", "change": change, "line": line})
+        outcome.above(
+            "precision.cast_share",
+            share,
+            {"op": "Cast", "change": change, "line": line},
+        )
     return True
 
 
-def _judge_product_times(outcome: StepOutcome, kernels: Iterable[Alike], *, judge: bool) -> bool:
+def _judge_product_times(
+    outcome: StepOutcome, kernels: Iterable[Alike], *, judge: bool
+) -> bool:
     """The time of products, convolutions and attention in low precision, and in float32 with rounded inputs.
 
     False if there is none of known precision.
@@ -258,8 +307,16 @@ def judge_trial(outcome: StepOutcome, trial: PrecisionTrial | FailedExperiment) 
 
 def _judge_gain(outcome: StepOutcome, trial: PrecisionTrial) -> None:
     """Recommend autocast if it is certainly faster and its output is right; note it if it is only faster."""
-    relative_error = None if isinstance(trial.agreement, Message) else _finite(trial.agreement.relative)
-    evidence: MaybeEvidence = {"dtype": trial.dtype, "speedup": trial.versus.speedup, "relative error": relative_error}
+    relative_error = (
+        None
+        if isinstance(trial.agreement, Message)
+        else _finite(trial.agreement.relative)
+    )
+    evidence: MaybeEvidence = {
+        "dtype": trial.dtype,
+        "speedup": trial.versus.speedup,
+        "relative error": relative_error,
+    }
     if (why := _objection(trial, outcome.limit("precision.error.warning"))) is None:
         outcome.above("precision.gain", trial.versus.low, evidence)
     elif trial.versus.low > outcome.limit("precision.gain.info"):
@@ -275,7 +332,10 @@ def _objection(trial: PrecisionTrial, tolerance: float) -> Message | None:
     if count := trial.agreement.not_finite:
         return Message("operators.not-finite", {"count": count})
     if not trial.agreement.within(tolerance):
-        return Message("operators.deviation", {"difference": trial.agreement.relative, "tolerance": tolerance})
+        return Message(
+            "operators.deviation",
+            {"difference": trial.agreement.relative, "tolerance": tolerance},
+        )
     return None
 
 
@@ -284,7 +344,9 @@ def _judge_low(outcome: StepOutcome, trial: PrecisionTrial) -> None:
     evidence: MaybeEvidence = {"dtype": trial.dtype, "speedup": trial.versus.speedup}
     if not isinstance(trial.agreement, Message):
         if elements := trial.agreement.not_finite:
-            outcome.note("precision.not_finite", "severe", {**evidence, "elements": elements})
+            outcome.note(
+                "precision.not_finite", "severe", {**evidence, "elements": elements}
+            )
         outcome.above("precision.error", _finite(trial.agreement.relative), evidence)
     if trial.versus.high < 1.0:
         outcome.note("precision.slower", "warning", evidence)

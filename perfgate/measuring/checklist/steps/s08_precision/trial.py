@@ -7,9 +7,19 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.agreement import TRAINS, Agreement, compare_outputs, copy_of_model, rotating
+from perfgate.measuring.checklist.agreement import (
+    TRAINS,
+    Agreement,
+    compare_outputs,
+    copy_of_model,
+    rotating,
+)
 from perfgate.measuring.checklist.audit import audit_call
-from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
+from perfgate.measuring.checklist.experiment import (
+    ExperimentError,
+    FailedExperiment,
+    experiment,
+)
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.versus import Versus, compare
@@ -38,7 +48,9 @@ class PrecisionTrial(NamedTuple):
 _Way = tuple[Callable[[Any], Any], list[Any]]
 
 
-def try_autocast(context: StepContext, shape: str, *, seconds: float) -> PrecisionTrial | FailedExperiment:
+def try_autocast(
+    context: StepContext, shape: str, *, seconds: float
+) -> PrecisionTrial | FailedExperiment:
     """Compare the call as it is with itself under autocast."""
     if context.workload.workload.train_step is not None:
         return FailedExperiment(TRAINS)
@@ -46,7 +58,9 @@ def try_autocast(context: StepContext, shape: str, *, seconds: float) -> Precisi
     return experiment(context, trial, failing="operators.autocast-fails")
 
 
-def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> PrecisionTrial | FailedExperiment:
+def try_full(
+    context: StepContext, shape: str, *, dtype: str, seconds: float
+) -> PrecisionTrial | FailedExperiment:
     """Compare a float32 copy of a model in low precision with the workload as it is."""
     if context.workload.workload.train_step is not None:
         return FailedExperiment(TRAINS)
@@ -66,10 +80,20 @@ def _under_autocast(context: StepContext, shape: str, seconds: float) -> Precisi
 
     pool = workload.pool(shape)
     full, low = (workload.invoke, pool), (under_autocast, pool)
-    return _trial(context, shape, full, low, dtype=str(dtype).rpartition(".")[2], against="as_is", seconds=seconds)
+    return _trial(
+        context,
+        shape,
+        full,
+        low,
+        dtype=str(dtype).rpartition(".")[2],
+        against="as_is",
+        seconds=seconds,
+    )
 
 
-def _beside_full_copy(context: StepContext, shape: str, dtype: str, seconds: float) -> PrecisionTrial:
+def _beside_full_copy(
+    context: StepContext, shape: str, dtype: str, seconds: float
+) -> PrecisionTrial:
     workload = context.workload
     copy = workload.around(copy_of_model(context).float())
     low_pool = workload.pool(shape)
@@ -78,7 +102,9 @@ def _beside_full_copy(context: StepContext, shape: str, dtype: str, seconds: flo
     if any(op.product is not None and op.product.low for op in audit):
         raise ExperimentError(Message("operators.autocast-inside"))
     full, low = (copy.invoke, full_pool), (workload.invoke, low_pool)
-    return _trial(context, shape, full, low, dtype=dtype, against="full", seconds=seconds)
+    return _trial(
+        context, shape, full, low, dtype=dtype, against="full", seconds=seconds
+    )
 
 
 def _in_full(tensor: Any) -> Any:
@@ -96,11 +122,20 @@ def low_dtype(kind: str) -> Any:
 
 
 def _trial(
-    context: StepContext, shape: str, full: _Way, low: _Way, *, dtype: str, against: Against, seconds: float
+    context: StepContext,
+    shape: str,
+    full: _Way,
+    low: _Way,
+    *,
+    dtype: str,
+    against: Against,
+    seconds: float,
 ) -> PrecisionTrial:
     context.doing("comparing precisions with inputs of shape {shape}", shape=shape)
     (call, pool), (low_call, low_pool) = full, low
-    agreed = compare_outputs(lambda: call(pool[0]), lambda: low_call(low_pool[0]), context.device)
+    agreed = compare_outputs(
+        lambda: call(pool[0]), lambda: low_call(low_pool[0]), context.device
+    )
     device = context.device
     # The workload's own check may refuse the low output.
     inputs = context.workload.host_inputs(shape)
@@ -108,5 +143,11 @@ def _trial(
     device.synchronize()
     refused = refusal(context.workload, output, inputs)
     with quiet():
-        versus = compare(rotating(*full), rotating(*low), context.device, seconds=seconds, seed=context.seed)
+        versus = compare(
+            rotating(*full),
+            rotating(*low),
+            context.device,
+            seconds=seconds,
+            seed=context.seed,
+        )
     return PrecisionTrial(dtype, against, versus, agreed, refused)

@@ -16,7 +16,11 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
+from perfgate.measuring.checklist.experiment import (
+    FailedExperiment,
+    experiment,
+    own_call,
+)
 from perfgate.measuring.checklist.graph_head import (
     HEAD_SPANS,
     HeadPart,
@@ -37,7 +41,13 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     compiling,
 )
 from perfgate.measuring.counting.collect import record_calls
-from perfgate.measuring.counting.compiled import COMPILED_AGAIN, NEW_INPUT, Compilations, compilations, has_compiled
+from perfgate.measuring.counting.compiled import (
+    COMPILED_AGAIN,
+    NEW_INPUT,
+    Compilations,
+    compilations,
+    has_compiled,
+)
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
@@ -87,7 +97,9 @@ class GraphStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Unavailable if torch has no compiler for the device, or can neither take nor run a graph."""
         if TORCH_BACKENDS.get(context.device.kind) is None:
-            return unavailable(Message("graph.no-compiler", {"kind": context.device.kind}))
+            return unavailable(
+                Message("graph.no-compiler", {"kind": context.device.kind})
+            )
         shape = context.workload.shapes[0]
         with quiet():
             for _ in range(WARM_UP_CALLS):
@@ -95,9 +107,13 @@ class GraphStep:
             compiles_itself = has_compiled()
             take = partial(_take_graphs, context, compiles_itself=compiles_itself)
             graphs = experiment(context, take, failing="graph.fails")
-            timed: _Timed | FailedExperiment = FailedExperiment(Message("graph.not-compiled-for-check"))
+            timed: _Timed | FailedExperiment = FailedExperiment(
+                Message("graph.not-compiled-for-check")
+            )
             if not context.extent.exact_only:
-                timed = experiment(context, partial(_time_graph, context, shape), failing="graph.fails")
+                timed = experiment(
+                    context, partial(_time_graph, context, shape), failing="graph.fails"
+                )
         if isinstance(graphs, FailedExperiment) and isinstance(timed, FailedExperiment):
             return unavailable(together([graphs.reason, timed.reason]))
         outcome = context.outcome()
@@ -119,7 +135,12 @@ class GraphStep:
             _add_signs_of_graphs(rank, summary, level)
             calls, parts = head_of_steps(summary.timeline.events, spans)
             if parts:
-                _judge_head(rank, parts, float(np.median(calls.end - calls.start)), len(calls.start))
+                _judge_head(
+                    rank,
+                    parts,
+                    float(np.median(calls.end - calls.start)),
+                    len(calls.start),
+                )
             _judge_compiling(rank, summary)
         return outcome.or_else(unavailable(Message("graph.graph-not-in-recording")))
 
@@ -150,7 +171,9 @@ class _Timed:
         return None
 
 
-def compiled_for_check(context: StepContext, shape: str) -> AbstractContextManager[Compiled]:
+def compiled_for_check(
+    context: StepContext, shape: str
+) -> AbstractContextManager[Compiled]:
     """The compiled call of a shape, which a check times on both sides in turns."""
     return compiled(context, shape, seconds=_SECONDS_OF_A_CHECK)
 
@@ -159,7 +182,9 @@ def _take_graphs(context: StepContext, *, compiles_itself: bool) -> Compilations
     """The compilations over calls of every shape."""
     context.doing("taking the graphs of every shape")
     with apart(), compiling(_GRAPHS_SECONDS):
-        twin = context.workload if compiles_itself else compiled_twin(context, GRAPHS_ONLY)
+        twin = (
+            context.workload if compiles_itself else compiled_twin(context, GRAPHS_ONLY)
+        )
         return compilations(twin, context.workload.shapes, root=context.root)
 
 
@@ -173,19 +198,36 @@ def _time_graph(context: StepContext, shape: str) -> _Timed:
     with compiled(context, shape, seconds=effort.compile) as call:
         context.doing("timing the compiled call of shape {shape}", shape=shape)
         versus = call.compare(context, seconds=effort.compare)
-        with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".graph-") as folder:
-            trace = record_calls(context.device, call.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
-        return _Timed(call, versus, call.cached_ns(), head_times(trace.events, trace.spans(), spans))
+        with tempfile.TemporaryDirectory(
+            dir=context.artifacts, prefix=".graph-"
+        ) as folder:
+            trace = record_calls(
+                context.device,
+                call.fast,
+                calls=_TRACED_CALLS,
+                folder=Path(folder),
+                name="trace",
+            )
+        return _Timed(
+            call,
+            versus,
+            call.cached_ns(),
+            head_times(trace.events, trace.spans(), spans),
+        )
 
 
-def _judge_graphs(outcome: StepOutcome, graphs: Compilations | FailedExperiment) -> None:
+def _judge_graphs(
+    outcome: StepOutcome, graphs: Compilations | FailedExperiment
+) -> None:
     """Count breaks and recompiles; add a finding for each place of a break, and for each recompiled place."""
     if isinstance(graphs, FailedExperiment):
         outcome.missing(("graph.breaks", "graph.recompiles"), graphs.reason)
         return
     places = set(chain.from_iterable(graphs.breaks.values()))
     # Sites with a line of the project come first.
-    breaks = sorted(places, key=lambda site: (site.line is None, site.line or "", site.name))
+    breaks = sorted(
+        places, key=lambda site: (site.line is None, site.line or "", site.name)
+    )
     recompiles: Counter[Site] = Counter()
     for sites in (*graphs.adapting.values(), *graphs.steady.values()):
         recompiles.update(sites)
@@ -197,16 +239,33 @@ def _judge_graphs(outcome: StepOutcome, graphs: Compilations | FailedExperiment)
     for line, reasons in reasons_by_line.items():
         (reason, _), *_ = reasons.most_common(1)
         words = Message(reason) if reason in (NEW_INPUT, COMPILED_AGAIN) else reason
-        outcome.above("graph.recompiles", float(sum(reasons.values())), {"reason": words, "line": line})
-    outcome.numbers({"graph.breaks": float(len(breaks)), "graph.recompiles": float(sum(recompiles.values()))})
+        outcome.above(
+            "graph.recompiles",
+            float(sum(reasons.values())),
+            {"reason": words, "line": line},
+        )
+    outcome.numbers(
+        {
+            "graph.breaks": float(len(breaks)),
+            "graph.recompiles": float(sum(recompiles.values())),
+        }
+    )
 
 
-def _judge_timed(outcome: StepOutcome, timed: _Timed | FailedExperiment, *, compiles_itself: bool) -> None:
+def _judge_timed(
+    outcome: StepOutcome, timed: _Timed | FailedExperiment, *, compiles_itself: bool
+) -> None:
     """Judge the gain of compiling; for a workload that compiles itself, the lack of one."""
     if compiles_itself:
         outcome.note("graph.compiled_already", "info")
     if isinstance(timed, FailedExperiment):
-        metrics = ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head")
+        metrics = (
+            "graph.speedup",
+            "graph.compile_cold",
+            "graph.compile_cached",
+            "graph.break_even",
+            "graph.head",
+        )
         outcome.missing(metrics, timed.reason)
         return
     if timed.call.agrees:
@@ -214,7 +273,9 @@ def _judge_timed(outcome: StepOutcome, timed: _Timed | FailedExperiment, *, comp
     else:
         outcome.missing("graph.speedup", timed.call.disagreement)
     cached = max(timed.cached_ns - timed.versus.second_ns, 0.0) / 1e9
-    outcome.numbers({"graph.compile_cold": timed.cold_seconds, "graph.compile_cached": cached})
+    outcome.numbers(
+        {"graph.compile_cold": timed.cold_seconds, "graph.compile_cached": cached}
+    )
     if timed.calls_to_break_even is None:
         outcome.missing("graph.break_even", Message("graph.not-faster"))
     else:
@@ -233,18 +294,28 @@ def _judge_gain(outcome: StepOutcome, timed: _Timed, *, compiles_itself: bool) -
         "compile [s]": timed.cold_seconds,
     }
     if not timed.call.agrees:
-        outcome.note("graph.disagrees", "warning" if compiles_itself else "info", evidence)
+        outcome.note(
+            "graph.disagrees", "warning" if compiles_itself else "info", evidence
+        )
     elif compiles_itself and not timed.versus.faster:
         outcome.note("graph.no_gain", "warning", evidence)
     elif not compiles_itself and timed.calls_to_break_even is not None:
-        outcome.note("graph.gain", "info", {**evidence, "calls until it has paid": timed.calls_to_break_even})
+        outcome.note(
+            "graph.gain",
+            "info",
+            {**evidence, "calls until it has paid": timed.calls_to_break_even},
+        )
 
 
-def _add_signs_of_graphs(outcome: StepOutcome, summary: DeviceSummary, level: str | None) -> None:
+def _add_signs_of_graphs(
+    outcome: StepOutcome, summary: DeviceSummary, level: str | None
+) -> None:
     """Add the graph launches of a device and its host, as far as they were recorded."""
     events = summary.timeline.events.of_kind("runtime")
     launches: Counter[str] = Counter()
-    for name, count in zip(events.names, counts_by_name(events.name, len(events.names)).tolist()):
+    for name, count in zip(
+        events.names, counts_by_name(events.name, len(events.names)).tolist()
+    ):
         for kind, calls in _LAUNCHES.items():
             if count and calls.search(name):
                 launches[kind] += count
@@ -262,14 +333,23 @@ def _add_signs_of_graphs(outcome: StepOutcome, summary: DeviceSummary, level: st
         outcome.number("graph.replayed_share", replayed / computed)
 
 
-def _judge_head(outcome: StepOutcome, parts: Mapping[str, HeadPart], call_ns: float, calls: int) -> None:
+def _judge_head(
+    outcome: StepOutcome, parts: Mapping[str, HeadPart], call_ns: float, calls: int
+) -> None:
     """Add every part of the head, and judge its exposed share of the call: each part has its own maintainers."""
     for name, part in parts.items():
         outcome.under(part=name).number("graph.head", part.ns / 1e9, count=calls)
         if part.exposed_ns is None:
             continue
-        evidence = {"time": part.exposed_ns / 1e9, "operators": ", ".join(part.operators) or None}
-        outcome.above(f"graph.head_{name}", part.exposed_ns / call_ns, {**outcome.labels, **evidence})
+        evidence = {
+            "time": part.exposed_ns / 1e9,
+            "operators": ", ".join(part.operators) or None,
+        }
+        outcome.above(
+            f"graph.head_{name}",
+            part.exposed_ns / call_ns,
+            {**outcome.labels, **evidence},
+        )
 
 
 def _judge_compiling(outcome: StepOutcome, summary: DeviceSummary) -> None:
@@ -286,7 +366,13 @@ def _judge_compiling(outcome: StepOutcome, summary: DeviceSummary) -> None:
         marks = events.select(events.is_named(pattern.fullmatch))
         # The lookup of a compiled operator is a shorter call of the same name.
         compiled_ns = marks.duration[marks.duration >= shortest_ns]
-        if compiled_ns.size or (kind == "operator" and events.is_named(_CANN.match).any()):
+        if compiled_ns.size or (
+            kind == "operator" and events.is_named(_CANN.match).any()
+        ):
             count = compiled_ns.size / summary.spans
             outcome.under(kind=kind).number("graph.compiled", count)
-            outcome.above(rule, count, {"count": count, "time": int(compiled_ns.sum()) / 1e9 / summary.spans})
+            outcome.above(
+                rule,
+                count,
+                {"count": count, "time": int(compiled_ns.sum()) / 1e9 / summary.spans},
+            )

@@ -19,7 +19,12 @@ from typing import Any
 
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement, agreement
-from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, TimeUpError, experiment
+from perfgate.measuring.checklist.experiment import (
+    ExperimentError,
+    FailedExperiment,
+    TimeUpError,
+    experiment,
+)
 from perfgate.measuring.checklist.mistakes import one_line
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
@@ -36,7 +41,11 @@ GRAPHS_ONLY = "eager"
 # Settings of inductor that this torch may know: no pool of compiler processes, which would outlive the step; no trial of
 # the C++ compiler's vector extensions, which takes 7 s of the 10 of a first compilation in a fresh cache (torch 2.13, two
 # cores) and does not depend on the workload; torch's own random generator, so that dropout drops the same elements.
-_SETTINGS: Mapping[str, Any] = {"compile_threads": 1, "cpp.vec_isa_ok": True, "fallback_random": True}
+_SETTINGS: Mapping[str, Any] = {
+    "compile_threads": 1,
+    "cpp.vec_isa_ok": True,
+    "fallback_random": True,
+}
 
 
 _RING_AGAIN_SECONDS = 0.2
@@ -65,12 +74,19 @@ class Compiled:
     def disagreement(self) -> Message:
         if not self.agreement.comparable:
             return Message("graph.other-structure")
-        far = Message("graph.deviation", {"difference": self.agreement.relative, "tolerance": self.tolerance})
-        return Message("graph.not-finite", {"far": far, "count": self.agreement.not_finite})
+        far = Message(
+            "graph.deviation",
+            {"difference": self.agreement.relative, "tolerance": self.tolerance},
+        )
+        return Message(
+            "graph.not-finite", {"far": far, "count": self.agreement.not_finite}
+        )
 
     def compare(self, context: StepContext, *, seconds: float) -> Versus:
         """How much faster the compiled call is, both in turns."""
-        return compare(self.plain, self.fast, context.device, seconds=seconds, seed=context.seed)
+        return compare(
+            self.plain, self.fast, context.device, seconds=seconds, seed=context.seed
+        )
 
     def cached_ns(self) -> int:
         """The time of the first call if only the caches on disk are warm."""
@@ -130,7 +146,9 @@ def _start_compiler(context: StepContext, seconds: float) -> float:
 
     started = context.device.clock_ns()
     with _fresh_caches(context.artifacts), compiling(seconds):
-        negated = torch.compile(torch.neg, backend=TORCH_BACKENDS[context.device.kind].compiler)
+        negated = torch.compile(
+            torch.neg, backend=TORCH_BACKENDS[context.device.kind].compiler
+        )
         negated(torch.ones(2, device=context.device.handle()))
         torch._dynamo.reset()
     return (context.device.clock_ns() - started) / 1e9
@@ -159,8 +177,18 @@ def _fresh_caches(folder: Path) -> Iterator[None]:
     from torch._inductor import compile_fx, config, utils  # noqa: F401
 
     with ExitStack() as stack:
-        disk = stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix=".compiled-"))
-        stack.enter_context(config.patch({name: value for name, value in _SETTINGS.items() if _exists(config, name)}))
+        disk = stack.enter_context(
+            tempfile.TemporaryDirectory(dir=folder, prefix=".compiled-")
+        )
+        stack.enter_context(
+            config.patch(
+                {
+                    name: value
+                    for name, value in _SETTINGS.items()
+                    if _exists(config, name)
+                }
+            )
+        )
         for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
             stack.enter_context(_variable(name, str(Path(disk, name.lower()))))
         utils.clear_inductor_caches()
@@ -201,7 +229,9 @@ def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
             if isinstance(member, torch.nn.Module):
                 member.compile(backend=backend)
     elif definition.call is not None:
-        twin.workload = dataclasses.replace(definition, call=torch.compile(definition.call, backend=backend))
+        twin.workload = dataclasses.replace(
+            definition, call=torch.compile(definition.call, backend=backend)
+        )
     else:
         twin.model = torch.compile(twin.model, backend=backend)
     return twin
@@ -211,7 +241,9 @@ def _copied(context: StepContext) -> BoundWorkload:
     """The workload with a copy of its model, on the same inputs. Raises ExperimentError if it cannot be copied."""
     workload = context.workload
     twin = copy.copy(workload)
-    copied = experiment(context, lambda: copy.deepcopy(workload.model), failing="graph.copy-fails")
+    copied = experiment(
+        context, lambda: copy.deepcopy(workload.model), failing="graph.copy-fails"
+    )
     if isinstance(copied, FailedExperiment):
         raise ExperimentError(copied.reason)
     twin.model = copied
@@ -248,12 +280,19 @@ def _recompiled(context: StepContext, shape: str, seconds: float) -> Compiled:
 
 
 def _compile(
-    context: StepContext, shape: str, seconds: float, twin: BoundWorkload, reference: Any, plain: Callable[[], Any]
+    context: StepContext,
+    shape: str,
+    seconds: float,
+    twin: BoundWorkload,
+    reference: Any,
+    plain: Callable[[], Any],
 ) -> Compiled:
     outputs: list[Any] = []
 
     def first_call() -> int:
-        return timed_call(lambda: outputs.append(_output(twin, shape, context.seed)), context.device)
+        return timed_call(
+            lambda: outputs.append(_output(twin, shape, context.seed)), context.device
+        )
 
     with compiling(seconds):
         cold_ns = first_call()

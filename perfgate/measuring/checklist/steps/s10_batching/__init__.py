@@ -13,8 +13,17 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, outcome_of, own_call
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable
+from perfgate.measuring.checklist.experiment import (
+    FailedExperiment,
+    experiment,
+    outcome_of,
+    own_call,
+)
+from perfgate.measuring.checklist.outcome import (
+    MaybeEvidence,
+    StepOutcome,
+    not_applicable,
+)
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copies
@@ -44,7 +53,11 @@ _SCHEDULING = "batching.scheduling"
 _SCHEDULER = re.compile(
     r"(^|[^a-z0-9])_?(select_batch|prepare_(model_)?inputs?(_\w+)?|get_(next|new)_batch\w*|recv_requests|schedule)(\(\))?$"
 )
-_OUTPUTS = {True: "output.same", False: "output.another", None: "times.rows-not-comparable"}
+_OUTPUTS = {
+    True: "output.same",
+    False: "output.another",
+    None: "times.rows-not-comparable",
+}
 
 
 class _Simulation(NamedTuple):
@@ -125,7 +138,9 @@ def scheduling(events: EventTable) -> tuple[str, float] | None:
     if not len(own):
         return None
     device = events.of_kind(*DEVICE_KINDS)
-    exposed = union_length(own.intervals) - overlap_length(own.intervals, device.intervals)
+    exposed = union_length(own.intervals) - overlap_length(
+        own.intervals, device.intervals
+    )
     totals = totals_by_name(own.name, own.duration, len(own.names))
     length = int(events.end.max() - events.start.min())
     return own.names[int(totals.argmax())], exposed / (length or 1)
@@ -146,7 +161,9 @@ def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
     return outcome
 
 
-def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: Traffic) -> _Simulation:
+def _simulate(
+    context: StepContext, shape: str, service: ServiceModel, traffic: Traffic
+) -> _Simulation:
     configured, promised = context.workload.batch, context.workload.workload.sla.p99
     context.doing("simulating static, time-out and continuous batching")
     count = _QUICK_REQUESTS if context.extent.quick else _FULL_REQUESTS
@@ -154,11 +171,20 @@ def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: 
     max_wait = traffic.max_wait
     if max_wait is None:
         max_wait = service(configured)
-    simulated = candidates(service, requests, configured=configured, max_wait=max_wait, promised=promised)
-    return _Simulation(shape, configured, promised, rate_of(traffic), service, simulated)
+    simulated = candidates(
+        service, requests, configured=configured, max_wait=max_wait, promised=promised
+    )
+    return _Simulation(
+        shape, configured, promised, rate_of(traffic), service, simulated
+    )
 
 
-def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyReplay], agree: bool | None) -> None:
+def _judge(
+    outcome: StepOutcome,
+    simulation: _Simulation,
+    replays: list[PolicyReplay],
+    agree: bool | None,
+) -> None:
     for candidate in simulation.candidates:
         _add_candidate(outcome, candidate, simulation)
     best = simulation.best.policy
@@ -167,7 +193,9 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
         speedup = replays[1].speedup_over(replays[0])
     if not simulation.best.keeps_up:
         most = max(map(simulation.service.capacity, simulation.service.sizes))
-        outcome.note("batching.saturated", "warning", {"rate": simulation.rate, "most": most})
+        outcome.note(
+            "batching.saturated", "warning", {"rate": simulation.rate, "most": most}
+        )
     _judge_gain(outcome, simulation, speedup, agree)
     for replayed in replays:
         # If calls under traffic take longer or shorter than consecutive calls, the simulated numbers are off.
@@ -176,19 +204,30 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
         _add_latencies(of_policy, replayed.latencies)
         if simulation.promised is not None:
             of_policy.number("batching.goodput", replayed.goodput(simulation.promised))
-        of_policy.number("batching.simulation_error", error, count=int(replayed.latencies.size))
-        outcome.above("batching.simulation_error", abs(error), {"policy": replayed.policy.name})
-    outcome.under(**simulation.labels(best, "simulated")).number("batching.gain", simulation.gain)
+        of_policy.number(
+            "batching.simulation_error", error, count=int(replayed.latencies.size)
+        )
+        outcome.above(
+            "batching.simulation_error", abs(error), {"policy": replayed.policy.name}
+        )
+    outcome.under(**simulation.labels(best, "simulated")).number(
+        "batching.gain", simulation.gain
+    )
     on_replay = outcome.under(**simulation.labels(best, "replayed"))
     if speedup is not None:
         on_replay.estimate("batching.speedup", speedup)
     elif replays:
         on_replay.missing("batching.speedup", Message("times.static-soonest"))
     else:
-        on_replay.missing("batching.speedup", Message("times.replay-too-slow", {"rate": simulation.rate}))
+        on_replay.missing(
+            "batching.speedup",
+            Message("times.replay-too-slow", {"rate": simulation.rate}),
+        )
 
 
-def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simulation) -> None:
+def _add_candidate(
+    outcome: StepOutcome, candidate: Candidate, simulation: _Simulation
+) -> None:
     policy, served = candidate.policy, candidate.served
     simulated = outcome.under(**simulation.labels(policy, "simulated"))
     _add_latencies(simulated, served.latencies)
@@ -196,16 +235,25 @@ def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simu
         simulated.number("batching.goodput", served.goodput(simulation.promised))
     if candidate.at_most is not None:
         policy, rate = candidate.at_most
-        outcome.under(**simulation.labels(policy, "simulated")).number("batching.max_rate", rate)
+        outcome.under(**simulation.labels(policy, "simulated")).number(
+            "batching.max_rate", rate
+        )
 
 
 def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64]) -> None:
     outcome.estimate("batching.p50", dependent_quantile(latencies, 0.5))
-    outcome.p99("batching.p99", dependent_quantile(latencies, 0.99), "times.p99-too-few-requests")
+    outcome.p99(
+        "batching.p99",
+        dependent_quantile(latencies, 0.99),
+        "times.p99-too-few-requests",
+    )
 
 
 def _judge_gain(
-    outcome: StepOutcome, simulation: _Simulation, speedup: SampleEstimate | None, agree: bool | None
+    outcome: StepOutcome,
+    simulation: _Simulation,
+    speedup: SampleEstimate | None,
+    agree: bool | None,
 ) -> None:
     """Recommend a policy if its simulated gain exceeds the limit, the replay confirms it, and outputs stay the same."""
     policy = simulation.best.policy
@@ -246,7 +294,9 @@ def items_agree(context: StepContext, shape: str, batch: int) -> bool | None:
         return None
     bound = context.limit("batching.agreement")
     for item in (0, batch - 1):
-        alone = experiment(context, partial(_answer, context, _row(inputs, item, batch)))
+        alone = experiment(
+            context, partial(_answer, context, _row(inputs, item, batch))
+        )
         if isinstance(alone, FailedExperiment):
             return None
         compared = agreement(_row(together, item, batch), alone)
@@ -266,8 +316,13 @@ def _answer(context: StepContext, inputs: Any) -> Any:
 
 def _has_rows(batch: Any, items: int) -> bool:
     members = list(tensors(batch))
-    return bool(members) and all(tensor.dim() > 0 and tensor.shape[0] == items for tensor in members)
+    return bool(members) and all(
+        tensor.dim() > 0 and tensor.shape[0] == items for tensor in members
+    )
 
 
 def _row(batch: Any, item: int, items: int) -> Any:
-    return each_tensor(batch, lambda tensor: tensor[item : item + 1] if tensor.shape[0] == items else tensor)
+    return each_tensor(
+        batch,
+        lambda tensor: tensor[item : item + 1] if tensor.shape[0] == items else tensor,
+    )

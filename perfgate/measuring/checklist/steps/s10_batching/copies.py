@@ -5,8 +5,18 @@ from __future__ import annotations
 from functools import partial
 
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.copies.copies import CopiesLevel, free_memory, time_processes, time_threads
-from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment, own_call
+from perfgate.measuring.checklist.copies.copies import (
+    CopiesLevel,
+    free_memory,
+    time_processes,
+    time_threads,
+)
+from perfgate.measuring.checklist.experiment import (
+    ExperimentError,
+    FailedExperiment,
+    experiment,
+    own_call,
+)
 from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.versus import Versus
@@ -53,7 +63,9 @@ def measure_copies(outcome: StepOutcome, context: StepContext) -> None:
         threads, processes = gains["threads"], gains["processes"]
         # The intervals must not overlap.
         outcome.above(
-            "copies.waiting", processes.low / threads.high, {"threads": threads.speedup, "processes": processes.speedup}
+            "copies.waiting",
+            processes.low / threads.high,
+            {"threads": threads.speedup, "processes": processes.speedup},
         )
 
 
@@ -63,7 +75,12 @@ def _time_copies(context: StepContext, way: str, seconds: float) -> list[CopiesL
         return time_threads(context.workload, context.settings.copies, seconds=seconds)
     if refusal := too_large(context):
         raise ExperimentError(refusal)
-    return time_processes(context.process.load, context.settings.copies, seconds=seconds, folder=context.artifacts)
+    return time_processes(
+        context.process.load,
+        context.settings.copies,
+        seconds=seconds,
+        folder=context.artifacts,
+    )
 
 
 def too_large(context: StepContext) -> Message | None:
@@ -72,7 +89,9 @@ def too_large(context: StepContext) -> Message | None:
     needed, free = most * context.device.host_memory().resident, free_memory()
     if free is None or needed <= free:
         return None
-    return Message("times.copies-too-large", {"copies": most, "needed": needed, "free": free})
+    return Message(
+        "times.copies-too-large", {"copies": most, "needed": needed, "free": free}
+    )
 
 
 def _add_level(outcome: StepOutcome, level: CopiesLevel, context: StepContext) -> None:
@@ -93,7 +112,9 @@ def best_gain(levels: list[CopiesLevel]) -> Versus | Message:
     for level in levels[1:]:
         gain = level.gain_over(levels[0])
         if gain.low > level.copies or gain.speedup > _IMPOSSIBLE * level.copies:
-            return Message("times.copies-disturbed", {"copies": level.copies, "gain": gain.speedup})
+            return Message(
+                "times.copies-disturbed", {"copies": level.copies, "gain": gain.speedup}
+            )
     return max(levels, key=lambda level: level.calls_per_second).gain_over(levels[0])
 
 
@@ -105,5 +126,10 @@ def _judge_growth(outcome: StepOutcome, levels: list[CopiesLevel], way: str) -> 
             break
         knee = level
     versus = knee.gain_over(levels[0])
-    gained = {"copies": knee.copies, "gain": versus.speedup, "low": versus.low, "high": versus.high}
+    gained = {
+        "copies": knee.copies,
+        "gain": versus.speedup,
+        "low": versus.low,
+        "high": versus.high,
+    }
     outcome.note("copies.knee", "info", {"in": way, **gained})

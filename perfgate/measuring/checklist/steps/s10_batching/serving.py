@@ -15,7 +15,16 @@ from perfgate.document.sweep import Sweep
 from perfgate.measuring.checklist.batch_sweep import SweepEffort, probe
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.calls import CallBudget, time_calls
-from perfgate.stats.batching import BatchingPolicy, Served, continuous, highest_rate, serve, simulate, static, time_out
+from perfgate.stats.batching import (
+    BatchingPolicy,
+    Served,
+    continuous,
+    highest_rate,
+    serve,
+    simulate,
+    static,
+    time_out,
+)
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE, SampleEstimate
 
@@ -58,7 +67,9 @@ class ServiceModel:
 
     def capacity(self, batch: int) -> float:
         """The most items a second that batches of at most ``batch`` can answer."""
-        return max(size / seconds for size, seconds in self.seconds.items() if size <= batch)
+        return max(
+            size / seconds for size, seconds in self.seconds.items() if size <= batch
+        )
 
 
 def measure_service(context: StepContext, shape: str) -> ServiceModel:
@@ -77,9 +88,13 @@ def measure_service(context: StepContext, shape: str) -> ServiceModel:
         )
         for size in chance.sample(sweep.sizes, len(sweep.sizes)):
             call = context.workload.caller(shape, batch=size)
-            times = time_calls(call, context.device, CallBudget(calls=2, seconds=effort.visit_seconds))
+            times = time_calls(
+                call, context.device, CallBudget(calls=2, seconds=effort.visit_seconds)
+            )
             seconds[size] += (times.wall / 1e9).tolist()
-    return ServiceModel({size: float(np.median(times)) for size, times in seconds.items()})
+    return ServiceModel(
+        {size: float(np.median(times)) for size, times in seconds.items()}
+    )
 
 
 @dataclass(frozen=True)
@@ -103,11 +118,18 @@ class Candidate:
     def keeps_up(self) -> bool:
         """Whether about as much is answered as comes in."""
         came_in = self.served.arrivals[-1] - self.served.arrivals[0]
-        return bool(came_in >= _KEEPS_UP * (self.served.ends[-1] - self.served.arrivals[0]))
+        return bool(
+            came_in >= _KEEPS_UP * (self.served.ends[-1] - self.served.arrivals[0])
+        )
 
 
 def candidates(
-    service: ServiceModel, arrivals: Floats, *, configured: int, max_wait: float, promised: float | None
+    service: ServiceModel,
+    arrivals: Floats,
+    *,
+    configured: int,
+    max_wait: float,
+    promised: float | None,
 ) -> list[Candidate]:
     """Static batching of the configured size, then continuous and time-out batching of the size that suits each best.
 
@@ -121,15 +143,23 @@ def candidates(
     ]
     best = []
     for policies in kinds:
-        simulated = [Candidate(policy, simulate(arrivals, policy, service)) for policy in policies]
+        simulated = [
+            Candidate(policy, simulate(arrivals, policy, service))
+            for policy in policies
+        ]
         best.append(_of_lowest_p99(simulated)[-1])
     if promised is None:
         return best
     fewer = arrivals[: arrivals.size // _PART_FOR_RATES]
     rated = []
     for candidate, policies in zip(best, kinds):
-        rates = [(policy, _rate_kept(service, fewer, policy, promised)) for policy in policies]
-        rated.append(replace(candidate, at_most=max(rates, key=lambda highest: highest[1])))
+        rates = [
+            (policy, _rate_kept(service, fewer, policy, promised))
+            for policy in policies
+        ]
+        rated.append(
+            replace(candidate, at_most=max(rates, key=lambda highest: highest[1]))
+        )
     return rated
 
 
@@ -141,10 +171,16 @@ def winner(simulated: Sequence[Candidate]) -> Candidate:
 def _of_lowest_p99(simulated: Sequence[Candidate]) -> list[Candidate]:
     """The candidates within 5 % of the lowest P99, in order."""
     tails = [candidate.p99 for candidate in simulated]
-    return [candidate for candidate, p99 in zip(simulated, tails) if p99 <= _ALIKE * min(tails)]
+    return [
+        candidate
+        for candidate, p99 in zip(simulated, tails)
+        if p99 <= _ALIKE * min(tails)
+    ]
 
 
-def _rate_kept(service: ServiceModel, arrivals: Floats, policy: BatchingPolicy, promised: float) -> float:
+def _rate_kept(
+    service: ServiceModel, arrivals: Floats, policy: BatchingPolicy, promised: float
+) -> float:
     rate = (arrivals.size - 1) / float(arrivals[-1])
 
     def keeps(faster: float) -> bool:
@@ -167,12 +203,17 @@ class PolicyReplay:
 
     def goodput(self, promised: float) -> float:
         """The requests a second that were answered in time."""
-        seconds = sum(float(served.ends[-1] - served.arrivals[0]) for served in self.stretches)
+        seconds = sum(
+            float(served.ends[-1] - served.arrivals[0]) for served in self.stretches
+        )
         return float((self.latencies <= promised).sum()) / seconds
 
     def over_simulation(self, service: ServiceModel) -> float:
         """By how much the mean latency is longer than in a simulation of the same requests."""
-        simulated = [simulate(served.arrivals, self.policy, service).latencies for served in self.stretches]
+        simulated = [
+            simulate(served.arrivals, self.policy, service).latencies
+            for served in self.stretches
+        ]
         return float(self.latencies.mean() / np.concatenate(simulated).mean() - 1)
 
     def speedup_over(self, other: PolicyReplay) -> SampleEstimate:
@@ -189,7 +230,9 @@ class PolicyReplay:
                 differences.append(math.log(before.mean() / after.mean()))
         values, alpha = np.asarray(differences), (1 - CONFIDENCE) / 2
         low, high = lower_bound(values, alpha), upper_bound(values, alpha)
-        return SampleEstimate(math.exp(estimate(values)), math.exp(low), math.exp(high), len(differences))
+        return SampleEstimate(
+            math.exp(estimate(values)), math.exp(low), math.exp(high), len(differences)
+        )
 
 
 class _WorkloadServer:
@@ -198,7 +241,9 @@ class _WorkloadServer:
     def __init__(self, context: StepContext, shape: str, service: ServiceModel) -> None:
         self._device = context.device
         self._padded = service.padded
-        self._calls = {size: context.workload.caller(shape, batch=size) for size in service.sizes}
+        self._calls = {
+            size: context.workload.caller(shape, batch=size) for size in service.sizes
+        }
         self._origin_ns = context.device.clock_ns()
 
     def begin(self, ready: float) -> float:
@@ -217,7 +262,11 @@ class _WorkloadServer:
 
 
 def replay(
-    context: StepContext, shape: str, service: ServiceModel, arrivals: Floats, policies: Sequence[BatchingPolicy]
+    context: StepContext,
+    shape: str,
+    service: ServiceModel,
+    arrivals: Floats,
+    policies: Sequence[BatchingPolicy],
 ) -> list[PolicyReplay]:
     """Let all policies answer the same stretches of requests in random order; no replay if the rate is too low.
 
@@ -232,7 +281,10 @@ def replay(
         # The next requests, counted from the first of them, that every policy is to have answered in this time.
         stretch = arrivals[begin:] - arrivals[begin]
         stretch = stretch[stretch <= seconds]
-        answered = [int((simulate(stretch, policy, service).ends <= seconds).sum()) for policy in policies]
+        answered = [
+            int((simulate(stretch, policy, service).ends <= seconds).sum())
+            for policy in policies
+        ]
         stretch = stretch[: min(answered)]
         if stretch.size * segments < _BLOCKS * _REQUESTS_OF_BLOCK:
             return []
@@ -244,5 +296,9 @@ def replay(
             segments=segments,
         )
         for replayed in lot.sample(replays, len(replays)):
-            replayed.stretches.append(serve(stretch, replayed.policy, _WorkloadServer(context, shape, service)))
+            replayed.stretches.append(
+                serve(
+                    stretch, replayed.policy, _WorkloadServer(context, shape, service)
+                )
+            )
     return replays

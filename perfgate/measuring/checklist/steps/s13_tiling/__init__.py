@@ -8,15 +8,35 @@ from functools import partial
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.measuring.checklist.agreement import agreement
-from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, not_applicable
+from perfgate.measuring.checklist.experiment import (
+    ExperimentError,
+    FailedExperiment,
+    experiment,
+)
+from perfgate.measuring.checklist.outcome import (
+    MaybeEvidence,
+    StepOutcome,
+    not_applicable,
+)
 from perfgate.measuring.checklist.recorded import profiled, setting_number
 from perfgate.measuring.checklist.shape_space import measure_shape_space
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.checklist.steps.s13_tiling.blocks import cache_blocks, quantized_groups
-from perfgate.measuring.checklist.steps.s13_tiling.cores import CoreUse, core_uses, cube_clock, known_cores
+from perfgate.measuring.checklist.steps.s13_tiling.blocks import (
+    cache_blocks,
+    quantized_groups,
+)
+from perfgate.measuring.checklist.steps.s13_tiling.cores import (
+    CoreUse,
+    core_uses,
+    cube_clock,
+    known_cores,
+)
 from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
-from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay, ReplayedProduct, record_products
+from perfgate.measuring.checklist.steps.s13_tiling.products import (
+    ProductReplay,
+    ReplayedProduct,
+    record_products,
+)
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import Versus, compare
@@ -43,14 +63,20 @@ class TilingStep:
         """Measure the first shape; not applicable without both products and recorded cores."""
         shape = context.workload.shapes[0]
         with quiet():
-            context.doing("sizes of matrix products with inputs of shape {shape}", shape=shape)
+            context.doing(
+                "sizes of matrix products with inputs of shape {shape}", shape=shape
+            )
             outcome = context.outcome()
             of_shape = outcome.under(shape=shape)
             _try_sizes(of_shape, context, shape)
             reasons = [Message("operators.no-sizes")]
             if context.shows_kernels:
                 context.doing("use of cores with inputs of shape {shape}", shape=shape)
-                reasons += _judge_cores(of_shape, steady_summary(context, shape), context.device.properties())
+                reasons += _judge_cores(
+                    of_shape,
+                    steady_summary(context, shape),
+                    context.device.properties(),
+                )
             if context.settings.shape_space:
                 measure_shape_space(context, of_shape)
         return outcome.or_else(not_applicable(together(reasons)))
@@ -59,7 +85,9 @@ class TilingStep:
         """Judge the use of cores on every rank; unavailable if the recording does not have it."""
         outcome, reasons = context.outcome(), list[Message]()
         for summary in context.summaries:
-            reasons += _judge_cores(outcome.under(**profiled(summary)), summary, context.recording.settings)
+            reasons += _judge_cores(
+                outcome.under(**profiled(summary)), summary, context.recording.settings
+            )
         if not reasons and not outcome.values:
             reasons = [_NO_BLOCKS]
         return outcome.or_unavailable(*reasons)
@@ -68,7 +96,9 @@ class TilingStep:
 STEP = TilingStep()
 
 
-def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping[str, str]) -> list[Message]:
+def _judge_cores(
+    outcome: StepOutcome, summary: DeviceSummary, settings: Mapping[str, str]
+) -> list[Message]:
     """Judge the heaviest operators in the table of kernels; return reasons for missing values."""
     kernels = summary.kernels()
     if not kernels:
@@ -77,7 +107,9 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
     frequency = summary.timeline.core_frequency
     highest = frequency[1] if frequency else None
     cores = known_cores(settings, kernels, highest)
-    uses = core_uses(kernels, cores, attainable=outcome.limit("tiling.attained.warning"))[:_TOP_OPS]
+    uses = core_uses(
+        kernels, cores, attainable=outcome.limit("tiling.attained.warning")
+    )[:_TOP_OPS]
     for use in uses:
         _judge_use(outcome, use)
     if not cores and (kernels.numbers["blocks"] > 0).any():
@@ -93,14 +125,20 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
     cycles_per_second = cube_clock(kernels)
     if "cube" in cores and clock:
         cycles_per_second = cores["cube"] * clock
-    _judge_products(outcome, summary.kernel_table, known_peaks(cycles_per_second, outcome), uses)
+    _judge_products(
+        outcome, summary.kernel_table, known_peaks(cycles_per_second, outcome), uses
+    )
     _judge_pieces(outcome, summary.kernel_table)
     return reasons
 
 
 def _judge_use(outcome: StepOutcome, use: CoreUse) -> None:
     of_op = outcome.under(op=use.op, unit=use.unit)
-    evidence: MaybeEvidence = {"op": use.op, "unit": use.unit, "time_share": use.time_share}
+    evidence: MaybeEvidence = {
+        "op": use.op,
+        "unit": use.unit,
+        "time_share": use.time_share,
+    }
     heavy = use.time_share >= outcome.limit("tiling.heavy")
     if use.attained is not None and use.bound is not None:
         of_op.under(bound=use.bound).number("tiling.attained", use.attained)
@@ -113,7 +151,10 @@ def _judge_use(outcome: StepOutcome, use: CoreUse) -> None:
 
 
 def _judge_products(
-    outcome: StepOutcome, table: KernelTable, peaks: Mapping[Arithmetic, float], uses: Sequence[CoreUse]
+    outcome: StepOutcome,
+    table: KernelTable,
+    peaks: Mapping[Arithmetic, float],
+    uses: Sequence[CoreUse],
 ) -> None:
     """The share of the peak that products and convolutions reach; it can be too low unless memory bounds them."""
     heavy = outcome.limit("tiling.heavy")
@@ -131,9 +172,13 @@ def _judge_products(
             continue
         of_product.number("tiling.mfu", mfu, count=product.known)
         if share >= heavy and bounds.get(product.op) in ("compute", "neither"):
-            outcome.below("tiling.mfu", mfu, {"op": product.op, "mfu": mfu, "time_share": share})
+            outcome.below(
+                "tiling.mfu", mfu, {"op": product.op, "mfu": mfu, "time_share": share}
+            )
     # Attention, grouped products and others on the cube cores.
-    without_flops = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy}
+    without_flops = {
+        use.op for use in uses if use.unit == "cube" and use.time_share >= heavy
+    }
     for product in products:
         without_flops.discard(product.op)
     for op in sorted(without_flops):
@@ -160,7 +205,9 @@ def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
         share = pieces.total_ns / total_ns
         if share >= outcome.limit("tiling.heavy"):
             outcome.below(
-                "tiling.quant_group", pieces.size, {"op": pieces.op, "size": pieces.size, "time_share": share}
+                "tiling.quant_group",
+                pieces.size,
+                {"op": pieces.op, "size": pieces.size, "time_share": share},
             )
 
 
@@ -169,7 +216,9 @@ def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     most = 3 if context.extent.quick else 8
     inputs = context.workload.pool(shape)[0]
     state = context.warm_up(shape, quick=0.3, full=2.0)
-    products = record_products(lambda: context.workload.invoke(inputs), root=context.root)
+    products = record_products(
+        lambda: context.workload.invoke(inputs), root=context.root
+    )
     context.device.synchronize()
     if not products:
         return
@@ -191,9 +240,18 @@ def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
 
 
 def _try_padding(
-    outcome: StepOutcome, context: StepContext, product: ReplayedProduct, padding: Mapping[str, int], *, call_ns: float
+    outcome: StepOutcome,
+    context: StepContext,
+    product: ReplayedProduct,
+    padding: Mapping[str, int],
+    *,
+    call_ns: float,
 ) -> None:
-    sizes = {"op": product.op, "sizes": product.shapes({}), "padded": product.shapes(padding)}
+    sizes = {
+        "op": product.op,
+        "sizes": product.shapes({}),
+        "padded": product.shapes(padding),
+    }
     of_product = outcome.under(**sizes)
     padded = partial(_compare, context, product, padding)
     versus = experiment(context, padded, failing="operators.padding-fails")
@@ -206,13 +264,25 @@ def _try_padding(
     of_product.speedup("tiling.padding_gain", versus)
     saved_ns = (versus.first_ns - versus.second_ns) * product.count
     if saved_ns > _NOTICEABLE * call_ns:
-        numbers: MaybeEvidence = {"count": product.count, "saves": saved_ns / 1e9, "gain": versus.speedup}
-        of_product.above("tiling.padding_gain", versus.low, {**sizes, **numbers, "line": product.line})
+        numbers: MaybeEvidence = {
+            "count": product.count,
+            "saves": saved_ns / 1e9,
+            "gain": versus.speedup,
+        }
+        of_product.above(
+            "tiling.padding_gain",
+            versus.low,
+            {**sizes, **numbers, "line": product.line},
+        )
 
 
-def _compare(context: StepContext, product: ReplayedProduct, padding: Mapping[str, int]) -> Versus:
+def _compare(
+    context: StepContext, product: ReplayedProduct, padding: Mapping[str, int]
+) -> Versus:
     """The speedup of the padded product. Raises ExperimentError if its result differs or it takes too long."""
-    seconds, longest_ns = (0.5, 50_000_000) if context.extent.quick else (2.0, 500_000_000)
+    seconds, longest_ns = (
+        (0.5, 50_000_000) if context.extent.quick else (2.0, 500_000_000)
+    )
     with context.device.inference_mode():
         replay = ProductReplay(product, padding, context.device.handle())
         plain, padded = replay.outputs()
@@ -220,5 +290,13 @@ def _compare(context: StepContext, product: ReplayedProduct, padding: Mapping[st
             raise ExperimentError(Message("operators.padding-differs"))
         once_ns = timed_call(replay.plain, context.device)
         if once_ns > longest_ns:
-            raise ExperimentError(Message("operators.too-long", {"seconds": once_ns / 1e9}))
-        return compare(replay.plain, replay.padded, context.device, seconds=seconds, seed=context.seed)
+            raise ExperimentError(
+                Message("operators.too-long", {"seconds": once_ns / 1e9})
+            )
+        return compare(
+            replay.plain,
+            replay.padded,
+            context.device,
+            seconds=seconds,
+            seed=context.seed,
+        )

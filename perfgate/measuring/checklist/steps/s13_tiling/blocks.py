@@ -62,7 +62,9 @@ def quantized_groups(table: KernelTable) -> list[LoadedPieces]:
 
 
 def _by_operator(
-    table: KernelTable, size_of: Callable[[Kernel], int | None], *patterns: re.Pattern[str]
+    table: KernelTable,
+    size_of: Callable[[Kernel], int | None],
+    *patterns: re.Pattern[str],
 ) -> list[LoadedPieces]:
     times: Counter[str] = Counter()
     heaviest: dict[str, tuple[int, Alike]] = {}
@@ -74,7 +76,10 @@ def _by_operator(
         times[op] += alike.total_ns
         if op not in heaviest or alike.total_ns > heaviest[op][1].total_ns:
             heaviest[op] = size, alike
-    pieces = [LoadedPieces(op, times[op], size, alike.kernel) for op, (size, alike) in heaviest.items()]
+    pieces = [
+        LoadedPieces(op, times[op], size, alike.kernel)
+        for op, (size, alike) in heaviest.items()
+    ]
     return sorted(pieces, key=lambda row: (-row.total_ns, row.op))
 
 
@@ -91,7 +96,10 @@ def _tokens_of_block(kernel: Kernel) -> int | None:
 def _block_table(kernel: Kernel) -> tuple[int, ...] | None:
     """The shape of the only matrix of 32 bit numbers behind keys and values."""
     tensors = zip(kernel.inputs.shapes[_KEYS + 2 :], kernel.inputs.dtypes[_KEYS + 2 :])
-    return next((shape for shape, dtype in tensors if dtype == "INT32" and len(shape) == 2), None)
+    return next(
+        (shape for shape, dtype in tensors if dtype == "INT32" and len(shape) == 2),
+        None,
+    )
 
 
 def _values_of_group(kernel: Kernel) -> int | None:

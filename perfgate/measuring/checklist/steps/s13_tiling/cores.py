@@ -20,13 +20,21 @@ Cores = Mapping[Unit, int]
 
 # Values of the column Accelerator Core, by the unit that runs a kernel's blocks. AI_CPU, DSA_SQE (random numbers) and
 # collectives run on neither.
-_UNITS: Mapping[str, Unit] = {"AI_CORE": "cube", "MIX_AIC": "cube", "AI_VECTOR_CORE": "vector", "MIX_AIV": "vector"}
+_UNITS: Mapping[str, Unit] = {
+    "AI_CORE": "cube",
+    "MIX_AIC": "cube",
+    "AI_VECTOR_CORE": "vector",
+    "MIX_AIV": "vector",
+}
 # Columns of AiCMetrics.PipeUtilization, shares of all cycles: aic_mac_ratio on a cube core, aiv_vec_ratio on a vector core,
 # without a prefix on chips with only one kind (310P, 910A). mte2 loads, mte3 and fixpipe store.
 _PREFIXES = ("aic_", "aiv_", "")
 _COMPUTING = ("mac_ratio", "vec_ratio")
 _MOVING = ("mte2_ratio", "mte3_ratio", "fixpipe_ratio")
-_PIPE_COLUMNS = tuple(prefix + pipe for pipe, prefix in itertools.product((*_COMPUTING, *_MOVING), _PREFIXES))
+_PIPE_COLUMNS = tuple(
+    prefix + pipe
+    for pipe, prefix in itertools.product((*_COMPUTING, *_MOVING), _PREFIXES)
+)
 _UTILIZATION, _CYCLES = "cube_utilization(%)", "aic_total_cycles"
 # 20 and 40, 24 and 48 on the chips with a column cube_utilization in their tables (samples, 910B).
 _VECTOR_CORES_A_CUBE_CORE = 2
@@ -49,7 +57,9 @@ class CoreUse:
     bound: Bound | None
 
 
-def known_cores(settings: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None) -> Cores:
+def known_cores(
+    settings: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None
+) -> Cores:
     """The cores of each unit in a recording's settings or a device's properties, else those that its counters imply.
 
     The number of blocks of a kernel does not imply it: a kernel may use a single core. ``frequency`` of the cores is in
@@ -77,13 +87,17 @@ def cube_clock(kernels: KernelTable) -> float | None:
         return None
     percent, cycles = counters[_UTILIZATION], counters[_CYCLES]
     is_counted = (percent > 0) & (cycles > 0) & (kernels.duration > 0)
-    clocks = cycles[is_counted] / (percent[is_counted] / 100 * kernels.duration[is_counted] / 1e9)
+    clocks = cycles[is_counted] / (
+        percent[is_counted] / 100 * kernels.duration[is_counted] / 1e9
+    )
     if clocks.size:
         return float(np.median(clocks))
     return None
 
 
-def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> list[CoreUse]:
+def core_uses(
+    kernels: Sequence[Kernel], cores: Cores, *, attainable: float
+) -> list[CoreUse]:
     """The types of kernels that run on cores, most time first; ``attainable`` is when a pipe counts as busy."""
     table = KernelTable.of(kernels)
     total = 0
@@ -99,7 +113,9 @@ def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> 
         rows = table.select(np.isin(table.alike_number, numbers))
         attained, bound = _busiest_pipe(rows, attainable)
         share = int(rows.duration.sum()) / (total or 1)
-        uses.append(CoreUse(op, unit, share, _occupancy(rows, cores.get(unit)), attained, bound))
+        uses.append(
+            CoreUse(op, unit, share, _occupancy(rows, cores.get(unit)), attained, bound)
+        )
     return sorted(uses, key=lambda use: (-use.time_share, use.op))
 
 
@@ -108,10 +124,17 @@ def _occupancy(rows: KernelTable, cores: int | None) -> float | None:
     has_blocks = (blocks > 0) & (rows.duration > 0)
     if not cores or not has_blocks.any():
         return None
-    return float(np.average(np.minimum(blocks[has_blocks], cores) / cores, weights=rows.duration[has_blocks]))
+    return float(
+        np.average(
+            np.minimum(blocks[has_blocks], cores) / cores,
+            weights=rows.duration[has_blocks],
+        )
+    )
 
 
-def _busiest_pipe(rows: KernelTable, attainable: float) -> tuple[float | None, Bound | None]:
+def _busiest_pipe(
+    rows: KernelTable, attainable: float
+) -> tuple[float | None, Bound | None]:
     attained: float | None = None
     bound: Bound | None = None
     columns = rows.counters.columns(*_PIPE_COLUMNS)
@@ -121,7 +144,9 @@ def _busiest_pipe(rows: KernelTable, attainable: float) -> tuple[float | None, B
         is_timed = ~np.isnan(columns[name]) & (rows.duration > 0)
         if not is_timed.any():
             continue
-        share = float(np.average(columns[name][is_timed], weights=rows.duration[is_timed]))
+        share = float(
+            np.average(columns[name][is_timed], weights=rows.duration[is_timed])
+        )
         if attained is None or share > attained:
             attained = share
             bound = "compute" if name.endswith(_COMPUTING) else "memory"

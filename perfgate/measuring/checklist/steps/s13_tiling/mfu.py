@@ -7,12 +7,22 @@ from dataclasses import dataclass
 
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.trace.model.flops import ARITHMETICS, CONVOLUTION, PRODUCT, Arithmetic, arithmetic, flops
+from perfgate.trace.model.flops import (
+    ARITHMETICS,
+    CONVOLUTION,
+    PRODUCT,
+    Arithmetic,
+    arithmetic,
+    flops,
+)
 from perfgate.trace.model.kernel_table import KernelTable
 
 # Operations of one cube core in a cycle: a block of 16 x 16 x 16 is multiplied and added, in eight bits one of
 # 16 x 32 x 16 (msprof-analyze 26.2, operator_mfu/chip_peak_flops.py). It names none for 32 bits.
-_A_CYCLE: Mapping[Arithmetic, int] = {"float16": 2 * 16 * 16 * 16, "int8": 2 * 16 * 32 * 16}
+_A_CYCLE: Mapping[Arithmetic, int] = {
+    "float16": 2 * 16 * 16 * 16,
+    "int8": 2 * 16 * 32 * 16,
+}
 
 
 @dataclass

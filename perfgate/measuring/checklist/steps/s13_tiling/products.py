@@ -75,7 +75,9 @@ class ReplayedProduct:
         sizes: dict[str, int] = {}
         for argument, letters in zip(self.arguments, self.form.arguments):
             if isinstance(argument, Operand):
-                for letter, dimension in _lettered(letters, argument.shape, leading=self.form.leading):
+                for letter, dimension in _lettered(
+                    letters, argument.shape, leading=self.form.leading
+                ):
                     sizes[letter] = max(sizes.get(letter, 0), argument.shape[dimension])
         return sizes
 
@@ -92,7 +94,11 @@ class ReplayedProduct:
         """The shapes of the operands that are multiplied, e.g. ``31x1000 @ 1000x1000``, bias apart."""
         shapes = []
         for argument, letters in zip(self.arguments, self.form.arguments):
-            if isinstance(argument, Operand) and letters not in (self.form.result, "n", "o"):
+            if isinstance(argument, Operand) and letters not in (
+                self.form.result,
+                "n",
+                "o",
+            ):
                 sizes = _padded_shape(argument, letters, self, padding)
                 shapes.append("x".join(map(str, sizes)))
         return " @ ".join(shapes)
@@ -124,9 +130,15 @@ def _can_be_replayed(call: OperatorCall) -> bool:
     import torch
 
     for tensor in call.inputs:
-        if tensor.layout != torch.strided or tensor.is_nested or not tensor.is_floating_point():
+        if (
+            tensor.layout != torch.strided
+            or tensor.is_nested
+            or not tensor.is_floating_point()
+        ):
             return False
-    return call.name != "aten::convolution" or (not call.args[_TRANSPOSED] and call.args[_GROUPS] == 1)
+    return call.name != "aten::convolution" or (
+        not call.args[_TRANSPOSED] and call.args[_GROUPS] == 1
+    )
 
 
 def _product(call: OperatorCall, line: str | None) -> ReplayedProduct:
@@ -134,7 +146,9 @@ def _product(call: OperatorCall, line: str | None) -> ReplayedProduct:
     if flops is None:
         # linear has no formula: each element of the result takes a multiplication and an addition for each input.
         flops = 2 * call.result.numel() * call.args[1].shape[1]
-    keywords = [(name, _described(value)) for name, value in sorted(call.keywords.items())]
+    keywords = [
+        (name, _described(value)) for name, value in sorted(call.keywords.items())
+    ]
     return ReplayedProduct(
         op=call.name,
         function=call.func,
@@ -158,12 +172,16 @@ def _described(argument: Any) -> Any:
 class ProductReplay:
     """One product on random operands of its form, and the same numbers in operands padded with zeros."""
 
-    def __init__(self, product: ReplayedProduct, padding: Mapping[str, int], place: Any) -> None:
+    def __init__(
+        self, product: ReplayedProduct, padding: Mapping[str, int], place: Any
+    ) -> None:
         self._product = product
         self._keywords = dict(product.keywords)
         self._plain = [_random(argument, place) for argument in product.arguments]
         self._padded = list(self._plain)
-        for position, letters in enumerate(product.form.arguments[: len(product.arguments)]):
+        for position, letters in enumerate(
+            product.form.arguments[: len(product.arguments)]
+        ):
             operand = product.arguments[position]
             if isinstance(operand, Operand):
                 shape = _padded_shape(operand, letters, product, padding)
@@ -181,7 +199,9 @@ class ProductReplay:
         return plain, padded[tuple(slice(size) for size in plain.shape)]
 
 
-def _lettered(letters: str, shape: tuple[int, ...], *, leading: bool) -> list[tuple[str, int]]:
+def _lettered(
+    letters: str, shape: tuple[int, ...], *, leading: bool
+) -> list[tuple[str, int]]:
     """Letters with the dimensions that they name; a bias with fewer dimensions has the last letters."""
     if leading:
         return list(zip(letters, range(len(shape))))
@@ -193,7 +213,9 @@ def _padded_shape(
     operand: Operand, letters: str, product: ReplayedProduct, padding: Mapping[str, int]
 ) -> tuple[int, ...]:
     sizes, shape = product.sizes(), list(operand.shape)
-    for letter, dimension in _lettered(letters, operand.shape, leading=product.form.leading):
+    for letter, dimension in _lettered(
+        letters, operand.shape, leading=product.form.leading
+    ):
         # A bias of size 1 is spread over the padding too.
         if letter in padding and shape[dimension] == sizes[letter]:
             shape[dimension] = padding[letter]
@@ -215,7 +237,11 @@ def _random(argument: Any, place: Any) -> Any:
 def _zero_padded(tensor: Any, shape: tuple[int, ...]) -> Any:
     if tuple(tensor.shape) == shape:
         return tensor
-    padded = _laid_out(Operand(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype), shape, tensor.device)
+    padded = _laid_out(
+        Operand(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype),
+        shape,
+        tensor.device,
+    )
     padded.zero_()[tuple(slice(size) for size in tensor.shape)].copy_(tensor)
     return padded
 
@@ -226,4 +252,6 @@ def _laid_out(operand: Operand, shape: tuple[int, ...], place: Any) -> Any:
 
     order = np.argsort(-np.array(operand.stride, dtype=np.int64), kind="stable")
     sizes = np.array(shape, dtype=np.int64)[order].tolist()
-    return torch.empty(sizes, dtype=operand.dtype, device=place).permute(np.argsort(order).tolist())
+    return torch.empty(sizes, dtype=operand.dtype, device=place).permute(
+        np.argsort(order).tolist()
+    )
