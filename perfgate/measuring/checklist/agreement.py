@@ -17,7 +17,7 @@ from perfgate.measuring.checklist.experiment import (
 )
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor, tensors
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 
 TRAINS = Message("operators.training-changes-model")
 # How far two answers to one input may lie apart by rounding alone, as a share of the largest value.
@@ -83,9 +83,7 @@ def _compare(reference: Any, output: Any) -> Agreement:
     )
 
 
-def compare_outputs(
-    first: Callable[[], Any], second: Callable[[], Any], device: Device
-) -> Agreement | Message:
+def compare_outputs(first: Call, second: Call, device: Device) -> Agreement | Message:
     """The difference between the outputs of two implementations for one input, or why they cannot be compared."""
     outputs = []
     for way in (first, first, second):
@@ -121,7 +119,7 @@ def copy_of_model(context: StepContext) -> Any:
     raise ExperimentError(copied.reason)
 
 
-def rotating(invoke: Callable[[Any], Any], pool: Sequence[Any]) -> Callable[[], Any]:
+def rotating(invoke: Callable[[Any], Any], pool: Sequence[Any]) -> Call:
     """A function that makes one call on the next of these inputs."""
     inputs = cycle(pool)
     return lambda: invoke(next(inputs))

@@ -6,13 +6,13 @@ The copies are the same as in the exact counters (``OperatorCall.copies``), clas
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import bytes_of, tensors
+from perfgate.measuring.devices.device import Call
 from perfgate.trace.model.recording import Kernel
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[Aud
     return typical
 
 
-def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]:
+def audit_call(context: StepContext, call: Call) -> list[AuditedOp]:
     """Make one call and return the operators of the framework that it dispatches, in order."""
     # torch is imported here, so that a step that audits can be listed without it.
     from perfgate.measuring.counting.dispatch import WatchingMode

@@ -15,6 +15,7 @@ from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.account import measure_roof
 from perfgate.measuring.devices.batches import bytes_of, tensors
+from perfgate.measuring.devices.device import Call
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import (
     FEWEST_QUADS,
@@ -31,8 +32,6 @@ _SPEEDUP, _COLD, _ROOFLINE = (
     "operator.cold_speedup",
     "operator.roofline",
 )
-
-Call = Callable[[], Any]
 
 
 def measure_cases(context: StepContext, outcome: StepOutcome) -> None:

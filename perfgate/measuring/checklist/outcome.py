@@ -8,7 +8,6 @@ from string import Formatter
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.lookup import LIMITS, RULES
 from perfgate.document.message import Message, together
@@ -25,6 +24,7 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.timing.versus import Versus
+from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.summary import CONFIDENCE, P99_FLOOR, SampleEstimate, quantile
 
 Limits = Mapping[str, float]
@@ -117,7 +117,7 @@ class StepOutcome:
             metric, None, count=number.size, interval=(number.low, None), reason=reason
         )
 
-    def median(self, metric: str, samples: npt.NDArray[np.float64]) -> None:
+    def median(self, metric: str, samples: Floats) -> None:
         """Add the median: the mean of the two middle samples if their number is even."""
         number = quantile(samples, 0.5)
         self.number(
@@ -140,7 +140,7 @@ class StepOutcome:
         for metric in [metrics] if isinstance(metrics, str) else metrics:
             self.number(metric, None, reason=reason)
 
-    def raw_samples(self, metric: str, nanoseconds: npt.NDArray[np.int64]) -> None:
+    def raw_samples(self, metric: str, nanoseconds: Ints) -> None:
         samples = SampleSet(
             metric=metric, samples=pack(nanoseconds), labels=dict(self.labels)
         )

@@ -7,7 +7,7 @@ A torch trace has times and functions; lines, dtypes and layouts come from a cal
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.counters import code_at
 from perfgate.measuring.counting.lines import CallLines, RowKey
 from perfgate.measuring.counting.tally import Dispatched
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.trace.analysis.gaps import device_gaps
@@ -232,7 +232,7 @@ def work_of(order: Iterable[Dispatched]) -> list[LeastWork]:
     return works[:MAX_WORK]
 
 
-def _fastest(work: Callable[[], Any], device: Device) -> float:
+def _fastest(work: Call, device: Device) -> float:
     """The seconds of the fastest of several times, after one that pays for the first use."""
     timed_call(work, device)
     until = device.clock_ns() + _SECONDS_EACH * 1e9

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from perfgate import trace
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.trace.model.arithmetic import Intervals
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventTable
 from perfgate.trace.model.recording import Timeline
@@ -81,7 +79,7 @@ class CallTrace:
 
 
 def record_calls(
-    device: Device, call: Callable[[], Any], *, calls: int, folder: Path, name: str
+    device: Device, call: Call, *, calls: int, folder: Path, name: str
 ) -> CallTrace:
     """Trace ``calls`` calls into a file ``name`` in ``folder`` and read it back.
 

@@ -45,7 +45,7 @@ from perfgate.measuring.counting.tally import (
     SourceLines,
 )
 from perfgate.measuring.devices.batches import tensors
-from perfgate.measuring.devices.device import HostWait
+from perfgate.measuring.devices.device import Call, HostWait
 from perfgate.measuring.workload.output import reading_into
 from perfgate.trace.model.spans import COLLECTIVES
 
@@ -176,7 +176,7 @@ class _AnyOperator(WatchingMode):  # type: ignore[no-untyped-call]
         self.ran = True
 
 
-def runs_operators(call: Callable[[], Any]) -> bool:
+def runs_operators(call: Call) -> bool:
     """Whether a call dispatches an operator in this thread."""
     mode = _AnyOperator()  # type: ignore[no-untyped-call]
     with mode:
@@ -214,7 +214,7 @@ class CountingMode(WatchingMode):
         # Looked up once: a call that changes it changes it for the next call.
         self._rounds_products = torch.get_float32_matmul_precision() != "highest"
 
-    def count(self, call: Callable[[], Any]) -> None:
+    def count(self, call: Call) -> None:
         """Make one call and count it, including its Python threads; its output is released on return."""
         with ExitStack() as stack:
             for wait in self._waits:

@@ -24,7 +24,7 @@ from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.samples import KernelBlocks
 from perfgate.measuring.counting.collect import CallTrace, read_calls, record_calls
 from perfgate.measuring.counting.tally import SourceLines
-from perfgate.measuring.devices.device import Device, KernelRun
+from perfgate.measuring.devices.device import Call, Device, KernelRun
 from perfgate.measuring.devices.kernels import KernelBlock, kernel_columns
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.trace.model.arithmetic import self_times, union_length
@@ -160,7 +160,7 @@ def _device_calls(trace: CallTrace) -> list[TimesByOperator]:
     return calls
 
 
-def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Any:
+def _host_profile(call: Call, device: Device, calls: int) -> Any:
     """Profile the calls in memory, without shapes and stacks, which cost time for every operator.
 
     The profiler is torch's inner one: starting torch.profiler.profile for the first time imports hundreds of modules,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 from perfgate.measuring.counting.tally import SourceLines
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 
 # Seconds between two samples of one call, and the slow calls that are enough.
 SAMPLE_EVERY = 0.002
@@ -17,7 +15,7 @@ ENOUGH_STALLS = 4
 
 
 def locate_stalls(
-    call: Callable[[], Any],
+    call: Call,
     device: Device,
     lines: SourceLines,
     *,

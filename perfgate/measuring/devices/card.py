@@ -6,11 +6,10 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.document.telemetry import AT_WORK, DeviceProcess, DeviceState
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 
 # msprof-analyze calls a drop of the AI Core's frequency by 5 % an abnormal one.
 FULL_CLOCK = 0.95
@@ -166,7 +165,7 @@ def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
 
 def read_under_load(
     sample: Sample,
-    load: Callable[[], Any],
+    load: Call,
     seconds: float,
     *,
     clock: Callable[[], float] = time.monotonic,

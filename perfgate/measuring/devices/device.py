@@ -22,6 +22,10 @@ Capability = Literal[
 ]
 
 
+# One call of a workload, or of another function that is timed like one.
+Call = Callable[[], Any]
+
+
 class MemoryCount(NamedTuple):
     """The memory that one call took from the allocator.
 
@@ -165,22 +169,20 @@ class Device(Protocol):
 
     def bytes_of(self, batch: Any) -> int: ...
 
-    def record_trace(
-        self, call: Callable[[], Any], *, calls: int, folder: Path, name: str
-    ) -> Path:
+    def record_trace(self, call: Call, *, calls: int, folder: Path, name: str) -> Path:
         """Profile ``calls`` calls and write one file into ``folder``: ``name`` with the suffix of the device's format.
 
         Returns its path; ``perfgate.trace.read`` understands it. Every call is waited for and stands in a host event
         ``CALL``. A failure leaves no file.
         """
 
-    def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:
+    def record_kernels(self, call: Call, *, calls: int) -> list[KernelRun]:
         """Profile ``calls`` calls, each waited for, and return the kernels that they ran, copies left out.
 
         Only with capability ``kernel_times``.
         """
 
-    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
+    def record_raw(self, call: Call, *, calls: int, folder: Path) -> Path:
         """Profile as ``record_trace`` does, and leave the profiler's output in ``folder`` as it is; return its path.
 
         Only with capability ``late_analysis``.
@@ -192,9 +194,7 @@ class Device(Protocol):
         Raises MeasuringError if none of them can be read.
         """
 
-    def count_memory(
-        self, calls: Sequence[Callable[[], Any]]
-    ) -> list[MemoryCount] | None:
+    def count_memory(self, calls: Sequence[Call]) -> list[MemoryCount] | None:
         """The allocations of each of these consecutive calls, None without capability ``allocation_count``."""
 
     def memory_statistics(self) -> MemoryStatistics | None:

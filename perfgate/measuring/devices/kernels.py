@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from perfgate.document.samples import KernelBlocks, KernelRow
-from perfgate.measuring.devices.device import Device, KernelRun
+from perfgate.measuring.devices.device import Call, Device, KernelRun
 
 # Rows that a document keeps for one shape, and characters of a name: names of templates take hundreds.
 MOST_ROWS = 64
@@ -35,9 +35,7 @@ class KernelRecorder:
         self._device = device
         self._blocks: dict[str, list[KernelBlock]] = {}
 
-    def record(
-        self, shape: str, call: Callable[[], Any], *, calls: int, quad: int
-    ) -> None:
+    def record(self, shape: str, call: Call, *, calls: int, quad: int) -> None:
         kernels = self._device.record_kernels(call, calls=calls)
         self._blocks.setdefault(shape, []).append(KernelBlock(quad, calls, kernels))
 

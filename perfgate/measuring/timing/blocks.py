@@ -6,19 +6,19 @@ import resource
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from perfgate.document.telemetry import DeviceState
-from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import Ints
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.timing.hardware import (
     NOT_COUNTED,
     HardwareCounters,
     HardwareCounts,
     counted,
 )
+from perfgate.stats.arrays import Ints
 from perfgate.system.garbage import collector_off
 
 # The device works on after a call if it is idle this share of the call later than the stream that the call ended on, and later
@@ -61,7 +61,7 @@ class BlockTimes:
 
 
 def run_block(
-    call: Callable[[], Any],
+    call: Call,
     device: Device,
     *,
     calls: int,
@@ -109,7 +109,7 @@ def run_block(
 
 
 def time_calls_of_block(
-    call: Callable[[], Any],
+    call: Call,
     device: Device,
     calls: int,
     timer: Callable[[], int],
@@ -123,7 +123,7 @@ def time_calls_of_block(
 
 
 def _time_on_host(
-    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]
+    call: Call, device: Device, calls: int, timer: Callable[[], int]
 ) -> BlockCalls:
     """The CPU clock is a system call: it is read outside the wall time, and stops between calls as that does."""
     cpu_clock, synchronize = device.cpu_clock_ns, device.synchronize
@@ -153,7 +153,7 @@ def _time_on_host(
 
 
 def _time_on_queue(
-    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]
+    call: Call, device: Device, calls: int, timer: Callable[[], int]
 ) -> BlockCalls:
     synchronize = device.synchronize
     marks = [(device.event(), device.event()) for _ in range(calls)]

@@ -5,23 +5,18 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from perfgate.measuring.devices.device import Device, DeviceEvent
+from perfgate.measuring.devices.device import Call, Device, DeviceEvent
+from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.summary import median_deviation
 
 DEPTH = 4
 WINDOWS = 5
 # Streams have fallen behind if the rate until the device is idle is lower by this share.
 FALLEN_BEHIND = 0.05
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class CallBudget:
     most_seconds: float | None = None
 
 
-def timed_call(call: Callable[[], Any], device: Device) -> int:
+def timed_call(call: Call, device: Device) -> int:
     started = device.timer_ns()
     call()
     device.synchronize()
@@ -54,9 +49,7 @@ def compiled_graphs() -> int:
     return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
 
 
-def time_calls(
-    call: Callable[[], Any], device: Device, budget: CallBudget
-) -> CallTimes:
+def time_calls(call: Call, device: Device, budget: CallBudget) -> CallTimes:
     """Time calls in latency mode: each waited for before the next starts. At least one call is made.
 
     Every call is kept, because slow calls form the tail.
@@ -91,7 +84,7 @@ def time_calls(
 
 
 def measure_throughput(
-    call: Callable[[], Any],
+    call: Call,
     device: Device,
     *,
     items: int,
@@ -139,7 +132,7 @@ def _device_ns(device: Device) -> int:
 
 
 def _window_marks(
-    call: Callable[[], Any], device: Device, *, depth: int, span_ns: int, windows: int
+    call: Call, device: Device, *, depth: int, span_ns: int, windows: int
 ) -> tuple[list[int], list[int]]:
     """The device times at which windows begin and end, and how many calls were done by then."""
     has_queue = "queue" in device.capabilities
@@ -189,7 +182,7 @@ class SteadyState:
 
 
 def find_steady_state(
-    call: Callable[[], Any], device: Device, *, cap_seconds: float = CAP_SECONDS
+    call: Call, device: Device, *, cap_seconds: float = CAP_SECONDS
 ) -> SteadyState:
     """Call until the medians of the last three windows agree within max(1 %, twice their noise).
 
@@ -214,14 +207,14 @@ def find_steady_state(
     return SteadyState(calls, steady, first_call_ns, float(np.median(windows[-1])))
 
 
-def call_again(call: Callable[[], Any], device: Device) -> SteadyState:
+def call_again(call: Call, device: Device) -> SteadyState:
     """Make one window of calls that were steady before."""
     first_call_ns = timed_call(call, device)
     window = _window(call, device, device.clock_ns() + int(CAP_SECONDS * 1e9))
     return SteadyState(1 + window.size, True, first_call_ns, float(np.median(window)))
 
 
-def _window(call: Callable[[], Any], device: Device, deadline: int) -> Ints:
+def _window(call: Call, device: Device, deadline: int) -> Ints:
     """Time one window; the deadline may cut it short, but not below one call."""
     started = device.clock_ns()
     times = [timed_call(call, device)]

@@ -6,15 +6,13 @@ every arrival during it had to wait ("coordinated omission", Gil Tene; wrk2).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from perfgate.measuring.devices.device import Device, DeviceEvent
-from perfgate.measuring.timing.calls import Floats, Ints
+from perfgate.measuring.devices.device import Call, Device, DeviceEvent
 from perfgate.measuring.workload.workload import Traffic
+from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.arrivals import draw
 
 # Fewer calls show no trend.
@@ -52,9 +50,7 @@ class OpenLoop:
         return came_in < _KEEPS_UP * served and first < second < third
 
 
-def run_open_loop(
-    call: Callable[[], Any], device: Device, arrivals: Floats
-) -> OpenLoop:
+def run_open_loop(call: Call, device: Device, arrivals: Floats) -> OpenLoop:
     """Send a call at each of these times, in seconds after now and in rising order, and wait for all of them.
 
     A device with a queue takes calls while it works on others. On other devices a long call keeps the host from sending the

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import Ints
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, Stage, copied
+from perfgate.stats.arrays import Ints
 
 
 class Preprocessing:
@@ -77,7 +77,7 @@ _FEWEST_BATCHES = 4
 
 
 def compare_pipeline(
-    preprocess: Callable[[], Any],
+    preprocess: Call,
     feed: Callable[[Any], Any],
     device: Device,
     *,
@@ -124,9 +124,7 @@ def exposed_share(pipeline: Versus) -> tuple[float, float, float]:
     return share, low, high
 
 
-def _ahead(
-    preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: int
-) -> Iterator[Any]:
+def _ahead(preprocess: Call, thread: ThreadPoolExecutor, batches: int) -> Iterator[Any]:
     """Yield batches; while one is used the thread makes the next."""
     coming = thread.submit(preprocess)
     for _ in range(batches - 1):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import Floats, timed_call
+from perfgate.measuring.devices.device import Call, Device
+from perfgate.measuring.timing.calls import timed_call
+from perfgate.stats.arrays import Floats
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE
 
@@ -47,8 +46,8 @@ class Versus:
 
 
 def compare(
-    first: Callable[[], Any],
-    second: Callable[[], Any],
+    first: Call,
+    second: Call,
     device: Device,
     *,
     seconds: float,
@@ -78,7 +77,7 @@ def compare(
     return summarize_turns(np.asarray(quads))
 
 
-def _block(call: Callable[[], Any], device: Device, calls: int) -> float:
+def _block(call: Call, device: Device, calls: int) -> float:
     # The first call finds the caches as the other way left them, and is not counted.
     timed_call(call, device)
     return float(np.median([timed_call(call, device) for _ in range(calls)]))

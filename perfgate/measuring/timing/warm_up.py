@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.timing.blocks import time_calls_of_block
 from perfgate.measuring.timing.calls import SteadyState, compiled_graphs, timed_call
 from perfgate.measuring.timing.preprocessing import Preprocessing
@@ -103,9 +103,7 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _settle(
-    call: Callable[[], Any], device: Device, limits: _Limits, *, inputs: int
-) -> SteadyState:
+def _settle(call: Call, device: Device, limits: _Limits, *, inputs: int) -> SteadyState:
     """Call until the speed is steady and each of the rotating ``inputs`` was used."""
     # The first call may compile for longer than all the rest may take.
     first_ns = timed_call(call, device)

@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from perfgate.document.message import Message, WorkloadError
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.workload.output import read
 from perfgate.measuring.workload.workload import Workload
 
@@ -141,7 +141,7 @@ class BoundWorkload:
         bound.model = model
         return bound
 
-    def caller(self, shape: str, *, batch: int | None = None) -> Callable[[], Any]:
+    def caller(self, shape: str, *, batch: int | None = None) -> Call:
         """A function that makes one call on the next input of the pool, without waiting for the device."""
         pool = self.pool(shape, batch=batch)
         invoke = self.invoke

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from perfgate import protocol
 from perfgate.errors import MeasuringError
@@ -33,6 +32,7 @@ from perfgate.measuring.checklist.copies.process import (
 from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.stats.arrays import Floats
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE
 
@@ -46,14 +46,11 @@ _WARM_UP_SECONDS, _LEVEL_SECONDS = 1.5, 0.5
 _PASSES = FEWEST_QUADS
 
 
-Seconds = npt.NDArray[np.float64]
-
-
 class CopiesLevel(NamedTuple):
     """How many copies ran at once, and of every visit to it the seconds of each copy's calls."""
 
     copies: int
-    visits: list[list[Seconds]]
+    visits: list[list[Floats]]
 
     @property
     def calls_per_second(self) -> float:
@@ -69,7 +66,7 @@ class CopiesLevel(NamedTuple):
         )
 
     @property
-    def pooled(self) -> Seconds:
+    def pooled(self) -> Floats:
         return np.concatenate(list(chain.from_iterable(self.visits)))
 
     def gain_over(self, alone: CopiesLevel) -> Versus:
@@ -79,11 +76,11 @@ class CopiesLevel(NamedTuple):
         )
 
     @property
-    def _log_rates(self) -> Seconds:
+    def _log_rates(self) -> Floats:
         return np.log(self._rates)
 
     @property
-    def _rates(self) -> Seconds:
+    def _rates(self) -> Floats:
         rates = np.zeros(len(self.visits))
         for number, visit in enumerate(self.visits):
             for walls in visit:
@@ -110,7 +107,7 @@ def time_threads(
         with torch.get_device_module(device.handle()).stream(stream):
             return time_copy(call, stream.synchronize, go)
 
-    def run(copies: int) -> list[Seconds]:
+    def run(copies: int) -> list[Floats]:
         with ThreadPoolExecutor(copies) as threads:
             go = _go(seconds / _PASSES)
             return _in_seconds(threads.map(run_copy, [go] * copies))
@@ -133,7 +130,7 @@ def time_processes(
         for connection in started:
             _stands(connection)
 
-        def run(copies: int) -> list[Seconds]:
+        def run(copies: int) -> list[Floats]:
             go = _go(seconds / _PASSES)
             for connection in started[:copies]:
                 protocol.send(connection, go)
@@ -173,7 +170,7 @@ def level_of_new_process(request: protocol.LoadRequest, *, folder: Path) -> floa
 
 
 def _up_and_down(
-    run: Callable[[int], list[Seconds]], levels: Sequence[int]
+    run: Callable[[int], list[Floats]], levels: Sequence[int]
 ) -> list[CopiesLevel]:
     """Visit every level in each pass, in rising and in falling order by turns: a drift of the machine then meets all alike."""
     measured = [CopiesLevel(copies, []) for copies in levels]
@@ -188,7 +185,7 @@ def _go(seconds: float) -> Go:
     return Go(begin_ns=begin, end_ns=begin + int(seconds * 1e9))
 
 
-def _in_seconds(walls_ns: Iterable[list[int]]) -> list[Seconds]:
+def _in_seconds(walls_ns: Iterable[list[int]]) -> list[Floats]:
     return [
         np.maximum(np.asarray(walls, dtype=np.float64), 1.0) / 1e9 for walls in walls_ns
     ]

@@ -12,13 +12,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from perfgate import protocol
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.timing.calls import (
@@ -71,7 +70,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     walls_ns: list[int]
 
 
-def time_copy(call: Callable[[], Any], wait: Callable[[], object], go: Go) -> list[int]:
+def time_copy(call: Call, wait: Callable[[], object], go: Go) -> list[int]:
     """Make calls, each waited for, from the moment that all copies begin; one at least."""
     clock = time.monotonic_ns
     time.sleep(max(0, go.begin_ns - clock()) / 1e9)
@@ -141,7 +140,7 @@ def _serve(connection: socket.socket, spawned_ns: int) -> None:
             )
 
 
-def _level(call: Callable[[], Any], device: Device, order: TimeLevel) -> float:
+def _level(call: Call, device: Device, order: TimeLevel) -> float:
     walls = time_calls(
         call, device, CallBudget(1, order.warm_up_seconds, order.warm_up_seconds)
     ).wall

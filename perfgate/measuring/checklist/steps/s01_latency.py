@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.catalogue.names import START_SPREAD
@@ -32,6 +31,7 @@ from perfgate.measuring.timing.open_loop import (
 )
 from perfgate.measuring.workload.workload import SLA
 from perfgate.protocol import LoadRequest
+from perfgate.stats.arrays import Floats
 from perfgate.stats.arrivals import draw
 from perfgate.stats.steadiness import steadiness
 from perfgate.stats.summary import (
@@ -191,7 +191,7 @@ def start_spread(levels: Sequence[float]) -> float:
     return math.sqrt(2) * float(np.std(np.log(levels), ddof=1))
 
 
-def _judge_steadiness(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> None:
+def _judge_steadiness(outcome: StepOutcome, seconds: Floats) -> None:
     """Judge whether the calls kept one speed for the requested time, and add the quantiles of the longest level.
 
     A drift counts by the end of its interval nearest to zero.
@@ -291,7 +291,7 @@ def _of_shape(context: StepContext, *, quick: float, full: float) -> float:
     return full
 
 
-def _add_quantiles(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> None:
+def _add_quantiles(outcome: StepOutcome, seconds: Floats) -> None:
     """Add the percentiles, the slowest tenth and the standard deviation with their intervals, and the maximum.
 
     A P99 and a tenth of too few calls have a reason instead of a value.
@@ -386,9 +386,7 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -
             )
 
 
-def _offered(
-    context: StepContext, shape: str
-) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
+def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, Floats]]:
     """Yield the rates to measure, each with the times of the calls: the rates of the SLA, of budgets, and of the traffic.
 
     A promised rate gets the full time, long enough to be judged. Traffic consists of items: a call arrives when its batch

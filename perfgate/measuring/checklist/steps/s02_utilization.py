@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -23,7 +21,7 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.card import read_under_load
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary, StepTotals
 from perfgate.trace.model.arithmetic import union_length
@@ -135,9 +133,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     outcome.below("utilization.busy", busy, {"free": 1 - busy})
 
 
-def _time_back_to_back(
-    call: Callable[[], Any], device: Device, *, calls: int
-) -> tuple[int, int]:
+def _time_back_to_back(call: Call, device: Device, *, calls: int) -> tuple[int, int]:
     """The time of calls without a profiler by the timer, and the CPU time of the whole process; waits once, at the end."""
     device.synchronize()
     cpu_started, started = device.process_cpu_ns(), device.timer_ns()
@@ -148,9 +144,7 @@ def _time_back_to_back(
     return max(device.timer_ns() - started, 1), device.process_cpu_ns() - cpu_started
 
 
-def _add_reported(
-    outcome: StepOutcome, context: StepContext, call: Callable[[], Any]
-) -> None:
+def _add_reported(outcome: StepOutcome, context: StepContext, call: Call) -> None:
     """Add the driver's own utilization during calls without a profiler: npu-smi shows 0 % while one runs."""
 
     def load() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
@@ -29,9 +28,10 @@ from perfgate.measuring.checklist.recorded import (
 )
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.batches import bytes_of, tensors
-from perfgate.measuring.devices.device import Device, DeviceEvent
+from perfgate.measuring.devices.device import Call, Device, DeviceEvent
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
+from perfgate.stats.arrays import Floats
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import TimeSpan
@@ -162,9 +162,7 @@ def judge_inputs(
     outcome.note("transfer.full_precision", "info", evidence)
 
 
-def _times_of_ways(
-    context: StepContext, transfers: _Transfers
-) -> dict[str, npt.NDArray[np.float64]]:
+def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, Floats]:
     """The nanoseconds of a call, on inputs that are on the device and for each way of copying, one number per round.
 
     A round takes the medians of calls in random order, so that disturbances affect all ways alike.
@@ -187,7 +185,7 @@ def _times_of_ways(
     return dict(zip(ways, np.asarray(rounds).T))
 
 
-def _median_ns(call: Callable[[], Any], device: Device) -> float:
+def _median_ns(call: Call, device: Device) -> float:
     call()
     device.synchronize()
     return float(np.median(time_calls(call, device, CallBudget(_CALLS_PER_ROUND)).wall))
@@ -206,7 +204,7 @@ class _Transfers:
         self._next = device.to_device(self._pinned[0], non_blocking=True)
         self._cursor = 0
         self.input_bytes = device.bytes_of(self.hosts[0])
-        self.calls: dict[str, Callable[[], Any]] = {_ON_DEVICE: workload.caller(shape)}
+        self.calls: dict[str, Call] = {_ON_DEVICE: workload.caller(shape)}
         for mode in _MODES:
             self.calls[mode] = partial(self.end_to_end, mode, _Marks(device))
 

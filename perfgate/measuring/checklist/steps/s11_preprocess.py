@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
@@ -22,7 +21,7 @@ from perfgate.measuring.checklist.outcome import (
 )
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
+from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.measuring.timing.preprocessing import (
     Preprocessing,
     compare_pipeline,
@@ -30,6 +29,7 @@ from perfgate.measuring.timing.preprocessing import (
 )
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
+from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 from perfgate.trace.model.arithmetic import Intervals, overlap_length, union_length
@@ -121,7 +121,7 @@ def _measure_host(
         of_stage = outcome.under(stage=stage.name)
         of_stage.raw_samples("preprocess.time", column)
         of_stage.estimate("preprocess.time", quantile(column / 1e9, 0.5))
-    medians: npt.NDArray[np.float64] = np.median(times_ns, axis=0) / 1e9
+    medians: Floats = np.median(times_ns, axis=0) / 1e9
     slowest = preprocessing.stages[int(medians.argmax())]
     total = float(np.median(times_ns.sum(axis=1))) / 1e9
     calls = time_calls(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.tally import SYNCS, CallTally
+from perfgate.measuring.devices.device import Call
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
@@ -177,7 +177,7 @@ def _judge_bound(
     outcome.above(_BOUND, bound, {"launches": round(launches.count)})
 
 
-def _enqueue_ns(context: StepContext, call: Callable[[], Any]) -> int:
+def _enqueue_ns(context: StepContext, call: Call) -> int:
     """Nanoseconds until a call on an empty queue returns."""
     context.device.synchronize()
     started = context.device.timer_ns()

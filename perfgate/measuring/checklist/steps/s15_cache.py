@@ -24,7 +24,7 @@ from perfgate.measuring.checklist.experiment import (
 from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
 from perfgate.measuring.checklist.recorded import add_rate, busy_window, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
 from perfgate.system.garbage import quiet
@@ -191,7 +191,7 @@ def _rounds(
     return rounds
 
 
-def _repeated(call: Callable[[], Any], device: Device) -> float:
+def _repeated(call: Call, device: Device) -> float:
     """The median of some calls after an untimed one, because another way left its data in the cache."""
     timed_call(call, device)
     return float(np.median([timed_call(call, device) for _ in range(_TIMED_CALLS)]))

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import structs
 
 from perfgate.catalogue.lookup import card
@@ -34,6 +33,7 @@ from perfgate.measuring.checklist.outcome import (
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
+from perfgate.stats.arrays import Ints
 from perfgate.stats.robust import TransferLine, transfer_line
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import summarize
@@ -43,8 +43,6 @@ _TRACED_CALLS = 5
 # The share of rounds in which a straggler is last: by chance one of two ranks is last in 18 of 20 with 0.04 %.
 _MOSTLY = 0.9
 _FEWEST_SIZES = 3
-
-Ints = npt.NDArray[np.int64]
 
 
 class CommunicationStep:

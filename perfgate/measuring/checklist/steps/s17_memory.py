@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from gc import collect
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
@@ -16,7 +13,8 @@ from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, una
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import count_calls
-from perfgate.measuring.devices.device import Device, MemoryStatistics
+from perfgate.measuring.devices.device import Call, Device, MemoryStatistics
+from perfgate.stats.arrays import Floats
 from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
@@ -26,8 +24,6 @@ from perfgate.trace.analysis.summary import DeviceSummary
 _FEWEST_CALLS = 12
 _MOST_CALLS = 300
 _TOP_OPS = 10
-
-Floats = npt.NDArray[np.float64]
 
 
 class MemoryStep:
@@ -91,7 +87,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
 
 
 def _watch(
-    device: Device, call: Callable[[], Any], calls: int
+    device: Device, call: Call, calls: int
 ) -> tuple[Floats, Floats, Floats | None]:
     """After each call the resident bytes, its page faults, and the bytes in the allocator, None if it has no statistics."""
     resident, faults, allocated = np.zeros(calls), np.zeros(calls), np.zeros(calls)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within, read_calls
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.stacks import attributed_share, stacks_of
@@ -126,5 +124,5 @@ def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) ->
     outcome.above("profile.overhead", overhead)
 
 
-def _plain_ns(call: Callable[[], Any], device: Device, calls: int) -> float:
+def _plain_ns(call: Call, device: Device, calls: int) -> float:
     return float(np.median(time_calls(call, device, CallBudget(calls)).wall))

@@ -24,7 +24,7 @@ from perfgate.measuring.checklist.outcome import (
 )
 from perfgate.measuring.checklist.recorded import profiled, setting_number
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.devices.host import run_times
 from perfgate.measuring.devices.registry import monitored_kinds
 from perfgate.measuring.timing.calls import find_steady_state, measure_throughput
@@ -370,7 +370,7 @@ def judge_throttling(outcome: StepOutcome) -> None:
 
 
 def soak(
-    call: Callable[[], Any],
+    call: Call,
     device: Device,
     *,
     items: int,
@@ -423,7 +423,7 @@ def _loss(log_gain: float | None) -> float | None:
     return None if log_gain is None else 1.0 - math.exp(log_gain)
 
 
-def _rate(call: Callable[[], Any], device: Device, items: int, seconds: float) -> float:
+def _rate(call: Call, device: Device, items: int, seconds: float) -> float:
     """Items per second of one slice; on the host, per second of the process's CPU time.
 
     Other processes cost wall time but not CPU time; a lower clock costs both.
@@ -437,7 +437,7 @@ def _rate(call: Callable[[], Any], device: Device, items: int, seconds: float) -
     return items * calls / (max(device.process_cpu_ns() - cpu_before, 1) / 1e9)
 
 
-def _canary_rate(canary: Callable[[], Any], device: Device) -> float:
+def _canary_rate(canary: Call, device: Device) -> float:
     clock = device.clock_ns if "queue" in device.capabilities else device.process_cpu_ns
     times = []
     for _ in range(_CANARIES):
@@ -448,7 +448,7 @@ def _canary_rate(canary: Callable[[], Any], device: Device) -> float:
     return 1e9 / max(float(min(times)), 1.0)
 
 
-def _canaries(device: Device) -> dict[str, Callable[[], Any]]:
+def _canaries(device: Device) -> dict[str, Call]:
     """Fixed work on the device and on its host, the same on every machine; none if torch has no such device."""
     import torch
 
@@ -473,7 +473,7 @@ def _canaries(device: Device) -> dict[str, Callable[[], Any]]:
             for _ in range(_LAUNCHES):
                 single.add_(single)
 
-    canaries: dict[str, Callable[[], Any]] = {CANARY: multiply}
+    canaries: dict[str, Call] = {CANARY: multiply}
     if "queue" in device.capabilities:
         canaries[LAUNCHES] = launch
     for canary in canaries.values():

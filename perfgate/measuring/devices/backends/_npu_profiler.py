@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
+from perfgate.measuring.devices.device import Call
 from perfgate.trace.model.events import CALL
 
 # An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.
@@ -37,7 +38,7 @@ _TAIL_BYTES = 2_000
 
 
 def record(
-    call: Callable[[], Any],
+    call: Call,
     *,
     calls: int,
     folder: Path,

@@ -23,6 +23,7 @@ from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
 from perfgate.measuring.devices.device import (
+    Call,
     DeviceEvent,
     FreeMemory,
     HostMemory,
@@ -129,9 +130,7 @@ class TorchDevice(abc.ABC):
 
         return torch.inference_mode()
 
-    def record_trace(
-        self, call: Callable[[], Any], *, calls: int, folder: Path, name: str
-    ) -> Path:
+    def record_trace(self, call: Call, *, calls: int, folder: Path, name: str) -> Path:
         """With torch's own profiler, into ``name.json.gz``, which appears under its name only when complete."""
         from torch.autograd.profiler import record_function
 
@@ -176,13 +175,13 @@ class TorchDevice(abc.ABC):
     def synchronize(self) -> None:  # noqa: B027 - most devices without a queue have nothing to wait for
         """Return at once: a call on a device without a queue returns when it is done."""
 
-    def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:  # noqa: ARG002
+    def record_kernels(self, call: Call, *, calls: int) -> list[KernelRun]:  # noqa: ARG002
         """Refuse: the device does not report its kernels."""
         raise MeasuringError(
             "a device of kind {kind} does not report its kernels", kind=self.kind
         )
 
-    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
+    def record_raw(self, call: Call, *, calls: int, folder: Path) -> Path:  # noqa: ARG002
         """Refuse: a trace of torch's own profiler is complete when it is recorded."""
         raise MeasuringError(
             "a trace of a device of kind {kind} needs no analysis; record_trace writes it",
@@ -268,9 +267,7 @@ class AcceleratorDevice(TorchDevice):
             self._main = before
         main.wait_stream(self._copies)
 
-    def count_memory(
-        self, calls: Sequence[Callable[[], Any]]
-    ) -> list[MemoryCount] | None:
+    def count_memory(self, calls: Sequence[Call]) -> list[MemoryCount] | None:
         """The allocations of each call, from the statistics of the caching allocator.
 
         ``peak_bytes`` is the peak above the memory held before, so memory that the call itself frees before it allocates
@@ -279,7 +276,7 @@ class AcceleratorDevice(TorchDevice):
         """
         return [self._memory_of(call) for call in calls]
 
-    def _memory_of(self, call: Callable[[], Any]) -> MemoryCount:
+    def _memory_of(self, call: Call) -> MemoryCount:
         self._settle()
         self.reset_memory_peaks()
         before = self._memory()

@@ -25,6 +25,7 @@ from perfgate.measuring.devices.backends._shared import (
     text_of_error,
 )
 from perfgate.measuring.devices.device import (
+    Call,
     Capability,
     DeviceEvent,
     HostWait,
@@ -95,9 +96,7 @@ class CpuDevice(TorchDevice):
     def copy_stream(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def count_memory(
-        self, calls: Sequence[Callable[[], Any]]
-    ) -> list[MemoryCount] | None:
+    def count_memory(self, calls: Sequence[Call]) -> list[MemoryCount] | None:
         """The allocations of each call, counted at torch's CPU allocator.
 
         Only blocks allocated during these calls count, and only freeing those lowers the held bytes: the profiler's reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
@@ -15,7 +15,7 @@ from perfgate.measuring.devices.backends._shared import (
     open_accelerator,
     require_packages,
 )
-from perfgate.measuring.devices.device import Capability, KernelRun
+from perfgate.measuring.devices.device import Call, Capability, KernelRun
 from perfgate.measuring.devices.monitors.cuda import read_gpu
 
 KIND = "cuda"
@@ -102,7 +102,7 @@ class CudaDevice(AcceleratorDevice):
             with_stack=True,
         )
 
-    def record_kernels(self, call: Callable[[], Any], *, calls: int) -> list[KernelRun]:
+    def record_kernels(self, call: Call, *, calls: int) -> list[KernelRun]:
         # Without events of the host, which would make it slower, and without a file.
         from torch.autograd.profiler import profile
 

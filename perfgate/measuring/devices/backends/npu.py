@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from perfgate.measuring.devices.backends._shared import (
     open_accelerator,
     require_packages,
 )
-from perfgate.measuring.devices.device import Capability
+from perfgate.measuring.devices.device import Call, Capability
 from perfgate.measuring.devices.host import Host
 from perfgate.trace.readers.ascend.archive import pack
 
@@ -135,9 +135,7 @@ class NpuDevice(AcceleratorDevice):
             )
         yield "task queue", _asked(self.module, "get_task_queue_enable")
 
-    def record_trace(
-        self, call: Callable[[], Any], *, calls: int, folder: Path, name: str
-    ) -> Path:
+    def record_trace(self, call: Call, *, calls: int, folder: Path, name: str) -> Path:
         path = folder / f"{name}.zip"
         with tempfile.TemporaryDirectory(
             prefix="npu_profile_", ignore_cleanup_errors=True
@@ -149,7 +147,7 @@ class NpuDevice(AcceleratorDevice):
             pack(recording, path)
         return path
 
-    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
+    def record_raw(self, call: Call, *, calls: int, folder: Path) -> Path:
         return _npu_profiler.record(
             call, calls=calls, folder=folder.resolve(), synchronize=self.synchronize
         )

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.measuring.checklist.steps.s06_fusion.patterns import FEWEST_IN_CHAIN
+from perfgate.stats.arrays import Flags
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import Codes, IntColumn, group_rows
 from perfgate.trace.model.events import NO_TEXT, constant
@@ -143,7 +144,7 @@ def _runs(timeline: Timeline) -> _Runs:
 
 
 def _sequences(
-    runs: _Runs, elementwise: npt.NDArray[np.bool_]
+    runs: _Runs, elementwise: Flags
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The bounds, in the order, of runs of three or more elementwise kernels of one stream that may pass on their results."""
     stream = runs.stream[runs.order]

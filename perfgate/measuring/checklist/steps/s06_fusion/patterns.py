@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfgate.measuring.counting.tally import SourceLines
+from perfgate.measuring.devices.device import Call
 
 if TYPE_CHECKING:
     from perfgate.measuring.counting.operator_calls import OperatorCall
@@ -130,7 +131,7 @@ def variant_of(name: str) -> str:
     return name
 
 
-def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
+def record_dataflow(call: Call, *, root: Path) -> tuple[Node, ...]:
     """Make one call and return its operators in order of dispatch, with source lines relative to ``root``."""
     from perfgate.measuring.counting.dispatch import WatchingMode
 

@@ -29,6 +29,7 @@ from perfgate.measuring.checklist.mistakes import one_line
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
+from perfgate.measuring.devices.device import Call
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import Versus, compare
@@ -58,8 +59,8 @@ class Compiled:
     ``first_call`` makes one on the first input of the shape and returns the nanoseconds it took.
     """
 
-    plain: Callable[[], Any]
-    fast: Callable[[], Any]
+    plain: Call
+    fast: Call
     first_call: Callable[[], int]
     cold_ns: int
     agreement: Agreement
@@ -285,7 +286,7 @@ def _compile(
     seconds: float,
     twin: BoundWorkload,
     reference: Any,
-    plain: Callable[[], Any],
+    plain: Call,
 ) -> Compiled:
     outputs: list[Any] = []
 

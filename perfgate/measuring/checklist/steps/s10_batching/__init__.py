@@ -39,6 +39,7 @@ from perfgate.measuring.checklist.steps.s10_batching.serving import (
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.timing.open_loop import arrivals, rate_of
 from perfgate.measuring.workload.workload import Traffic
+from perfgate.stats.arrays import Floats
 from perfgate.stats.batching import BatchingPolicy
 from perfgate.stats.summary import SampleEstimate, dependent_quantile
 from perfgate.system.garbage import quiet
@@ -240,7 +241,7 @@ def _add_candidate(
         )
 
 
-def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64]) -> None:
+def _add_latencies(outcome: StepOutcome, latencies: Floats) -> None:
     outcome.estimate("batching.p50", dependent_quantile(latencies, 0.5))
     outcome.p99(
         "batching.p99",

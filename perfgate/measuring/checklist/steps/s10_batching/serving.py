@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.sweep import Sweep
 from perfgate.measuring.checklist.batch_sweep import SweepEffort, probe
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.calls import CallBudget, time_calls
+from perfgate.stats.arrays import Floats
 from perfgate.stats.batching import (
     BatchingPolicy,
     Served,
@@ -39,8 +39,6 @@ _FULL = SweepEffort(visits=5, visit_seconds=0.2, call_seconds=1.0)
 # Blocks of consecutive requests, of which a signed rank gives an interval at 95 %; and requests in one of them.
 _BLOCKS = 8
 _REQUESTS_OF_BLOCK = 4
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

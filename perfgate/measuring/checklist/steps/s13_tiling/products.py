@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from perfgate.measuring.devices.device import Call
 
 if TYPE_CHECKING:
     from perfgate.measuring.counting.operator_calls import OperatorCall
@@ -104,7 +106,7 @@ class ReplayedProduct:
         return " @ ".join(shapes)
 
 
-def record_products(call: Callable[[], Any], *, root: Path) -> list[ReplayedProduct]:
+def record_products(call: Call, *, root: Path) -> list[ReplayedProduct]:
     """Make one call and return its products and convolutions, most operations of the call first.
 
     Left out are grouped and transposed convolutions, and operands other than dense floating point tensors.
