@@ -45,52 +45,35 @@ class Agreement:
 def agreement(reference: Any, output: Any) -> Agreement:
     """Compare two outputs, each a tensor or a tuple, list or dict of tensors, in double precision on the host."""
     expected, actual = list(tensors(reference)), list(tensors(output))
-    if not expected or len(expected) != len(actual):
+    shapes = [tensor.shape for tensor in expected]
+    if not shapes or shapes != [tensor.shape for tensor in actual]:
         return Agreement(comparable=False)
     absolute = relative = 0.0
     not_finite = 0
-    for first, second in zip(expected, actual):
-        if first.shape != second.shape:
-            return Agreement(comparable=False)
-        pair = _compare(first, second)
-        absolute = max(absolute, pair.absolute)
-        relative = max(relative, pair.relative)
-        not_finite += pair.not_finite
-    return Agreement(
-        comparable=True, absolute=absolute, relative=relative, not_finite=not_finite
-    )
+    for first, second in zip(map(_flat, expected), map(_flat, actual)):
+        both = first.isfinite() & second.isfinite()
+        not_finite += int((first.isfinite() & ~second.isfinite()).sum())
+        if not both.any():
+            continue
+        apart = float((first - second)[both].abs().max())
+        absolute = max(absolute, apart)
+        if apart:
+            largest = float(first[both].abs().max())
+            relative = max(relative, apart / largest if largest else math.inf)
+    return Agreement(True, absolute, relative, not_finite)
 
 
-def _compare(reference: Any, output: Any) -> Agreement:
-    import torch
-
-    first, second = (
-        reference.detach().cpu().double().flatten(),
-        output.detach().cpu().double().flatten(),
-    )
-    both = torch.isfinite(first) & torch.isfinite(second)
-    not_finite = int((torch.isfinite(first) & ~torch.isfinite(second)).sum())
-    first, second = first[both], second[both]
-    if not first.numel():
-        return Agreement(comparable=True, not_finite=not_finite)
-    absolute = float((first - second).abs().max())
-    largest = float(first.abs().max())
-    relative = 0.0
-    if absolute:
-        relative = absolute / largest if largest else math.inf
-    return Agreement(
-        comparable=True, absolute=absolute, relative=relative, not_finite=not_finite
-    )
+def _flat(tensor: Any) -> Any:
+    return tensor.detach().cpu().double().flatten()
 
 
 def compare_outputs(first: Call, second: Call, device: Device) -> Agreement | Message:
     """The difference between the outputs of two implementations for one input, or why they cannot be compared."""
     outputs = []
     for way in (first, first, second):
+        output = device.to_host(way())
         # A clone, because the next call may write into the same memory.
-        outputs.append(
-            each_tensor(device.to_host(way()), lambda tensor: tensor.detach().clone())
-        )
+        outputs.append(each_tensor(output, lambda tensor: tensor.detach().clone()))
         device.synchronize()
     reference, again, output = outputs
     repeated, compared = agreement(reference, again), agreement(reference, output)

@@ -104,11 +104,8 @@ def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[Aud
     for _ in range(_WARM_UP_CALLS):
         call()
     audits = [audit_call(context, call) for _ in range(calls)]
-    last = audits[-1]
-    names = [op.name for op in last]
-    for audit in audits:
-        if [op.name for op in audit] != names:
-            return last
+    if len({tuple(op.name for op in audit) for audit in audits}) > 1:
+        return audits[-1]
     typical = []
     for ops in zip(*audits):
         host_ns = np.median([op.host_ns for op in ops])
@@ -152,10 +149,9 @@ def _audited(call: OperatorCall, line: str | None, host_ns: int) -> AuditedOp:
     if not call.is_view:
         results = [tensor for tensor in tensors(call.result) if not tensor.is_nested]
         written = bytes_of(results) or sum(copy.size for copy in copies)
-    reorder: str | None = None
+    reorder = convolution = None
     if call.name in _REORDERS and call.inputs:
         reorder = _pair(call.result, call.inputs[0])
-    convolution: Convolution | None = None
     if call.name in _CONVOLUTIONS:
         convolution = Convolution(_order(call.args[0]), _order(call.args[1]))
     return AuditedOp(
@@ -174,14 +170,15 @@ def _audited(call: OperatorCall, line: str | None, host_ns: int) -> AuditedOp:
 def _copy(target: Any, source: Any) -> Copy:
     from perfgate.measuring.counting.operator_calls import layout_differs
 
-    size = target.numel() * target.element_size()
+    cause: Cause = "duplicate"
+    pair = _pair(target, source)
     if layout_differs(target, source):
-        return Copy("layout", _pair(target, source), size)
-    if target.device != source.device:
-        return Copy("device", _pair(target, source), size)
-    if target.dtype != source.dtype:
-        return Copy("dtype", f"{_dtype(source)} -> {_dtype(target)}", size)
-    return Copy("duplicate", _pair(target, source), size)
+        cause = "layout"
+    elif target.device != source.device:
+        cause = "device"
+    elif target.dtype != source.dtype:
+        cause, pair = "dtype", f"{_dtype(source)} -> {_dtype(target)}"
+    return Copy(cause, pair, bytes_of(target))
 
 
 def _pair(target: Any, source: Any) -> str:
@@ -197,15 +194,13 @@ def _order(tensor: Any, *, either: str = EITHER) -> str:
     if tensor.is_nested:
         return "nested"
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    first, last = _ORDERS.get(tensor.dim(), ("contiguous", ""))
     channels_first = tensor.is_contiguous()
-    if tensor.dim() not in formats:
-        if channels_first:
-            return "contiguous"
-        return "strided"
-    channels_last = tensor.is_contiguous(memory_format=formats[tensor.dim()])
+    channels_last = tensor.dim() in formats and tensor.is_contiguous(
+        memory_format=formats[tensor.dim()]
+    )
     if channels_first and channels_last:
         return either
-    first, last = _ORDERS[tensor.dim()]
     if channels_first:
         return first
     if channels_last:

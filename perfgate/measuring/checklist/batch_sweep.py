@@ -123,28 +123,21 @@ def _visit(
     context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep
 ) -> None:
     """Measure one size once more; several calls in flight may need memory that the single call of the probe did not."""
-    failed = experiment(
-        context, partial(_measure_once, context, shape, size, effort, sweep)
+    visit = partial(
+        measure_size, context.workload, shape, size, seconds=effort.visit_seconds
     )
-    if failed is None:
-        return
-    if failed.out_of_memory:
+    measured = experiment(context, visit)
+    if not isinstance(measured, FailedExperiment):
+        rate, latencies = measured
+        sweep.rates.setdefault(size, []).append(rate)
+        sweep.latencies.setdefault(size, []).extend(latencies)
+    elif measured.out_of_memory:
         sweep.out_of_memory = size
         forget(context, shape, sweep.drop_from(size))
     else:
-        sweep.refused[size] = failed.reason
+        sweep.refused[size] = measured.reason
         sweep.drop(size)
         forget(context, shape, [size])
-
-
-def _measure_once(
-    context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep
-) -> None:
-    rate, latencies = measure_size(
-        context.workload, shape, size, seconds=effort.visit_seconds
-    )
-    sweep.rates.setdefault(size, []).append(rate)
-    sweep.latencies.setdefault(size, []).extend(latencies)
 
 
 def measure_size(

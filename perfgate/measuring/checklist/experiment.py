@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from perfgate.document.message import Message, ReasonedError, quote
+from perfgate.document.message import Message, ReasonedError, reason_of
 from perfgate.errors import PerfgateError
 from perfgate.measuring.checklist.mistakes import one_line
 from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
@@ -95,18 +96,13 @@ def own_call(context: StepContext, shape: str) -> None:
 def described(error: BaseException, context: StepContext) -> Message:
     """An exception with the code that raised it: a line of the project, or a module of someone else's."""
     if isinstance(error, PerfgateError):
-        if isinstance(error, ReasonedError):
-            return error.reason
-        return quote(str(error))
-    values: dict[str, Any] = {"error": one_line(error)[:_MAX_LINE]}
-    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    if not frames:
-        return Message("experiment.raised", {**values, "where": "?"})
-    frame, line = frames[-1]
-    of_project = SourceLines(context.root).at(frame.f_code.co_filename, line)
-    module = str(frame.f_globals.get("__name__") or frame.f_code.co_filename)
-    # Deeper names belong to generated code or are of no use to the reader.
+        return reason_of(error)
+    where = "?"
+    for frame, line in deque(traceback.walk_tb(error.__traceback__), maxlen=1):
+        of_project = SourceLines(context.root).at(frame.f_code.co_filename, line)
+        module = str(frame.f_globals.get("__name__") or frame.f_code.co_filename)
+        # Deeper names belong to generated code or are of no use to the reader.
+        where = of_project or ".".join(module.split(".")[:2])
     return Message(
-        "experiment.raised",
-        {**values, "where": of_project or ".".join(module.split(".")[:2])},
+        "experiment.raised", {"error": one_line(error)[:_MAX_LINE], "where": where}
     )
