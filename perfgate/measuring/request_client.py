@@ -31,7 +31,16 @@ def main(reference: str, address: str) -> None:
         os.rename(f"{address}.new", address)  # noqa: PTH104 - a socket, and not a file
         while True:
             connection, _ = listener.accept()
-            _serve(function, connection)
+            # Call the function for each request in a new thread: an open loop sends
+            # while others are under way.
+            writing = threading.Lock()
+            with connection, connection.makefile("rb") as lines:
+                for line in lines:
+                    threading.Thread(
+                        target=_answer,
+                        args=(function, json.loads(line), connection, writing),
+                        daemon=True,
+                    ).start()
 
 
 def _load(reference: str) -> Callable[[str, Any], Any]:
@@ -52,18 +61,6 @@ def _load(reference: str) -> Callable[[str, Any], Any]:
     if not callable(function):
         sys.exit(f"{file} has no function {name!r}; define {name}(url, request)")
     return function  # type: ignore[no-any-return]
-
-
-def _serve(function: Callable[[str, Any], Any], connection: socket.socket) -> None:
-    """Call the function for each request in a new thread: an open loop sends while others are under way."""
-    writing = threading.Lock()
-    with connection, connection.makefile("rb") as lines:
-        for line in lines:
-            threading.Thread(
-                target=_answer,
-                args=(function, json.loads(line), connection, writing),
-                daemon=True,
-            ).start()
 
 
 def _answer(

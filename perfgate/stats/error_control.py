@@ -130,7 +130,14 @@ def _crossing(constant: float, looks: tuple[float, ...], shape: float) -> float:
         constant * times**shape
     )  # of the walk itself: sqrt(t) times the standardised statistic
     starts, steps = -_REACH * np.sqrt(times), np.sqrt(np.diff(times))
-    rule = _gauss_legendre(_node_count(bounds[:-1] - starts[:-1], steps))
+    # How many nodes resolve every step of the walk, as a power of two so that few rules
+    # serve all constants.
+    lengths = bounds[:-1] - starts[:-1]
+    needed = _NODES_PER_DEVIATION * float(np.max(lengths / steps, initial=0.0))
+    count = _FEWEST_NODES
+    while count < min(needed, _MOST_NODES):
+        count *= 2
+    rule = _gauss_legendre(count)
     grid, weights = _points(starts[0], bounds[0], rule)
     crossed = float(ndtr(-bounds[0] / math.sqrt(times[0])))
     density = np.exp(-(grid**2) / (2 * times[0])) / math.sqrt(2 * math.pi * times[0])
@@ -143,15 +150,6 @@ def _crossing(constant: float, looks: tuple[float, ...], shape: float) -> float:
         )
         grid, density = reached, kernel @ mass
     return min(1.0, crossed)
-
-
-def _node_count(lengths: Floats, steps: Floats) -> int:
-    """How many nodes resolve every step of the walk, as a power of two so that few rules serve all constants."""
-    needed = _NODES_PER_DEVIATION * float(np.max(lengths / steps, initial=0.0))
-    count = _FEWEST_NODES
-    while count < min(needed, _MOST_NODES):
-        count *= 2
-    return count
 
 
 @cache

@@ -62,7 +62,13 @@ def p_above(differences: Floats, margin: float, weights: Floats | None = None) -
     with ties; ties count for the null hypothesis.
     """
     count = int(np.count_nonzero(_averages(differences, weights) > margin))
-    return _upper_tail(differences.size, count)
+    n = differences.size
+    if count <= 0:
+        return 1.0
+    if n > EXACT_UP_TO:
+        mean, deviation = _normal_moments(n)
+        return float(ndtr(-(count - 0.5 - mean) / deviation))
+    return float(_cumulative_null(n)[n * (n + 1) // 2 - count])  # the null is symmetric
 
 
 def p_below(differences: Floats, margin: float, weights: Floats | None = None) -> float:
@@ -149,15 +155,6 @@ def _critical(n: int, alpha: float) -> int | None:
     else:
         k = int(np.count_nonzero(_cumulative_null(n) <= alpha)) - 1
     return k if k >= 0 else None
-
-
-def _upper_tail(n: int, count: int) -> float:
-    if count <= 0:
-        return 1.0
-    if n > EXACT_UP_TO:
-        mean, deviation = _normal_moments(n)
-        return float(ndtr(-(count - 0.5 - mean) / deviation))
-    return float(_cumulative_null(n)[n * (n + 1) // 2 - count])  # the null is symmetric
 
 
 @lru_cache(maxsize=128)

@@ -170,7 +170,18 @@ def _hint_on_project(error: BaseException, project: ProjectCode) -> Message | No
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _missing_module(error.name, project)
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
-        return _missing_file(error.filename, project)
+        path = (project.root / error.filename).resolve()
+        if project.root.resolve() in path.parents:
+            inside = path.relative_to(project.root.resolve()).as_posix()
+            return Message(
+                "mistake.no-file", {"file": inside, "value": json.dumps([inside])}
+            )
+        if Path.home() in path.parents:
+            return Message(
+                "mistake.no-home",
+                {"file": f"~/{path.relative_to(Path.home()).as_posix()}"},
+            )
+        return None
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if (
         isinstance(error, KeyError)
@@ -284,17 +295,3 @@ def _may_hold_code(folder: Path) -> bool:
         and not folder.is_symlink()
         and not (folder / "pyvenv.cfg").exists()
     )
-
-
-def _missing_file(name: str, project: ProjectCode) -> Message | None:
-    path = (project.root / name).resolve()
-    if project.root.resolve() in path.parents:
-        inside = path.relative_to(project.root.resolve()).as_posix()
-        return Message(
-            "mistake.no-file", {"file": inside, "value": json.dumps([inside])}
-        )
-    if Path.home() in path.parents:
-        return Message(
-            "mistake.no-home", {"file": f"~/{path.relative_to(Path.home()).as_posix()}"}
-        )
-    return None

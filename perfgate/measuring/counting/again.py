@@ -51,7 +51,18 @@ def _count(
     workload: BoundWorkload, shape: str, root: Path, parts: Collection[CountedPart]
 ) -> CounterSet:
     if parts:
-        _settle(workload, shape)
+        # Make calls until all effects of the first calls are gone.
+        call, device = workload.caller(shape), workload.device
+        with quiet():
+            timed_call(call, device)
+            took = timed_call(call, device)
+            for _ in range(
+                calls_within(
+                    took, seconds=_SETTLING_SECONDS, fewest=0, most=_SETTLING_CALLS
+                )
+            ):
+                call()
+            device.synchronize()
     count = count_calls if "memory" in parts else count_operators
     counted = count(workload, shape, root=root)
     if parts and "kernel_timeline" in workload.device.capabilities:
@@ -62,21 +73,6 @@ def _count(
     if "python" in parts:
         counted = with_python_work(workload, counted, root=root)
     return counted
-
-
-def _settle(workload: BoundWorkload, shape: str) -> None:
-    """Make calls until all effects of the first calls are gone."""
-    call, device = workload.caller(shape), workload.device
-    with quiet():
-        timed_call(call, device)
-        took = timed_call(call, device)
-        for _ in range(
-            calls_within(
-                took, seconds=_SETTLING_SECONDS, fewest=0, most=_SETTLING_CALLS
-            )
-        ):
-            call()
-        device.synchronize()
 
 
 def _with_traced_kernels(

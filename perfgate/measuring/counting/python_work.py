@@ -136,7 +136,14 @@ class CountedPython:
             return self._own_tracer
         where = entry, caller
         if where not in self._tracers:
-            self._tracers[where] = self._tracer_of(where)
+
+            def trace(frame: FrameType, event: str, _argument: Any) -> _Tracer:
+                if event == "opcode":
+                    self._others[where] += 1
+                    self._add(frame)
+                return trace
+
+            self._tracers[where] = trace
         return self._tracers[where]
 
     @cached_property
@@ -210,15 +217,6 @@ class CountedPython:
             self._own[frame.f_code, frame.f_lasti] += 1
             self._add(frame)
         return self._own_tracer
-
-    def _tracer_of(self, where: tuple[str, str | None]) -> _Tracer:
-        def trace(frame: FrameType, event: str, _argument: Any) -> _Tracer:
-            if event == "opcode":
-                self._others[where] += 1
-                self._add(frame)
-            return trace
-
-        return trace
 
     def _add(self, frame: FrameType) -> None:
         self._executed += 1

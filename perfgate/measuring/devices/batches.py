@@ -37,7 +37,10 @@ def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
         changed = {key: each_tensor(member, change) for key, member in batch.items()}
         if type(batch) is dict:
             return changed
-        return _like(batch, changed)
+        try:
+            return type(batch)(changed)  # type: ignore[call-arg]
+        except TypeError:
+            return changed
     if isinstance(batch, (list, tuple)):
         members = [each_tensor(member, change) for member in batch]
         if hasattr(batch, "_fields"):
@@ -54,10 +57,3 @@ def each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
 
 def _is_record(batch: Any) -> bool:
     return dataclasses.is_dataclass(batch) and not isinstance(batch, type)
-
-
-def _like(batch: Mapping[Any, Any], members: dict[Any, Any]) -> Any:
-    try:
-        return type(batch)(members)  # type: ignore[call-arg]
-    except TypeError:
-        return members

@@ -200,14 +200,11 @@ def _check_promises(workload: Workload, where: Message) -> None:
         _is_number(traffic.max_wait) and traffic.max_wait >= 0
     ):
         raise _refused("workload.max-wait", where, value=repr(traffic.max_wait))
-    if len(traffic.arrivals) and not _rise(list(traffic.arrivals)):
-        raise _refused("workload.arrivals", where, remedy=remedy)
-
-
-def _rise(times: list[Any]) -> bool:
-    return (
+    times = list(traffic.arrivals)
+    if len(traffic.arrivals) and not (
         all(map(_is_number, times)) and times == sorted(times) and times[0] < times[-1]
-    )
+    ):
+        raise _refused("workload.arrivals", where, remedy=remedy)
 
 
 def _above_zero(number: object) -> bool:

@@ -180,15 +180,14 @@ def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, Flo
     ):
         times = [0.0] * len(ways)
         for way in chance.sample(ways, len(ways)):
-            times[ways.index(way)] = _median_ns(transfers.calls[way], device)
+            call = transfers.calls[way]
+            call()
+            device.synchronize()
+            times[ways.index(way)] = float(
+                np.median(time_calls(call, device, CallBudget(_CALLS_PER_ROUND)).wall)
+            )
         rounds.append(times)
     return dict(zip(ways, np.asarray(rounds).T))
-
-
-def _median_ns(call: Call, device: Device) -> float:
-    call()
-    device.synchronize()
-    return float(np.median(time_calls(call, device, CallBudget(_CALLS_PER_ROUND)).wall))
 
 
 class _Transfers:

@@ -51,7 +51,18 @@ class MemoryStep:
         outcome = context.outcome()
         for summary in context.summaries:
             rank = outcome.under(shape=summary.shape)
-            _add_recorded(rank, summary)
+            # Add the peaks by component: PTA is torch_npu's allocator, APP the whole
+            # process.
+            peaks = summary.timeline.memory.peaks
+            for name, peak in sorted(peaks.items()):
+                component, _, part = name.rpartition(".")
+                if part in ("allocated", "reserved"):
+                    rank.under(component=component).number(f"memory.{part}", peak)
+            allocated, reserved = peaks.get("PTA.allocated"), peaks.get("PTA.reserved")
+            if allocated is not None and reserved:
+                rank.under(component="PTA").number(
+                    "memory.fragmentation", _fragmentation(allocated, reserved)
+                )
             _add_operators(rank, summary)
         return outcome.or_else(unavailable(Message("system.no-memory-recorded")))
 
@@ -206,20 +217,6 @@ def _leaking_op(context: StepContext, shape: str) -> MaybeEvidence:
         return {}
     most = max(sites, key=lambda site: (site.count, site.line is not None))
     return {"op": most.name, "blocks": most.count, "line": most.line}
-
-
-def _add_recorded(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the peaks by component: PTA is torch_npu's allocator, APP the whole process."""
-    peaks = summary.timeline.memory.peaks
-    for name, peak in sorted(peaks.items()):
-        component, _, part = name.rpartition(".")
-        if part in ("allocated", "reserved"):
-            outcome.under(component=component).number(f"memory.{part}", peak)
-    allocated, reserved = peaks.get("PTA.allocated"), peaks.get("PTA.reserved")
-    if allocated is not None and reserved:
-        outcome.under(component="PTA").number(
-            "memory.fragmentation", _fragmentation(allocated, reserved)
-        )
 
 
 def _add_operators(outcome: StepOutcome, summary: DeviceSummary) -> None:

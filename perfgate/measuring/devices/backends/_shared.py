@@ -1,46 +1,34 @@
-"""Shared by the backends: a device of torch, and a device behind a module of torch (``torch.npu``, ``torch.cuda``)."""
+"""Shared by the backends: a device behind a module of torch (``torch.npu``, ``torch.cuda``)."""
 
 from __future__ import annotations
 
 import abc
 import gc
-import gzip
 import importlib.util
-import os
-import resource
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
-from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
+from time import perf_counter_ns
 from typing import Any, TypeVar
 
 from perfgate.document.message import Message, MessageValue, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
+from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.devices.device import (
     Call,
+    Device,
     DeviceEvent,
     FreeMemory,
-    HostMemory,
     HostWait,
-    KernelRun,
     MemoryCount,
     MemoryStatistics,
 )
 from perfgate.system.garbage import all_objects
-from perfgate.system.processes import RunDelay, run_delay_ns
-from perfgate.trace.model.events import CALL
 
 GIB = 1 << 30
-# A sleeping thread wakes up to a few hundred microseconds late, so the end of a wait is spent awake.
-_WATCHED_NS = 500_000
-_STATM = Path("/proc/self/statm")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 # elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So event
 # times span no longer interval than this if possible.
 ANCHOR_SECONDS = 0.05
@@ -51,158 +39,7 @@ _ALLOCATIONS = "allocation.all.allocated"
 _REQUESTED_BYTES, _ROUNDED_BYTES = "requested_bytes.all", "allocated_bytes.all"
 
 
-class TorchDevice(abc.ABC):
-    """The part of ``Device`` that is the same for every torch device, with defaults for unsupported features."""
-
-    kind: str
-    _run_delay: RunDelay | None = None
-
-    def clock_ns(self) -> int:
-        return perf_counter_ns()
-
-    def timer_ns(self) -> int:
-        if self._run_delay is None:
-            return perf_counter_ns()
-        while True:
-            waited_ns = self._run_delay.ns()
-            now = perf_counter_ns()
-            # A wait between two readings would be in one of them only.
-            if self._run_delay.ns() == waited_ns:
-                return now - waited_ns
-
-    @contextmanager
-    def leave_out_waits(self) -> Iterator[None]:
-        try:
-            self._run_delay = RunDelay()
-        except (OSError, ValueError):
-            yield
-            return
-        try:
-            yield
-        finally:
-            self._run_delay.close()
-            self._run_delay = None
-
-    def cpu_clock_ns(self) -> int:
-        return thread_time_ns()
-
-    def process_cpu_ns(self) -> int:
-        return process_time_ns()
-
-    def run_delay_ns(self) -> int | None:
-        return run_delay_ns(os.getpid())
-
-    def idle_until(self, time_ns: int) -> None:
-        while (left_ns := time_ns - perf_counter_ns()) > 0:
-            if left_ns > _WATCHED_NS:
-                sleep((left_ns - _WATCHED_NS) / 1e9)
-
-    def host_memory(self) -> HostMemory:
-        """The resident bytes (the second number of /proc/self/statm, in pages) and the minor faults of all threads."""
-        resident = int(_STATM.read_text().split()[1]) * _PAGE
-        return HostMemory(
-            resident=resident,
-            minor_faults=resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
-        )
-
-    def identity(self) -> str:
-        return ""
-
-    @abc.abstractmethod
-    def handle(self) -> Any:
-        """The ``torch.device``."""
-
-    def place(self, model: Any) -> Any:
-        return model.to(self.handle())
-
-    def park(self, model: Any) -> None:
-        """Leave the weights: a device without separate memory gives none back."""
-        del model
-
-    def unpark(self, model: Any) -> None:
-        del model
-
-    def bytes_of(self, batch: Any) -> int:
-        return bytes_of(batch)
-
-    def inference_mode(self) -> AbstractContextManager[Any]:
-        import torch
-
-        return torch.inference_mode()
-
-    def record_trace(self, call: Call, *, calls: int, folder: Path, name: str) -> Path:
-        """With torch's own profiler, into ``name.json.gz``, which appears under its name only when complete."""
-        from torch.autograd.profiler import record_function
-
-        with self.profiler() as profiler:
-            for _ in range(calls):
-                with record_function(CALL):
-                    call()
-                    self.synchronize()
-        path = folder / f"{name}.json.gz"
-        plain = path.with_name(f".{path.name}.{os.getpid()}.json")
-        packed = plain.with_suffix(".gz")
-        try:
-            profiler.export_chrome_trace(str(plain))
-            if not plain.is_file() or not plain.stat().st_size:
-                raise UnmeasuredError(
-                    Message("device.no-trace-written", {"path": str(path)})
-                )
-            with (
-                plain.open("rb") as source,
-                gzip.open(packed, "wb", compresslevel=6) as target,
-            ):
-                shutil.copyfileobj(source, target, 1 << 20)
-            packed.replace(path)
-        except OSError as error:
-            values = {"path": str(path), "error": str(error)}
-            raise UnmeasuredError(
-                Message("device.trace-not-writable", values)
-            ) from error
-        finally:
-            plain.unlink(missing_ok=True)
-            packed.unlink(missing_ok=True)
-        return path
-
-    def profiler(self) -> Any:
-        """A new profiler of torch, to be entered."""
-        # torch.profiler.profile imports hundreds of modules when it starts, seconds in a forked worker (torch 2.13: 822
-        # modules); the profiler inside it writes the same trace.
-        from torch.autograd.profiler import profile
-
-        return profile(use_cpu=True, record_shapes=True, with_stack=True)
-
-    def synchronize(self) -> None:  # noqa: B027 - most devices without a queue have nothing to wait for
-        """Return at once: a call on a device without a queue returns when it is done."""
-
-    def record_kernels(self, call: Call, *, calls: int) -> list[KernelRun]:  # noqa: ARG002
-        """Refuse: the device does not report its kernels."""
-        raise MeasuringError(
-            "a device of kind {kind} does not report its kernels", kind=self.kind
-        )
-
-    def record_raw(self, call: Call, *, calls: int, folder: Path) -> Path:  # noqa: ARG002
-        """Refuse: a trace of torch's own profiler is complete when it is recorded."""
-        raise MeasuringError(
-            "a trace of a device of kind {kind} needs no analysis; record_trace writes it",
-            kind=self.kind,
-        )
-
-    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
-        return list(recordings)
-
-    def fallbacks(self) -> frozenset[str] | None:
-        return None
-
-    def free_memory(self) -> FreeMemory | None:
-        return None
-
-    def condition(self) -> DeviceState:
-        """An empty state: a vendor's tool is too slow to be asked between blocks; the conductor asks it in parallel."""
-        return DeviceState()
-
-
-class AcceleratorDevice(TorchDevice):
+class AcceleratorDevice(Device, abc.ABC):
     """The part of ``Device`` that ``torch.npu`` and ``torch.cuda`` do alike; ``module`` is one of them.
 
     Opening takes the device: it becomes the current one of this process.

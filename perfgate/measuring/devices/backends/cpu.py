@@ -8,18 +8,13 @@ import platform
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-
-# The functions themselves, taken before user code runs: it may put others into the module.
-from time import perf_counter_ns
 from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.backends._shared import (
     GIB,
-    TorchDevice,
     require_packages,
     sweeper,
     text_of_error,
@@ -27,10 +22,9 @@ from perfgate.measuring.devices.backends._shared import (
 from perfgate.measuring.devices.device import (
     Call,
     Capability,
-    DeviceEvent,
+    Device,
     HostWait,
     MemoryCount,
-    MemoryStatistics,
 )
 from perfgate.measuring.devices.host import text_of
 from perfgate.trace.model.events import CALL
@@ -51,7 +45,7 @@ def open_device(index: int = 0) -> CpuDevice:
     return CpuDevice()
 
 
-class CpuDevice(TorchDevice):
+class CpuDevice(Device):
     """The CPU; fulfils ``Device``. Importing this module or opening the device imports no torch."""
 
     kind = KIND
@@ -67,9 +61,6 @@ class CpuDevice(TorchDevice):
 
         return torch.device("cpu")
 
-    def visible_devices(self) -> int:
-        return 1
-
     def properties(self) -> dict[str, str]:
         import torch
 
@@ -80,21 +71,6 @@ class CpuDevice(TorchDevice):
             "memory": f"{round(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / GIB)} GiB",
             "instructions": str(torch.backends.cpu.get_cpu_capability()),
         }
-
-    def event(self) -> DeviceEvent:
-        return HostEvent()
-
-    def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:  # noqa: ARG002
-        return batch
-
-    def pin(self, batch: Any) -> Any:
-        return batch
-
-    def to_host(self, output: Any) -> Any:
-        return output
-
-    def copy_stream(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def count_memory(self, calls: Sequence[Call]) -> list[MemoryCount] | None:
         """The allocations of each call, counted at torch's CPU allocator.
@@ -115,12 +91,6 @@ class CpuDevice(TorchDevice):
         if results is None:
             raise UnmeasuredError(Message("operators.no-events"))
         return held_by_call(_allocations(results.experimental_event_tree()))
-
-    def memory_statistics(self) -> MemoryStatistics | None:
-        return None
-
-    def reset_memory_peaks(self) -> None:
-        """Return at once: there are no statistics."""
 
     def cache_bytes(self) -> int | None:
         return last_cache_bytes(
@@ -157,33 +127,11 @@ class CpuDevice(TorchDevice):
             return DeviceState()
         return DeviceState(throttled=self._throttles > before)
 
-    def telemetry(self) -> DeviceState | None:
-        return None
-
-    def empty_cache(self) -> None:
-        """Return at once: torch caches no host memory."""
-
     def is_out_of_memory(self, error: BaseException) -> bool:
         return (
             isinstance(error, MemoryError)
             or _OUT_OF_MEMORY.search(text_of_error(error)) is not None
         )
-
-
-class HostEvent:
-    """A mark on a device without a queue: the host clock when it was recorded."""
-
-    def __init__(self) -> None:
-        self._time_ns = 0
-
-    def record(self) -> None:
-        self._time_ns = perf_counter_ns()
-
-    def wait(self) -> None:
-        """Return at once: the mark is passed when it is recorded."""
-
-    def time_ns(self) -> int:
-        return self._time_ns
 
 
 def held_by_call(calls: Iterable[Sequence[tuple[int, int]]]) -> list[MemoryCount]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
-from perfgate.measuring.devices.backends._shared import TorchDevice
 from perfgate.measuring.devices.device import (
     Capability,
+    Device,
     FreeMemory,
     HostWait,
     KernelRun,
@@ -71,7 +71,7 @@ class CardEvent:
         return self._time_ns
 
 
-class CardDevice(TorchDevice):
+class CardDevice(Device):
     """Fulfils ``Device``."""
 
     kind = KIND

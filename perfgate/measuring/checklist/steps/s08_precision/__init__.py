@@ -302,7 +302,20 @@ def judge_trial(outcome: StepOutcome, trial: PrecisionTrial | FailedExperiment) 
     if trial.against == "as_is":
         _judge_gain(tried, trial)
     else:
-        _judge_low(tried, trial)
+        # Judge a low-precision model against its float32 copy: the accuracy it lost,
+        # and whether it is faster at all.
+        evidence: MaybeEvidence = {
+            "dtype": trial.dtype,
+            "speedup": trial.versus.speedup,
+        }
+        if not isinstance(trial.agreement, Message):
+            if elements := trial.agreement.not_finite:
+                tried.note(
+                    "precision.not_finite", "severe", {**evidence, "elements": elements}
+                )
+            tried.above("precision.error", _finite(trial.agreement.relative), evidence)
+        if trial.versus.high < 1.0:
+            tried.note("precision.slower", "warning", evidence)
 
 
 def _judge_gain(outcome: StepOutcome, trial: PrecisionTrial) -> None:
@@ -337,19 +350,6 @@ def _objection(trial: PrecisionTrial, tolerance: float) -> Message | None:
             {"difference": trial.agreement.relative, "tolerance": tolerance},
         )
     return None
-
-
-def _judge_low(outcome: StepOutcome, trial: PrecisionTrial) -> None:
-    """Judge a low-precision model against its float32 copy: the accuracy it lost, and whether it is faster at all."""
-    evidence: MaybeEvidence = {"dtype": trial.dtype, "speedup": trial.versus.speedup}
-    if not isinstance(trial.agreement, Message):
-        if elements := trial.agreement.not_finite:
-            outcome.note(
-                "precision.not_finite", "severe", {**evidence, "elements": elements}
-            )
-        outcome.above("precision.error", _finite(trial.agreement.relative), evidence)
-    if trial.versus.high < 1.0:
-        outcome.note("precision.slower", "warning", evidence)
 
 
 def _finite(relative_error: float) -> float:

@@ -134,7 +134,15 @@ def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Co
             if compiles_itself:
                 yield _recompiled(context, shape, seconds)
             else:
-                yield _compiled_copy(context, shape, seconds)
+                # Compile a twin of a workload without compiled code.
+                workload = context.workload
+                reference = _output(_copied(context), shape, context.seed)
+                twin = compiled_twin(
+                    context, TORCH_BACKENDS[context.device.kind].compiler
+                )
+                yield _compile(
+                    context, shape, seconds, twin, reference, workload.caller(shape)
+                )
 
 
 def _start_compiler(context: StepContext, seconds: float) -> float:
@@ -251,14 +259,6 @@ def _copied(context: StepContext) -> BoundWorkload:
     return twin
 
 
-def _compiled_copy(context: StepContext, shape: str, seconds: float) -> Compiled:
-    """Compile a twin of a workload without compiled code."""
-    workload = context.workload
-    reference = _output(_copied(context), shape, context.seed)
-    twin = compiled_twin(context, TORCH_BACKENDS[context.device.kind].compiler)
-    return _compile(context, shape, seconds, twin, reference, workload.caller(shape))
-
-
 def _recompiled(context: StepContext, shape: str, seconds: float) -> Compiled:
     """Recompile a workload that compiles itself; torch's stance runs it without the compiler."""
     import torch
@@ -288,6 +288,8 @@ def _compile(
     reference: Any,
     plain: Call,
 ) -> Compiled:
+    import torch
+
     outputs: list[Any] = []
 
     def first_call() -> int:
@@ -297,13 +299,18 @@ def _compile(
 
     with compiling(seconds):
         cold_ns = first_call()
+    # The limit, or four times the resolution of the output's coarsest type.
+    tolerance = context.limit("graph.difference.most")
+    for tensor in tensors(reference):
+        if tensor.is_floating_point():
+            tolerance = max(tolerance, 4 * torch.finfo(tensor.dtype).eps)
     return Compiled(
         plain=plain,
         fast=twin.caller(shape),
         first_call=first_call,
         cold_ns=cold_ns,
         agreement=agreement(reference, outputs[0]),
-        tolerance=_tolerance(reference, context),
+        tolerance=tolerance,
     )
 
 
@@ -325,17 +332,6 @@ def _output(workload: BoundWorkload, shape: str, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return workload.invoke(workload.pool(shape)[0])
-
-
-def _tolerance(reference: Any, context: StepContext) -> float:
-    """The tolerance for outputs: the limit, or four times the resolution of the output's coarsest type."""
-    import torch
-
-    tolerance = context.limit("graph.difference.most")
-    for tensor in tensors(reference):
-        if tensor.is_floating_point():
-            tolerance = max(tolerance, 4 * torch.finfo(tensor.dtype).eps)
-    return tolerance
 
 
 def _exists(config: Any, name: str) -> bool:

@@ -6,9 +6,6 @@ import re
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import agreement
