@@ -27,13 +27,13 @@ from perfgate.judging.gate.compare.rule import (
     p_slower,
 )
 from perfgate.judging.gate.evidence.effect import Differences
-from perfgate.judging.gate.evidence.fast_path import (
+from perfgate.judging.gate.evidence.pairs import pool_pairs
+from perfgate.judging.gate.evidence.process import (
+    GAP_QUANTILE,
     ProcessFastPath,
     compare_fast_paths,
     fast_path,
 )
-from perfgate.judging.gate.evidence.pairs import pool_pairs
-from perfgate.judging.gate.evidence.process import GAP_QUANTILE
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.

@@ -39,11 +39,8 @@ class Work:
     kind: str = ""
     # The operator that launched a kernel.
     launched_by: str | None = None
-    function: str = ""
     # The name of a counter; empty for seconds.
     aspect: str = ""
-    # The rank of a job that does the work.
-    rank: int | None = None
     # Whether the amount differs between calls or processes of the same code.
     varies: bool = False
     # The standard error of a sampled amount.

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from perfgate.document.samples import PackedArray, unpack
-from perfgate.judging.gate.evidence.start_luck import LEAST_LUCK, MOST_LUCK, RESIDENT_LUCK
+from perfgate.judging.gate.evidence.effect import LEAST_LUCK, MOST_LUCK, RESIDENT_LUCK
 from tests.plugins.environment import ROOT, install, perfgate
 
 DAY = ROOT / "benchmarks" / "accelerator" / "day.py"

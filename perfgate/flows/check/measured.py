@@ -47,7 +47,7 @@ from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import assemble_run
 from perfgate.job_settings import JobReference
-from perfgate.judging.gate.evidence.start_luck import StartLuck
+from perfgate.judging.gate.evidence.effect import StartLuck
 from perfgate.judging.gate.look import Look
 
 

@@ -26,7 +26,7 @@ from perfgate.judging.forge.forge import CiEvent, find_token
 from perfgate.judging.gate.compare.main_level import MIN_RUNS, level
 from perfgate.judging.gate.compare.stored import accepts
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber, leading_numbers
-from perfgate.judging.gate.evidence.start_luck import ASSUMED, StartLuck, start_luck_of
+from perfgate.judging.gate.evidence.effect import ASSUMED, StartLuck, start_luck_of
 from perfgate.judging.store.index import Index
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import (

@@ -37,9 +37,10 @@ from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.bounds import HeadNumbers, deciding_steps
 from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.checklist import numbers_of_head
-from perfgate.judging.gate.evidence.fast_path import QUANTILE
+from perfgate.judging.gate.evidence.effect import start_luck_of
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
+from perfgate.judging.gate.evidence.process import QUANTILE
 from perfgate.judging.gate.evidence.session_rows import SessionRows
 from perfgate.judging.gate.evidence.sides import (
     DecisionHeader,
@@ -51,7 +52,6 @@ from perfgate.judging.gate.evidence.sides import (
     header_of_unmeasured,
     uncounted,
 )
-from perfgate.judging.gate.evidence.start_luck import start_luck_of
 from perfgate.judging.gate.evidence.trusted import Required, numbers_of_jobs
 from perfgate.judging.gate.evidence.unknown import unknown_note
 from perfgate.judging.gate.evidence.work_table import WorkTable

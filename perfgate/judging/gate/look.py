@@ -25,9 +25,9 @@ from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower
 from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
+from perfgate.judging.gate.evidence.effect import ASSUMED, StartLuck
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
-from perfgate.judging.gate.evidence.start_luck import ASSUMED, StartLuck
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged
 from perfgate.judging.gate.evidence.work_table import WorkTable
 

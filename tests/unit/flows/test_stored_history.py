@@ -12,7 +12,7 @@ from perfgate.document.history import Acceptance, HistorySeries, Triage
 from perfgate.document.run import RunDocument, StepProcedure, StepResult, Value
 from perfgate.flows.baseline import keep
 from perfgate.flows.shared.store import stored_history, stored_start_luck
-from perfgate.judging.gate.evidence.start_luck import start_luck_of
+from perfgate.judging.gate.evidence.effect import start_luck_of
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.fakes.records import changed
 from tests.unit.document.minimal import minimal_run

@@ -17,9 +17,8 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.clocks import deciding_clock
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.fast_path import compare_fast_paths, fast_path
 from perfgate.judging.gate.evidence.pairs import paired_effects, pairs_of
-from perfgate.judging.gate.evidence.process import statistics
+from perfgate.judging.gate.evidence.process import compare_fast_paths, fast_path, statistics
 from tests.fakes.records import changed
 from tests.unit.gate.builders import SHAPE, WORKLOAD, columns, replicate, sides
 from tests.wording import text_of

@@ -9,7 +9,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History, HistorySeries
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.start_luck import start_luck_of
+from perfgate.judging.gate.evidence.effect import start_luck_of
 from tests.fakes.card_times import LOOKS, Call, CardGate, CardNoise
 from tests.fakes.records import changed
 from tests.traps.virtual import SHAPE, WORKLOAD

@@ -19,8 +19,8 @@ from perfgate.judging.gate.compare.comparison import (
     differing_output,
     informing,
 )
-from perfgate.judging.gate.evidence.answers import AlikeAnswers, AnswerCounts
 from perfgate.judging.gate.evidence.numbers import Levels, Number
+from perfgate.judging.gate.evidence.quads import AlikeAnswers, AnswerCounts
 from perfgate.judging.gate.evidence.values import relative_change, rounded
 
 _CONFIDENCE = 0.95

@@ -20,16 +20,18 @@ from perfgate.judging.gate.compare.rule import Z_POWER, spread
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.producers.quads import JobQuads
-from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
-from perfgate.judging.gate.evidence.quads import JobOfSides, Quad, other_work, turns_of
-from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
-from perfgate.judging.gate.evidence.turn_counters import (
+from perfgate.judging.gate.evidence.quads import (
     CACHED,
     FEWEST_COUNTED,
+    JobOfSides,
+    Quad,
     common_ratio,
     counted_lines,
+    turns_of,
 )
+from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
 from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.work import lines_with_more_calls
 from perfgate.stats.clusters import START_LUCK
 
 # Keeping connections alive, among the names of HTTP features that requests go without.
@@ -44,7 +46,7 @@ def compare_job(
     job: JobOfSides, policy: Policy, *, of_stacks: bool
 ) -> Iterator[Comparison]:
     """Yield the checks and the exact counts of a job."""
-    yield from _other_work(job.place, job.quads)
+    yield from _other_work(job)
     yield from _other_output(job.place, job.quads, policy)
     if job.record.is_command:
         yield from compare_lines(
@@ -54,15 +56,17 @@ def compare_job(
     yield from compare_counts(job.place, *turns_of(job.quads), policy, lines)
 
 
-def _other_work(place: ShapePlace, quads: Sequence[Quad]) -> Iterator[Checked]:
-    """Yield a comparison that fails if the two sides did not do the same work, regardless of their times."""
-    other = other_work(quads)
+def _other_work(job: JobOfSides) -> Iterator[Checked]:
+    """Yield a comparison that fails if the two sides did not do the same work, regardless of
+    their times.
+    """
+    other = job.other_work
     if other is not None:
         reason = Message(
             "gate.other-work",
             {"what": other.name, "before": other.base, "after": other.head},
         )
-        yield differing_output(place, JOB_WORK, reason)
+        yield differing_output(job.place, JOB_WORK, reason)
 
 
 def _other_output(

@@ -33,10 +33,10 @@ from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.comparison import JudgedNumber, informing, paired
 from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
-from perfgate.judging.gate.evidence.answers import AnswerCounts
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import HOST_TIMES, Levels, Number
 from perfgate.judging.gate.evidence.producers.device_clocks import SAME_WORK_MARGIN
+from perfgate.judging.gate.evidence.quads import AnswerCounts
 from perfgate.judging.gate.evidence.stretches import StretchSample
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.error_control import holm
@@ -51,7 +51,7 @@ def judge_numbers(
     numbers: Sequence[Number],
     shares: AlphaShares,
     floors: Iterable[NoiseFloor] = (),
-    waited: Mapping[str, float] = MappingProxyType({}),
+    waited: Mapping[str, float | None] = MappingProxyType({}),
 ) -> list[Comparison]:
     """Judge all numbers, in their order; ``waited`` are the shares of CPU time for which jobs waited."""
     families: dict[tuple[str, str], list[Number]] = defaultdict(list)
@@ -144,7 +144,7 @@ def _is_corrected(number: Number) -> bool:
 
 
 def with_implied(
-    comparisons: Sequence[Comparison], waited: Mapping[str, float]
+    comparisons: Sequence[Comparison], waited: Mapping[str, float | None]
 ) -> list[Comparison]:
     """The comparisons; numbers that follow from others of their place no longer gate if they are left open.
 
@@ -176,7 +176,7 @@ def informing_because(comparison: Paired, reason: Message) -> Paired:
 
 
 def _reason(
-    comparison: Paired, of_place: Sequence[Paired], waited: Mapping[str, float]
+    comparison: Paired, of_place: Sequence[Paired], waited: Mapping[str, float | None]
 ) -> Message | None:
     """The reason that a comparison does not decide by itself; None if it counts."""
     if comparison.metric == INSTRUCTIONS and comparison.gating:
@@ -205,8 +205,7 @@ def _reason(
     )
     if cpu is None or comparison.metric not in _OF_THE_WALL or comparison.looks_worse:
         return None
-    if comparison.workload not in waited:
+    share = waited.get(comparison.workload)
+    if share is None:
         return None
-    return Message(
-        CPU_DECIDES, {"waited": rounded(waited[comparison.workload]), "by": cpu}
-    )
+    return Message(CPU_DECIDES, {"waited": rounded(share), "by": cpu})

@@ -18,10 +18,9 @@ from perfgate.document.explanation import Part
 from perfgate.judging.gate.compare.grown_lines import most_grown
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.compare.ranks import exposed_parts, rank_parts
-from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.quads import Quad, turns_of
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.evidence.work_table import WorkTable
+from perfgate.judging.gate.evidence.work_table import PairedTimes, WorkTable
 from perfgate.stats.signed_rank import estimate, lower_bound
 from perfgate.stats.summary import median
 

@@ -20,7 +20,7 @@ from perfgate.document.message import Message, MessageValue
 from perfgate.judging.gate.compare.comparison import JudgedNumber, paired
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE, Errors
 from perfgate.judging.gate.evidence.numbers import Number
-from perfgate.judging.gate.evidence.stalls import HALF
+from perfgate.judging.gate.evidence.quads import HALF
 from perfgate.judging.gate.evidence.stretches import (
     FAMILY,
     LOOKS,

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.catalogue.names import START_SPREAD
 from perfgate.document.comparison import Clock, EvidenceUnit
+from perfgate.document.history import HistorySeries
 from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.signed_rank import estimate
+from perfgate.stats.summary import median
 
 
 @dataclass(frozen=True)
@@ -106,3 +112,32 @@ class PairedEffect(NamedTuple):
         if self.pairs is None:
             return self.differences.size
         return self.pairs
+
+
+# --- the luck of a start on an accelerator: the spread between processes that main's stored
+# runs of the testbed showed. The documents under judgement are no source of it: each side
+# could widen its own error.
+
+
+# The assumed difference between two starts of equal code, as the sd of a logarithm; the starts of a gate correct it as they
+# become more. Stored values replace it once there are enough, within these bounds: each comes from a few processes.
+RESIDENT_LUCK = 0.003
+FEWEST_VALUES = 3
+LEAST_LUCK, MOST_LUCK = 0.001, 0.01
+
+# By workload.
+StartLuck: TypeAlias = Mapping[str, float]
+ASSUMED: StartLuck = MappingProxyType({})
+
+
+def start_luck_of(stored: Iterable[HistorySeries]) -> StartLuck:
+    """The luck of workloads with enough stored values on the testbed."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for series in stored:
+        if series.metric == START_SPREAD:
+            values[series.workload] += series.values
+    luck = {}
+    for workload, spreads in values.items():
+        if len(spreads) >= FEWEST_VALUES:
+            luck[workload] = min(MOST_LUCK, max(LEAST_LUCK, median(spreads)))
+    return luck

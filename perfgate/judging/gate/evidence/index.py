@@ -31,11 +31,15 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.checklist import PairedNumbers
 from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
-from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.operating_point import clock_shift
+from perfgate.judging.gate.evidence.effect import (
+    ASSUMED,
+    RESIDENT_LUCK,
+    PairedEffect,
+    StartLuck,
+)
 from perfgate.judging.gate.evidence.pairs import Pair, paired_effects, pairs_of
 from perfgate.judging.gate.evidence.quads import JobOfSides
-from perfgate.judging.gate.evidence.start_luck import ASSUMED, RESIDENT_LUCK, StartLuck
+from perfgate.judging.gate.evidence.undisturbed import clock_shift
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
 

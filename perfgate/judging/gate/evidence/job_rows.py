@@ -12,8 +12,8 @@ from perfgate.catalogue.names import ITL, NUMBER, RANKS_LOSS, TPOT
 from perfgate.document.job import JobRecord, RankCounts, Turn
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.evidence.index import RunIndex
+from perfgate.judging.gate.evidence.quads import FEWEST_COUNTED, counted_lines
 from perfgate.judging.gate.evidence.rows import Row, RowTable
-from perfgate.judging.gate.evidence.turn_counters import FEWEST_COUNTED, counted_lines
 from perfgate.load_settings import LoadSettings
 
 TURNS, NUMBERS, SETTINGS, FITS = "job.turns", "job.numbers", "job.settings", "job.fits"

@@ -18,11 +18,10 @@ from perfgate.document.job import JobRecord
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence import producers
-from perfgate.judging.gate.evidence.answers import AnswerCounts
 from perfgate.judging.gate.evidence.bounds import HeadNumbers
-from perfgate.judging.gate.evidence.cpu_demand import waited_where_cpu_is_fair
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.quads import AnswerCounts
 from perfgate.judging.gate.evidence.stretches import StretchSample
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 from perfgate.judging.gate.evidence.trusted import TrustedNumbers
@@ -134,9 +133,11 @@ class Twins(NamedTuple):
 class NumberTable:
     """The numbers of a session.
 
-    Both sides ``measured`` most of them; ``twins`` compare the base with itself, and rules judge the numbers ``of_head``. The
-    times of places in ``invalid_times`` and of jobs in ``invalid_turns`` are not evidence. ``waited`` is the share of its CPU
-    time that each job waited for. ``subjects`` is the number of workloads and jobs, which share the alpha of the gate.
+    Both sides ``measured`` most of them; ``twins`` compare the base with itself, and rules judge
+    the numbers ``of_head``. The times of places in ``invalid_times`` and of jobs in
+    ``invalid_turns`` are not evidence. ``waited`` is the share of its CPU time that each job
+    waited for, None if the wall clock decides. ``subjects`` is the number of workloads and jobs,
+    which share the alpha of the gate.
     """
 
     measured: list[Number]
@@ -144,7 +145,7 @@ class NumberTable:
     of_head: HeadNumbers
     invalid_times: list[Invalid]
     invalid_turns: list[Invalid]
-    waited: Mapping[str, float]
+    waited: Mapping[str, float | None]
     subjects: int
 
     @classmethod
@@ -155,7 +156,10 @@ class NumberTable:
             of_head=HeadNumbers.of(evidence.base, evidence.head, rules.policy),
             invalid_times=invalid_times(evidence),
             invalid_turns=invalid_turns(evidence),
-            waited=waited_where_cpu_is_fair(evidence),
+            waited={
+                name: job.waited_where_cpu_is_fair
+                for name, job in evidence.jobs.items()
+            },
             subjects=len(evidence.head.subjects),
         )
 

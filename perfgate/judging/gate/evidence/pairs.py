@@ -36,11 +36,19 @@ from perfgate.judging.gate.evidence.clocks import (
     Clocks,
     TimedLane,
 )
-from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
-from perfgate.judging.gate.evidence.fast_path import ProcessFastPath, compare_fast_paths
+from perfgate.judging.gate.evidence.effect import (
+    RESIDENT_LUCK,
+    Differences,
+    PairedEffect,
+)
 from perfgate.judging.gate.evidence.kernel_blocks import busy_effect, profiled_pairs
-from perfgate.judging.gate.evidence.process import HARDWARE, Statistics, statistics
-from perfgate.judging.gate.evidence.start_luck import RESIDENT_LUCK
+from perfgate.judging.gate.evidence.process import (
+    HARDWARE,
+    ProcessFastPath,
+    Statistics,
+    compare_fast_paths,
+    statistics,
+)
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median

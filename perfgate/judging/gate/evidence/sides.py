@@ -34,10 +34,8 @@ from perfgate.document.run import (
 )
 from perfgate.document.testbed import IDENTITY
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.evidence.cpu_demand import waited_of_jobs
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.operating_point import power_cap
-from perfgate.judging.gate.evidence.undisturbed import waited_share
+from perfgate.judging.gate.evidence.undisturbed import power_cap, waited_share
 from perfgate.judging.gate.evidence.values import rounded_if_known
 
 LEFT_OUT = "left_out"
@@ -216,7 +214,10 @@ def _waited(evidence: Evidence) -> float | None:
             blocks += [columns for _, columns in replicate.lanes]
     waited = waited_share(blocks)
     if waited is None:
-        waited = waited_of_jobs(evidence)
+        shares = []
+        for job in evidence.jobs.values():
+            shares += [demand.waited for demand in job.cpu_demands]
+        waited = max(shares, default=None)
     return rounded_if_known(waited)
 
 

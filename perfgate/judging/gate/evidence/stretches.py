@@ -19,7 +19,7 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.clocks import WAITED, awake_by_block, sum_by_block
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.pairs import Pair
-from perfgate.judging.gate.evidence.stalls import is_stall
+from perfgate.judging.gate.evidence.quads import is_stall
 from perfgate.judging.gate.evidence.undisturbed import clean_pair, waited_share
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.arrays import Flags, Floats, Ints

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -15,9 +16,12 @@ from perfgate.catalogue.names import (
     RANKS_OPERATORS,
     RANKS_SYNCS,
 )
-from perfgate.document.alignment import Work
+from perfgate.document.alignment import DEVICE, Work
 from perfgate.document.job import RankCounts, Turn
-from perfgate.document.run import CallRow, CounterSet, CounterSite, KernelTimes, OpCount
+from perfgate.document.lines import file_of
+from perfgate.document.profile import JobProfile, ProfiledLine
+from perfgate.document.run import CallRow, CounterSet, KernelTimes
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 
 # The counters of single operators are named after them.
 OPERATOR_COUNT = "ops.count:"
@@ -31,7 +35,7 @@ class CountedSide:
         self.values = counters.values
         # How often a call runs each operator.
         self.calls = {operator.op: operator.count for operator in counters.ops}
-        self.rows = counted_work(counters)
+        self.rows = _counted_work(counters)
 
     @cached_property
     def work(self) -> dict[str, dict[str, list[Work]]]:
@@ -60,37 +64,37 @@ class CountedSide:
         return self.counters.ranges.get(metric)
 
 
-def counted_work(counters: CounterSet) -> list[Work]:
+def _counted_work(counters: CounterSet) -> list[Work]:
     """The places that add to the exact counters of a shape.
 
     Without places there are the operators' counts, each with the line that runs it most often.
     """
-    if counters.sites:
-        return [_of_site(site) for site in counters.sites]
-    return [_of_operator(operator) for operator in counters.ops if not operator.view]
-
-
-def _of_site(site: CounterSite) -> Work:
-    return Work(
-        operator=site.name,
-        amount=site.count,
-        calls=site.count,
-        inputs=site.tensor,
-        line=site.line,
-        code=site.code,
-        aspect=site.metric,
-        varies=site.between is not None,
-    )
-
-
-def _of_operator(operator: OpCount) -> Work:
-    return Work(
-        operator=operator.op,
-        amount=operator.count,
-        calls=operator.count,
-        line=operator.line,
-        aspect=FRAMEWORK_OPS,
-    )
+    rows = []
+    for site in counters.sites:
+        row = Work(
+            operator=site.name,
+            amount=site.count,
+            calls=site.count,
+            inputs=site.tensor,
+            line=site.line,
+            code=site.code,
+            aspect=site.metric,
+            varies=site.between is not None,
+        )
+        rows.append(row)
+    if rows:
+        return rows
+    for operator in counters.ops:
+        if not operator.view:
+            row = Work(
+                operator=operator.op,
+                amount=operator.count,
+                calls=operator.count,
+                line=operator.line,
+                aspect=FRAMEWORK_OPS,
+            )
+            rows.append(row)
+    return rows
 
 
 def traced_work(rows: Iterable[CallRow]) -> list[Work]:
@@ -219,3 +223,76 @@ def exposed(start: Iterable[RankCounts]) -> float:
 def skew(start: Sequence[RankCounts]) -> float:
     """The difference between the longest and the shortest wait of a rank."""
     return max(rank.exposed for rank in start) - exposed(start)
+
+
+# --- profiles of jobs, per unit of the job's work
+
+_COLLECTIVE = "c10d::"
+
+
+class ProjectFunction(NamedTuple):
+    """A function of the project."""
+
+    file: str
+    name: str
+
+
+class CalledOperator(NamedTuple):
+    """An operator by the function that calls it."""
+
+    function: ProjectFunction
+    operator: str
+
+
+def lines_by_function(profile: JobProfile) -> dict[ProjectFunction, list[ProfiledLine]]:
+    functions: dict[ProjectFunction, list[ProfiledLine]] = defaultdict(list)
+    for line in profile.lines:
+        functions[ProjectFunction(file_of(line.line), line.function)].append(line)
+    return functions
+
+
+def called_operators(profile: JobProfile) -> dict[CalledOperator, Work]:
+    """The operators of a unit of work, by caller and name; the heaviest of several with the same key."""
+    operators: dict[CalledOperator, Work] = {}
+    for operator in profile.operators:
+        function = ProjectFunction(file_of(operator.line), operator.function)
+        error = 0.0  # the standard error of the seconds, if its calls are alike
+        if profile.operator_units:
+            error = operator.spread * math.sqrt(operator.calls / profile.operator_units)
+        work = Work(
+            operator=operator.name,
+            amount=operator.seconds,
+            calls=operator.calls,
+            line=operator.line or None,
+            kind=DEVICE if operator.on_device else "",
+            error=error,
+        )
+        operators.setdefault(CalledOperator(function, operator.name), work)
+    return operators
+
+
+def lines_with_more_calls(
+    base: JobProfile | None, head: JobProfile | None, code: ChangedCode
+) -> dict[str, str]:
+    """The line of the project at which each operator is called more often than before: a changed one of the function.
+
+    Collectives have their name in the counts.
+    """
+    if head is None:
+        return {}
+    calls_of_base: dict[CalledOperator, float] = {}
+    if base is not None:
+        calls_of_base = {
+            key: work.calls for key, work in called_operators(base).items()
+        }
+    most: dict[str, float] = {}
+    lines = {}
+    for key, work in called_operators(head).items():
+        more = work.calls - calls_of_base.get(key, 0.0)
+        name = work.operator
+        if name.startswith(_COLLECTIVE):
+            name = name.removeprefix(_COLLECTIVE).rstrip("_")
+        if work.line and more > most.get(name, 0.0):
+            most[name] = more
+            lines[name] = code.of_function(work.line)
+    return lines

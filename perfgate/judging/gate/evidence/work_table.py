@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,15 +16,59 @@ from perfgate.document.run import CallAccount, CounterSet, OperatorRow
 from perfgate.document.samples import PackedArray, Replicate, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
-from perfgate.judging.gate.evidence.fast_path import QUANTILE
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.kernel_blocks import kernel_seconds
-from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.pairs import preprocess_lanes
+from perfgate.judging.gate.evidence.process import QUANTILE
 from perfgate.judging.gate.evidence.quads import JobOfSides
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, KernelSums
+from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
+
+
+class PairedTimes:
+    """Seconds by name, of both members of each pair, in the order of measuring."""
+
+    def __init__(self) -> None:
+        self.base: list[Mapping[str, float]] = []
+        self.head: list[Mapping[str, float]] = []
+
+    @classmethod
+    def of(
+        cls,
+        pairs: Iterable[tuple[Replicate, Replicate]],
+        seconds_of: Callable[[Replicate], Mapping[str, float] | None],
+    ) -> PairedTimes:
+        """The seconds of the pairs in which both members have some."""
+        times = cls()
+        for first, second in pairs:
+            base = seconds_of(first)
+            head = seconds_of(second)
+            if base and head:
+                times.base.append(base)
+                times.head.append(head)
+        return times
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    @property
+    def names(self) -> list[str]:
+        """All names, in the order in which the pairs have them."""
+        names: dict[str, None] = {}
+        for times in zip(self.base, self.head):
+            names |= dict.fromkeys(chain.from_iterable(times))
+        return list(names)
+
+    def of_part(self, name: str) -> Floats:
+        """The seconds of a part, a row for each pair; 0 where a member did not run it."""
+        return np.array(
+            [
+                (base.get(name, 0.0), head.get(name, 0.0))
+                for base, head in zip(self.base, self.head)
+            ]
+        )
 
 
 class Counted(NamedTuple):

@@ -21,10 +21,9 @@ from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
-from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
-from perfgate.judging.gate.evidence.work_table import TracedCall
+from perfgate.judging.gate.evidence.work_table import PairedTimes, TracedCall
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.explain.kinds import EXPLAINS, inputs_change, kind_of_change
 from perfgate.judging.gate.explain.profiler_cost import (

@@ -14,12 +14,12 @@ from perfgate.document.explanation import Explanation, OperatorDelta, Replacemen
 from perfgate.document.lines import file_of, split_line
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import CountedSide
 from perfgate.judging.gate.evidence.work_table import (
     Counted,
     ListedOperators,
+    PairedTimes,
     TimedParts,
     count_of,
     varying_operators,

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import CallAccount
-from perfgate.judging.gate.evidence.paired_times import PairedTimes
 from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.work_table import PairedTimes
 from perfgate.stats.summary import median
 
 

@@ -18,14 +18,14 @@ from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledLine
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
-from perfgate.judging.gate.evidence.profiled_work import (
+from perfgate.judging.gate.evidence.quads import JobOfSides
+from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.work import (
     CalledOperator,
     ProjectFunction,
     called_operators,
     lines_by_function,
 )
-from perfgate.judging.gate.evidence.quads import JobOfSides
-from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.explain.kinds import EXPLAINS
 
 # A growth is believed from this many standard errors of its samples on: with hundreds of functions chance names one in a

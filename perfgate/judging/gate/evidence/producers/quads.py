@@ -22,7 +22,6 @@ from perfgate.catalogue.names import (
     TTFT_P99,
 )
 from perfgate.document.job import JobNumber, Turn
-from perfgate.judging.gate.evidence.answers import answers_of
 from perfgate.judging.gate.evidence.checklist import LARGEST_RATIO
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
@@ -36,14 +35,15 @@ from perfgate.judging.gate.evidence.numbers import (
 )
 from perfgate.judging.gate.evidence.quads import (
     LOOKS,
+    RATIOS,
     JobOfSides,
     Quad,
+    answers_of,
+    common_ratio,
     looks_of,
-    other_work,
+    stall_effect,
     turns_of,
 )
-from perfgate.judging.gate.evidence.stalls import stall_effect
-from perfgate.judging.gate.evidence.turn_counters import RATIOS, common_ratio
 from perfgate.judging.gate.evidence.work import exposed, profiled_starts, skew
 from perfgate.stats.summary import median
 
@@ -62,7 +62,7 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
         yield from measured.ratios_of_counters()
         yield from measured.times_of_profiled_steps()
         yield from measured.answers()
-        if other_work(job.quads) is None:
+        if job.other_work is None:
             yield from measured.reported_numbers()
             yield from measured.halves()
             yield from measured.stalls()
