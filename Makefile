@@ -210,38 +210,34 @@ build/oldest.txt: pyproject.toml .ci/oldest.py
 PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
 # torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA. It comes from TORCH_INDEX where that
 # is given, from pip's own index if it is empty, and otherwise from where the CPU builds are.
-TORCH_FROM = index="$${TORCH_INDEX-$$($(1)/python .ci/torch_index.py)}" && $(1)/python -m pip install --disable-pip-version-check
+TORCH_FROM = index="$${TORCH_INDEX-$$($(1)/python .ci/torch_index.py)}"
 CONSTRAINTS ?=
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
-# On all CPUs, where pip would compile one file after the other. It is not left to the first import, because a check watches the
-# packages for changes; tests of packages, and the packages that install others, are never imported by it. Some packages hold files
-# that are no Python of this version.
-COMPILE := $(BIN)/python -m compileall -qq -x 'site-packages/(.*/tests|torch/testing/_internal|torchgen|pip|setuptools)/'
-# What torch brought, while pip is busy with other packages.
-COMPILE_TORCH := $(COMPILE) $(VENV)/lib/python*/site-packages/torch $(VENV)/lib/python*/site-packages/sympy
-COMPILE_ALL := $(COMPILE) -j 0 $(VENV)/lib || true
+INSTALL := $(BIN)/python .ci/install.py
+# On all CPUs, where pip would compile one file after the other and uv everything. It is not left to the first import, because a check
+# watches the packages for changes; tests of packages, and the packages that install others, are never imported by it. Some packages
+# hold files that are no Python of this version.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x 'site-packages/(.*/tests|torch/testing/_internal|torchgen|pip|setuptools)/' \
+  $(VENV)/lib || true
 $(VENV)/.torch:
 	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(call TORCH_FROM,$(BIN)) --no-compile $${index:+--index-url "$$index"} $(TORCH)
+	$(BIN)/python -m pip install --quiet --upgrade pip uv || $(BIN)/python -m pip install --quiet --upgrade pip
+	$(call TORCH_FROM,$(BIN)) && $(INSTALL) $${index:+--index-url "$$index"} $(TORCH)
 	touch $@
 $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "Installing perfgate and what it needs"
-	$(COMPILE_TORCH) & \
-	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]' && wait
-	$(COMPILE_ALL)
+	$(INSTALL) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]'
+	$(COMPILE)
 	touch $@
-# The plug-ins are built with what dev brings: pip would make an environment to build each of them in.
+# The plug-ins are built with what dev brings: an environment would be made to build each of them in.
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) $(CONSTRAINTS)
 	@echo "Installing perfgate, and what it and the tests need"
-	$(COMPILE_TORCH) & \
-	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' && wait
-	$(PIP) --quiet --no-deps --no-build-isolation $(PLUGINS:%=--editable %)
-	$(COMPILE_ALL)
+	$(INSTALL) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]'
+	$(INSTALL) --quiet --no-deps --no-build-isolation $(PLUGINS:%=--editable %)
+	$(COMPILE)
 	touch $@ $(VENV)/.runnable
 
-# pip compiles it when it installs perfgate; an older one than its sources is refused, and traces are then decoded in Python.
+# It is compiled when perfgate is installed; an older one than its sources is refused, and traces are then decoded in Python.
 $(SCANNER): $(wildcard perfgate/trace/scanner/*.[ch]) | $(VENV)/.installed
 	@if command -v $(firstword $(CC)) >/dev/null; then $(BIN)/python hatch_build.py; else echo "no C compiler: no scanner of traces"; fi
 
@@ -251,7 +247,7 @@ $(SCANNER): $(wildcard perfgate/trace/scanner/*.[ch]) | $(VENV)/.installed
 	@python3.11 -c "" 2>/dev/null || { echo "test-npu needs python3.11 on the PATH: torch_npu 2.13 is tested on it"; exit 1; }
 	python3.11 -m venv .venv-npu
 	$(NPU_BIN)/python -m pip install --quiet --upgrade pip
-	$(call TORCH_FROM,$(NPU_BIN)) --quiet $${index:+--index-url "$$index"} $(TORCH)
+	$(call TORCH_FROM,$(NPU_BIN)) && $(NPU_BIN)/python -m pip install --quiet $${index:+--index-url "$$index"} $(TORCH)
 	$(NPU_BIN)/python -m pip install --quiet --no-deps torch-npu==2.13.0
 	$(NPU_BIN)/python -m pip install --quiet numpy pyyaml packaging psutil setuptools pytest pytest-xdist hypothesis --editable .
 	touch $@
