@@ -1,4 +1,4 @@
-"""Journey 4: main is recorded for a week, the weekly report shows when it got slower, and bisect names the commit."""
+"""Journey 4: main is recorded for a week, the report shows when it got slower, bisect names the commit, a revert ends it."""
 
 from __future__ import annotations
 
@@ -47,6 +47,25 @@ def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_an
     bisection = json.loads(shell.reads(".perfgate/bisect/bisection.json"))
     (at,) = bisection["culprits"][0]
     assert bisection["searched"]["changes"][at]["commit"] == culprit
+
+    # On Monday nobody types a command: CI bisects while the machine is idle.
+    shell.writes("perfgate.toml", f"{shell.reads('perfgate.toml')}[trend]\nbisect = true\n")
+    monday = shell.types("perfgate trend --confirm --out monday")
+    monday.shows(f"Simplify the residual connection (Ada) {culprit[:10]}", f"a bisection found {culprit[:10]}")
+    monday.hides("One of 3 commits", "perfgate bisect")
+
+    # A maintainer answers, and the commit is reverted.
+    shell.types(f"perfgate baseline triage {culprit[:10]} acknowledged --reason 'the revert is on its way'")
+    shell.types("perfgate trend").shows("acknowledged by Ada", "the revert is on its way")
+    shell.types("git commit --quiet --all --message 'Bisect on Mondays'")
+    shell.types(f"git revert --no-edit {culprit}")
+    _record(shell)
+    shell.types("perfgate trend --fail-on-regression --out repaired").shows(
+        "1 improvement", 'Revert "Simplify the residual connection"'
+    )
+    repaired = json.loads(shell.reads("repaired/trend.json"))
+    entries = {entry["commits"][0]["commit"]: entry["standing"] for entry in repaired["causes"] if entry["commits"]}
+    assert entries[culprit] == "resolved"
 
 
 def _work_on_main(shell: Shell, subject: str) -> None:

@@ -19,7 +19,12 @@ from perfgate.document.trend import (
     TrendPlace,
     TrendSeries,
 )
-from perfgate.judging.trend.find import CAP_OF_WORSE, losses, moved
+from perfgate.judging.trend.find import (
+    CAP_OF_WORSE,
+    direction_of,
+    losses,
+    moved,
+)
 from perfgate.stats.arrays import Floats
 
 # A shift lies, with 80 % confidence, at one of the places with a 2 log likelihood ratio below this:
@@ -72,6 +77,11 @@ class _Member(NamedTuple):
     @property
     def is_live(self) -> bool:
         return self.change.standing in ("new", "open")
+
+    @property
+    def is_side_of_repair(self) -> bool:
+        resolved_by = self.change.resolved_by
+        return resolved_by is not None and resolved_by == self.change.first_bad
 
 
 def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
@@ -179,6 +189,55 @@ def with_superseded(
                     )
             completed[place.series] = msgspec.structs.replace(entry, changes=changes)
     return completed
+
+
+def with_repairs(series: Sequence[TrendSeries]) -> list[TrendSeries]:
+    """The series with the other side of each repair settled: the end of an improvement that the regression brought.
+
+    A commit that makes calls slower may save memory, and its revert needs the memory
+    again. That is no regression of the revert if the level from before is back. If what
+    the commit improved ranks first, it was an optimization, and its revert is a
+    regression.
+    """
+    completed = list(series)
+    groups: dict[_Versions, list[_Member]] = {}
+    for member in _members(series):
+        if not member.series.informing:
+            groups.setdefault(_versions(member.change), []).append(member)
+    for members in groups.values():
+        leading = min(members, key=_rank).change
+        if leading.direction != "worse" or not leading.resolved_by:
+            continue
+        for member in members:
+            change = member.change
+            if (
+                change.direction == "better"
+                and change.resolved_by == leading.resolved_by
+            ):
+                index = member.place.series
+                completed[index] = _without_end_of(change, completed[index])
+    return completed
+
+
+def _without_end_of(improvement: TrendChange, series: TrendSeries) -> TrendSeries:
+    """The series with the change that ended an improvement settled, unless it left a worse level than before."""
+    changes = list(series.changes)
+    for number, change in enumerate(changes):
+        is_end = change.first_bad == improvement.resolved_by
+        if is_end and change.is_unsettled and _is_back(improvement, change, series):
+            changes[number] = msgspec.structs.replace(
+                change, standing="resolved", resolved_by=change.first_bad, news=False
+            )
+    return msgspec.structs.replace(series, changes=changes)
+
+
+def _is_back(improvement: TrendChange, end: TrendChange, series: TrendSeries) -> bool:
+    """Whether the level after the end of an improvement is no worse than before it, up to the noise of its versions."""
+    difference = end.after - improvement.before
+    if direction_of(series, difference) != "worse":
+        return True
+    noise = 0.0 if series.is_exact else series.noise or 0.0
+    return abs(difference) <= 2 * noise * abs(improvement.before)
 
 
 def _members(series: Sequence[TrendSeries]) -> list[_Member]:
@@ -382,6 +441,8 @@ def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
 def _cause(members: Sequence[_Member]) -> TrendCause:
     # Informing metrics moved with the others; they neither start nor prolong a cause.
     judged = [member for member in members if not member.series.informing] or members
+    # The end of an improvement, settled by its own commit, is the other side of a repair.
+    judged = [member for member in judged if not member.is_side_of_repair] or judged
     live = _live(judged)
     directions = {member.change.direction for member in live}
     direction = min(directions, key=_DIRECTIONS.index)
@@ -444,9 +505,17 @@ def _relevance(
         change.direction != direction,
         not member.is_live,
         not member.is_live and change.standing != standing,
+        *_rank(member),
+    )
+
+
+def _rank(member: _Member) -> tuple[object, ...]:
+    """Order changes whatever their direction: times first, then by metric and size."""
+    series = member.series
+    return (
         series.is_exact,
         _ORDER.get(series.metric, len(_ORDER)),
-        -_size(change),
+        -_size(member.change),
         series.metric,
         series.workload,
         series.shape,

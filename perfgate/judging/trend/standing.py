@@ -154,13 +154,27 @@ def is_about(
         or series.labels
     ):
         return False
-    before, after = (
-        index_of(series, confirmation.before),
-        index_of(series, confirmation.after),
-    )
+    before = index_of(series, confirmation.before)
+    after = index_of(series, confirmation.after)
     if before is None or after is None or not before < after:
         return False
+    if series.is_exact:
+        return before < change.at <= after
+    if change not in _nearest(series.changes, before, after):
+        return False
     return abs(before - (change.at - 1)) <= NEAR and abs(after - change.at) <= NEAR
+
+
+def _nearest(
+    changes: Sequence[TrendChange], before: int, after: int
+) -> list[TrendChange]:
+    """The changes that are nearest to two points: a measurement of both is about no other one."""
+
+    def distance(change: TrendChange) -> int:
+        return abs(before - (change.at - 1)) + abs(after - change.at)
+
+    least = min(map(distance, changes), default=0)
+    return [change for change in changes if distance(change) == least]
 
 
 def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:

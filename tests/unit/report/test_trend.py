@@ -76,7 +76,7 @@ def test_render_issue__commit_with_author_and_change_request__named_with_the_cer
         ),
         CONTEXT,
     )
-    assert "**`Cache masks`** (#412, `Li Wei`) `0014c0ffee`" in text
+    assert "**`Cache masks`** (#412, `Li Wei`) `c0ffeec0ff`" in text
     assert "Certain, by exact count: synchronisations per call · `encoder/long` 0 → 1" in text
     assert (
         "Next: `perfgate trend --confirm` · `perfgate bisect latency.p50@encoder/long --good 0013c0ffee --bad 0014c0ffee` · "

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from perfgate.document.trend import TrendCause, TrendSeries
-from perfgate.judging.trend.causes import align, causes
+from perfgate.judging.trend.causes import align, causes, with_repairs
 from perfgate.judging.trend.find import with_changes
 from tests.fakes.history import commit_of
 from tests.fakes.trends import make_change, make_series
@@ -148,6 +148,48 @@ def test_causes__settled_in_different_ways__led_by_the_one_that_names_it() -> No
     accepted = make_change(standing="accepted", accepted="mei: wanted")
     cause = only(causes([make_series(back), make_series(accepted, metric="memory.peak", kind="exact")]))
     assert (cause.standing, cause.changes[0].series) == ("accepted", 1)
+
+
+def moved_and_back(slower_first: bool, back_to: float = 1.0, **fields: Any) -> TrendSeries:
+    """A counter that doubled or halved at version 10 and came back at version 20, which undid it."""
+    there = 2.0 if slower_first else 0.5
+    first, last = ("worse", "better") if slower_first else ("better", "worse")
+    changes = [
+        make_change(10, evidence="exact", direction=first, before=1.0, after=there, delta=there - 1,
+                    standing="resolved", resolved_by=commit_of(20)),
+        make_change(20, evidence="exact", direction=last, before=there, after=back_to, delta=back_to / there - 1),
+    ]  # fmt: skip
+    return make_series(*changes, kind="exact", unit="1", **fields)
+
+
+def test_with_repairs__revert_that_also_takes_back_saved_memory__no_regression() -> None:
+    ops = moved_and_back(True, metric="counters.framework_ops")
+    memory = moved_and_back(False, metric="memory.peak")
+    regression, repair = with_repairs([ops, memory])[1].changes
+    assert (regression.standing, repair.standing) == ("resolved", "resolved")
+    by_version = {cause.first_bad: cause for cause in causes(with_repairs([ops, memory]))}
+    assert by_version[commit_of(20)].direction == "better"
+
+
+def test_with_repairs__more_memory_than_before_the_reverted_commit__a_regression() -> None:
+    ops = moved_and_back(True, metric="counters.framework_ops")
+    memory = moved_and_back(False, back_to=1.1, metric="memory.peak")
+    assert with_repairs([ops, memory])[1].changes[1].is_open_regression
+
+
+def test_with_repairs__revert_of_an_optimization_that_cost_memory__a_regression() -> None:
+    ops = moved_and_back(False, metric="counters.framework_ops")
+    memory = moved_and_back(True, metric="memory.peak")
+    assert with_repairs([ops, memory])[0].changes[1].is_open_regression
+
+
+def test_with_repairs__improvement_of_another_commit_ends__a_regression() -> None:
+    ops = moved_and_back(True, metric="counters.framework_ops")
+    earlier = make_change(8, direction="better", before=1.0, after=0.5, delta=-0.5, standing="resolved",
+                          resolved_by=commit_of(20), evidence="exact")  # fmt: skip
+    end = make_change(20, before=0.5, after=1.0, delta=1.0, evidence="exact")
+    memory = make_series(earlier, end, metric="memory.peak", kind="exact", unit="B")
+    assert with_repairs([ops, memory])[1].changes[1].is_open_regression
 
 
 def test_causes__series_no_longer_measured__none() -> None:

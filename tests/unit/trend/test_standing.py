@@ -11,6 +11,7 @@ from perfgate.judging.trend.find import with_changes
 from perfgate.judging.trend.standing import gone, judged, state_of
 from perfgate.judging.trend.triage import TriagedChanges
 from tests.fakes.history import commit_of
+from tests.fakes.trends import make_change, make_series
 from tests.unit.trend.test_find import START, noisy, series
 
 GOOD, BAD = commit_of(29), commit_of(30)
@@ -86,6 +87,28 @@ def test_judged__series_of_one_label__a_confirmation_of_the_whole_shape_is_not_a
 def test_judged__confirmation_of_commits_next_to_it__counts() -> None:
     near = confirmation("regressed", 0.05, 0.09, before=commit_of(28), after=commit_of(31))
     assert stood(slower(), confirmations=[near]).evidence == "confirmed"
+
+
+def test_judged__confirmation_of_the_change_before__is_about_that_one_alone() -> None:
+    values = noisy(60, at=20)
+    values[22:] /= 1.07
+    changes = [make_change(20), make_change(22, direction="better", before=0.03852, after=0.036, delta=-0.065)]
+    found = msgspec.structs.replace(series(values), changes=changes)
+    measured = confirmation("regressed", 0.05, 0.09, before=commit_of(19), after=commit_of(20))
+    assert [change.evidence for change in stand(found, confirmations=[measured]).changes] == ["confirmed", "suspected"]
+
+
+def test_judged__bisection_of_a_counter_that_came_back_soon__the_return_has_no_culprit_of_it() -> None:
+    changes = [
+        make_change(20, evidence="exact", before=7.0, after=36.0),
+        make_change(22, evidence="exact", direction="better", before=36.0, after=7.0),
+    ]
+    counter = make_series(*changes, metric="counters.framework_ops", kind="exact", unit="1")
+    bisected = confirmation("regressed", before=commit_of(19), after=commit_of(20), culprit="c" * 40)
+    bisected = msgspec.structs.replace(bisected, metric="counters.framework_ops")
+    slower_by, back = stand(counter, confirmations=[bisected]).changes
+    assert slower_by.confirmation == bisected
+    assert back.confirmation is None
 
 
 def test_judged__several_confirmations__the_newest_counts() -> None:

@@ -36,7 +36,13 @@ from perfgate.flows.shared.trend.operators import with_operators
 from perfgate.judging.store.index import Index, ProjectLog, Series
 from perfgate.judging.store.store import SeriesPlace
 from perfgate.judging.trend.carried import continuations, replaced_testbeds
-from perfgate.judging.trend.causes import align, causes, with_culprits, with_superseded
+from perfgate.judging.trend.causes import (
+    align,
+    causes,
+    with_culprits,
+    with_repairs,
+    with_superseded,
+)
 from perfgate.judging.trend.find import (
     VERSIONS_NEEDED,
     is_long_enough,
@@ -209,7 +215,7 @@ def find_trend(
                 continuation=followed.get(number),
             )
         )
-    series = with_culprits(series)
+    series = with_repairs(with_culprits(series))
     series = with_superseded(series, _explained(series, triaged, documents))
     explained = _explained(series, triaged, documents)
     searched = [entry for entry in series if entry.current and is_long_enough(entry)]

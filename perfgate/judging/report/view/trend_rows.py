@@ -155,7 +155,8 @@ class ChangeView:
 
     @property
     def bad(self) -> str:
-        return short(self.source.first_bad)
+        """The only commit that can be the culprit, else the first bad run's."""
+        return self.commit.commit or short(self.source.first_bad)
 
     @property
     def is_confirmed(self) -> bool:
