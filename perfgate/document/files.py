@@ -81,7 +81,8 @@ def parse_canonical_run(
 ) -> RunDocument | None:
     """The run document that perfgate writes as exactly these bytes; None for other bytes, of which ``parse_run`` may read some.
 
-    A document of more than ``most_values`` values is not read.
+    An earlier perfgate wrote it without the fields that were added since. A document of
+    more than ``most_values`` values is not read.
 
     What is written as the bytes it was read from has the types of the record, no key twice and no further field, so only the
     bounds are left to check: a fifth of the time of jsonschema. Raises DocumentError for values that the schema refuses.
@@ -90,7 +91,8 @@ def parse_canonical_run(
         return None
     try:
         run = decode_record(data, RunDocument)
-        if msgspec.json.encode(run, order="deterministic") != data:
+        written = msgspec.json.encode(run, order="deterministic")
+        if written != data and not _only_lacks_fields(data, written):
             return None
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
@@ -100,6 +102,23 @@ def parse_canonical_run(
         check_schema(value, "run", name=name, remedy=DAMAGED)
     refuse_misfits(run, name=name)
     return run
+
+
+def _only_lacks_fields(data: bytes, written: bytes) -> bool:
+    """Whether a JSON text differs from another one only by fields that it does not have."""
+    value = msgspec.json.decode(data)
+    is_compact = msgspec.json.encode(value) == data
+    return is_compact and _is_part(value, msgspec.json.decode(written))
+
+
+def _is_part(value: object, whole: object) -> bool:
+    if isinstance(value, dict) and isinstance(whole, dict):
+        return value.keys() <= whole.keys() and all(
+            _is_part(member, whole[key]) for key, member in value.items()
+        )
+    if isinstance(value, list) and isinstance(whole, list):
+        return len(value) == len(whole) and all(map(_is_part, value, whole))
+    return type(value) is type(whole) and value == whole
 
 
 def refuse_misfits(run: RunDocument, *, name: str) -> None:

@@ -12,7 +12,6 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import HTMLResponse, Response
 
-from perfgate.document.run import RunDocument
 from perfgate.document.served import ServedError
 from perfgate.version import __version__
 
@@ -37,13 +36,6 @@ Answers = dict[int | str, dict[str, Any]]
 
 def as_json(value: object, status: int = HTTPStatus.OK) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
-
-
-def as_document(run: RunDocument) -> Response:
-    """The bytes as they were recorded; their SHA-256 is the id."""
-    return Response(
-        msgspec.json.encode(run, order="deterministic"), media_type="application/json"
-    )
 
 
 def as_page(text: str) -> Response:

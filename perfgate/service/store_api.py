@@ -20,7 +20,7 @@ from perfgate.document.strict_json import has_few_values, parse_json
 from perfgate.errors import DocumentError
 from perfgate.judging.store.ledger import AuditEntry
 from perfgate.judging.store.plausible import refuse_implausible, refuse_implausible_run
-from perfgate.judging.store.runs import refuse_unfit, run_entry, stored_run
+from perfgate.judging.store.runs import refuse_unfit, run_entry, stored_document
 from perfgate.judging.store.store import (
     ENTRIES,
     STATEMENTS,
@@ -31,7 +31,6 @@ from perfgate.judging.store.store import (
     utc_now,
 )
 from perfgate.service.answers import (
-    as_document,
     as_json,
     described,
     json_answer,
@@ -171,7 +170,8 @@ class StoreApi(ServicePart):
         return as_json(readable_projects(request, self._served.store()))
 
     def document(self, project: ReadProject, run_id: RunId) -> Response:
-        return as_document(stored_run(self._served.store(), project, run_id))
+        data = stored_document(self._served.store(), project, run_id)
+        return Response(data, media_type="application/json")
 
     def audit(
         self, request: Request, limit: Limit = 100, before: Before | None = None
@@ -269,7 +269,8 @@ def _parsed(data: bytes, project: str) -> RunDocument:
         )
     if canonical is None:
         raise DocumentError(
-            "these are not the bytes that perfgate writes; upload run.json unmodified"
+            "these are not the bytes that perfgate writes; upload run.json unmodified, and upgrade the service if a newer "
+            "perfgate wrote it"
         )
     return canonical
 

@@ -77,6 +77,13 @@ def stored_run(store: Store, project: str, run_id: str) -> RunDocument:
     return intact_run(store.documents(project, [run_id])[0])
 
 
+def stored_document(store: Store, project: str, run_id: str) -> bytes:
+    """The document of a run as it was recorded: its SHA-256 is the id. Raises StoreError if it is unknown or damaged."""
+    document = store.documents(project, [run_id])[0]
+    intact_run(document)
+    return document.data
+
+
 def prune_runs(store: Store, project: str, *, keep: int) -> int:
     """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
     if keep < 0:

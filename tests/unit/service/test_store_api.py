@@ -162,6 +162,28 @@ def test_upload__bytes_that_are_not_the_document__refused(service: Service) -> N
     assert client.get("/api/v1/projects/shop/runs").json() == []
 
 
+def edited(run: RunDocument, **fields: Any) -> tuple[bytes, str]:
+    """A document whose ``source`` has other fields, as another version of perfgate writes it; None leaves a field out."""
+    value = msgspec.json.decode(document(run)[0])
+    source = {name: entry for name, entry in {**value["source"], **fields}.items() if entry is not None}
+    data = msgspec.json.encode({**value, "source": source})
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def test_upload__run_of_an_earlier_perfgate_without_a_field_of_today__kept_as_it_is(service: Service) -> None:
+    data, run_id = edited(minimal_run(), author=None)
+    client = service.client(service.token("shop"))
+    assert client.put(f"/api/v1/projects/shop/runs/{run_id}", data=data).status_code == 201
+    assert client.get(f"/api/v1/projects/shop/runs/{run_id}").content == data
+
+
+@pytest.mark.parametrize("fields", [{"author": 1}, {"mood": "good"}, {"dirty": 0}])
+def test_upload__other_fields_or_types__refused(service: Service, fields: dict[str, Any]) -> None:
+    data, run_id = edited(minimal_run(), **fields)
+    answer = service.client(service.token("shop")).put(f"/api/v1/projects/shop/runs/{run_id}", data=data)
+    assert answer.status_code == 422
+
+
 def test_upload__larger_than_any_document__refused_before_it_is_read(service: Service) -> None:
     client = service.client(service.token("shop"))
     announced = {"Content-Length": str(MOST_UPLOAD_BYTES + 1), "Connection": "close"}
