@@ -96,8 +96,6 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with the documented code."""
-    # Imports create many objects and no garbage: Python's default threshold costs a tenth of a short command's time.
-    gc.set_threshold(100_000)
     make_streams_last()
     if sys.platform != "linux":
         words = sentence(
