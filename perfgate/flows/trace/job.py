@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -32,10 +32,7 @@ from perfgate.document.trace import (
 from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.system.memory import keep_freed_memory
-from perfgate.trace.analysis.comparable import cut_ends
-from perfgate.trace.analysis.fillers import gap_groups
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
-from perfgate.trace.analysis.phases import FORWARD, Batch, batches
 from perfgate.trace.analysis.rows import TopOperator, top
 from perfgate.trace.model.arithmetic import seconds
 from perfgate.trace.model.events import EventTable
@@ -43,6 +40,9 @@ from perfgate.trace.model.faults import aligned, believed, time_faults
 from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.model.steps import profiler_steps
 from perfgate.trace.readers.contradictions import doubts_about
+
+if TYPE_CHECKING:
+    from perfgate.trace.analysis.phases import Batch
 
 _NS = 1e9
 _MOST_NAMED = 8
@@ -118,6 +118,8 @@ def trace_steps(
 
 def _cut_ends(timeline: Timeline) -> list[Message]:
     """A note on units at the begin and the end that have less work than usual; empty if there are none."""
+    from perfgate.trace.analysis.comparable import cut_ends
+
     cut = cut_ends(timeline)
     if not cut:
         return []
@@ -249,6 +251,8 @@ def top_timeline(
 def gap_timeline(
     pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int
 ) -> GapTimeline:
+    from perfgate.trace.analysis.fillers import gap_groups
+
     intact = believed(pick.timeline.events)
     events = aligned(intact)
     device = device_gaps(events, exposed=exposed)
@@ -316,6 +320,8 @@ def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
 def step_timeline(
     pick: ChosenTimeline, choice: Choice, step_by: str | None
 ) -> StepTimeline:
+    from perfgate.trace.analysis.phases import FORWARD, batches
+
     recorded = pick.timeline.events
     # A serving engine may also mark profiler steps, one a batch, which name no phases.
     marked = batches(recorded, step_by)
