@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import NO_NUMBER, Intervals, Mask, Positions

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from perfgate.document.trace import TopKind
@@ -41,8 +41,7 @@ _CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class OperatorTotal:
+class OperatorTotal(msgspec.Struct, frozen=True):
     """One operator of a trace: nanoseconds of self time in a typical call of the workload, events over all calls.
 
     Typical is the median over the calls: one call that the scheduler interrupted would outweigh all others in a mean.

@@ -6,9 +6,8 @@ in it, and work it launched on a device, serve the same one. Times are nanosecon
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.document.trace import RequestRow
 from perfgate.trace.analysis.operators import row_kind

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.document.alignment import Work
 from perfgate.document.trace import DiffKey, DiffTotals, TopKey, TopKind
@@ -56,8 +57,7 @@ _HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (
 TopSide = Literal["device", "host"]
 
 
-@dataclass(frozen=True)
-class TopOperator:
+class TopOperator(msgspec.Struct, frozen=True):
     """One operator: its count and its nanoseconds over the recording; in rows by shape also the shapes of its inputs.
 
     In rows by line the name is the launching function, and ``operator`` the operator with most of its time.

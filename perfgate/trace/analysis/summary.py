@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.trace.analysis.operators import OperatorTotal, operator_totals
 from perfgate.trace.model.arithmetic import (

@@ -44,7 +44,8 @@ def pauses(events: EventTable) -> Intervals:
 
 def _borders(events: EventTable) -> tuple[IntColumn, IntColumn]:
     """The end of the last step, or of the span, before each border, and the begin of the next."""
-    cycles = events.select(events.is_kind("other") & events.is_named(_CYCLE.fullmatch))
+    others = np.flatnonzero(events.is_kind("other"))
+    cycles = events.select(events.rows_named(others, _CYCLE.fullmatch))
     order = np.argsort(cycles.start, kind="stable")
     starts, ends = cycles.start[order], cycles.end[order]
     are_apart = starts[1:] > ends[:-1]

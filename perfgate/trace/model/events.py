@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import field
+from msgspec.structs import force_setattr, replace
 
 from perfgate.locale import Activity
+from perfgate.trace.loops import first_places, look_up
 from perfgate.trace.model.arithmetic import (
     CodeColumn,
     Codes,
@@ -66,8 +69,7 @@ def _absent() -> Codes:
     return np.array(NO_TEXT)
 
 
-@dataclass(frozen=True)
-class EventTable:
+class EventTable(msgspec.Struct, frozen=True, dict=True):
     """Spans of a trace. All columns have one entry per event, in the order of the file; a single value counts for all.
 
     ``name``, ``group``, ``request`` and ``shape`` index ``names``; the last two may be NO_TEXT. A trace may have many millions
@@ -99,12 +101,12 @@ class EventTable:
                 values = values.astype(dtype, copy=False)
             if not values.ndim:
                 values = np.broadcast_to(values, self.start.size)
-            object.__setattr__(self, column, values)
+            force_setattr(self, column, values)
 
     def __len__(self) -> int:
         return int(self.start.size)
 
-    @property
+    @cached_property
     def end(self) -> IntColumn:
         return self.start + self.duration
 
@@ -166,6 +168,17 @@ class EventTable:
         # Indexing with four bytes a number takes twice as long.
         matching = np.array([bool(matches(name)) for name in self.names], dtype=bool)
         return matching.take(self.name)
+
+    def rows_named(
+        self, rows: Positions | CodeColumn, matches: Callable[[str], object]
+    ) -> Positions:
+        """Those of some rows whose names match: the names of other events are not tried."""
+        name = look_up(self.name, rows.astype(np.int32, copy=False))
+        used = first_places(name, len(self.names))[1:] >= 0
+        matching = np.zeros(len(self.names), dtype=bool)
+        for code in np.flatnonzero(used).tolist():
+            matching[code] = bool(matches(self.names[code]))
+        return rows[matching.take(name)].astype(np.intp, copy=False)
 
     def of_kind(self, *kinds: EventKind) -> EventTable:
         return self.select(self.is_kind(*kinds))

@@ -7,10 +7,10 @@ total, share or comparison may rest on such times.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.trace.model.arithmetic import (
     NOTHING_AROUND,
@@ -85,7 +85,7 @@ class ClockOffset(NamedTuple):
 def time_faults(events: EventTable) -> TimeFaults:
     """Searched once for each table."""
     if _FOUND not in vars(events):
-        object.__setattr__(events, _FOUND, _search(events))
+        vars(events)[_FOUND] = _search(events)
     result: TimeFaults = vars(events)[_FOUND]
     return result
 

@@ -270,13 +270,13 @@ def _records(
     return map(partial(tuple.__new__, kind), zip(*columns))
 
 
-@dataclass
 class CodedValues:
     """The distinct values of the columns of codes, and their numbers."""
 
-    texts: Numbering[str] = field(default_factory=Numbering)
-    shapes: Numbering[Shapes] = field(default_factory=Numbering)
-    words: Numbering[tuple[str, ...]] = field(default_factory=Numbering)
+    def __init__(self, texts: Numbering[str] | None = None) -> None:
+        self.texts = Numbering[str]() if texts is None else texts
+        self.shapes = Numbering[Shapes]()
+        self.words = Numbering[tuple[str, ...]]()
 
 
 def kernel_table(

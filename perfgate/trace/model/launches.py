@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfgate.trace.loops import earliest_calls
+from perfgate.trace.loops import earliest_calls, first_places, look_up
 from perfgate.trace.model.arithmetic import Codes, IntColumn
 
 NO_CORRELATION = -1
@@ -42,20 +42,14 @@ def first_positions(values: Codes, numbers: Codes) -> IntColumn:
     """For each wanted number the position of the first one like it among ``numbers``, or NOT_RECORDED."""
     if not numbers.size:
         return np.full(values.size, NOT_RECORDED, dtype=np.int64)
-    least = int(numbers.min())
-    width = int(numbers.max()) - least + 1
-    if width <= _PLACES_A_NUMBER * numbers.size:
-        # From the last to the first, so that the first stays.
-        place_of = np.full(width, NOT_RECORDED, dtype=np.int32)
-        place_of[numbers[::-1] - least] = np.arange(
-            numbers.size - 1, -1, -1, dtype=np.int32
-        )
-        offset = np.subtract(values, least, dtype=np.int64)
-        positions = place_of.take(offset, mode="clip").astype(np.int64)
-        positions[offset.view(np.uint64) >= width] = (
-            NOT_RECORDED  # those below the least one wrap around
-        )
-        return positions
+    least, highest = int(numbers.min()), int(numbers.max())
+    width = highest - least + 1
+    are_short = least >= LAUNCHED_ELSEWHERE and highest < np.iinfo(np.int32).max
+    if are_short and width <= _PLACES_A_NUMBER * numbers.size:
+        place_of = first_places((numbers - least).astype(np.int32), width + 1)
+        # Numbers outside have the first place or the last, which are of none.
+        codes = np.clip(values, least - 1, highest + 1) - (least - 1)
+        return look_up(place_of, codes.astype(np.int32, copy=False))
     positions = np.full(values.size, NOT_RECORDED, dtype=np.int64)
     distinct, first = np.unique(numbers, return_index=True)
     place = np.minimum(np.searchsorted(distinct, values), distinct.size - 1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+import msgspec
 import numpy as np
 
 from perfgate.trace.model.arithmetic import FloatColumn, IntColumn, Intervals
@@ -43,8 +43,7 @@ def accelerator_level(number: int, level: Level) -> str:
     return f"Accelerator {number}/{level}"
 
 
-@dataclass(frozen=True, eq=False)
-class Readings:
+class Readings(msgspec.Struct, frozen=True, eq=False):
     """``time`` are nanoseconds, rising; ``value`` is the reading at each, in ``unit``, empty if none is recorded."""
 
     time: IntColumn

@@ -7,10 +7,13 @@ in ``absent``; it is never an empty table and never zero.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+from msgspec import field
+from msgspec.structs import replace
 
 from perfgate.document.message import Message
 from perfgate.trace.model.communication import KernelKind, kernel_kind
@@ -211,8 +214,7 @@ class RankLink(NamedTuple):
     bandwidth: float | None
 
 
-@dataclass(frozen=True)
-class NamedTotal:
+class NamedTotal(msgspec.Struct, frozen=True):
     """Everything of one name in a table that the profiler itself adds up: how often it ran, and its nanoseconds.
 
     ``level`` is the level of a function of the host's libraries: acl, node, hccl, runtime or model; ``aicpu`` for a node on
@@ -225,8 +227,7 @@ class NamedTotal:
     level: str = ""
 
 
-@dataclass(frozen=True)
-class AllocationTotal:
+class AllocationTotal(msgspec.Struct, frozen=True):
     """Everything one operator allocated on the device, in bytes; ``held_bytes`` when all operators together held most."""
 
     name: str
@@ -236,8 +237,7 @@ class AllocationTotal:
     held_bytes: float
 
 
-@dataclass(frozen=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """The tables that the profiler itself adds up; None if not collected."""
 
     types: tuple[NamedTotal, ...] | None = None  # kernels by type
@@ -247,8 +247,7 @@ class Totals:
     )
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(msgspec.Struct, frozen=True):
     """The memory of a device."""
 
     peaks: Mapping[str, float] = field(
@@ -257,8 +256,7 @@ class Memory:
     allocations: tuple[AllocationTotal, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True, dict=True):
     """One device of one rank, and its host; ``rank`` and ``device`` are None if the recording names none.
 
     A table that was not collected is None.
@@ -345,8 +343,7 @@ class Loss(NamedTuple):
 SOME_KERNELS = "kernels, some"
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True):
     """The whole content of a profiler's file or folder.
 
     ``format`` is its reader's name for it: ascend-pytorch, ascend-db, ascend-trace-view, msprof, kineto, chrome or another's.

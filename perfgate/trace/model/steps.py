@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, overload
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.trace.model.arithmetic import (
     NO_NUMBER,
@@ -41,6 +41,7 @@ _ROUNDING_NS = 2000  # of times in whole microseconds
 _LATEST = int(np.iinfo(np.int64).max)
 
 
+@lru_cache(maxsize=1 << 12)
 def step_number(name: str) -> int | None:
     """The number of a step by the name of its span; None for every other name."""
     match = STEP_NAME.fullmatch(name)
@@ -54,12 +55,13 @@ def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
 
     A step that is marked on several threads, or inside another step, is one.
     """
-    marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
-    marks = separate_marks(marks.of_kind(*(kinds or ("annotation",)))).marks
-    rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
+    rows = np.flatnonzero(events.is_kind(*(kinds or ("annotation",))))
+    rows = events.rows_named(rows, STEP_NAME.fullmatch)
+    marks = separate_marks(events.select(rows)).marks
+    columns = (marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
     return [
         ProfilerStep(step_number(marks.names[name]), start, end)
-        for name, start, end in rows
+        for name, start, end in zip(*columns)
     ]
 
 
@@ -73,10 +75,10 @@ class SeparateMarks(NamedTuple):
 
 def unit_marks(events: EventTable) -> SeparateMarks:
     """The calls that perfgate marked, else the profiler's steps, by their positions among the events."""
-    of_user = events.is_kind("annotation", "host_op")
-    rows = np.flatnonzero(of_user & events.is_named(CALL.__eq__))
+    of_user = np.flatnonzero(events.is_kind("annotation", "host_op"))
+    rows = events.rows_named(of_user, CALL.__eq__)
     if not rows.size:
-        rows = np.flatnonzero(of_user & events.is_named(STEP_NAME.fullmatch))
+        rows = events.rows_named(of_user, STEP_NAME.fullmatch)
     separate = separate_marks(events.select(rows))
     return separate._replace(rows=rows[separate.rows])
 
@@ -96,14 +98,13 @@ def separate_marks(marks: EventTable) -> SeparateMarks:
 
 def _beyond_next(marks: EventTable) -> tuple[Mask, IntColumn]:
     """Which marks last beyond the begin of the mark with the next number on their thread, and the duration up to it."""
-    number_of_name = [step_number(name) for name in marks.names]
-    numbers = np.array(
-        [NO_NUMBER if number is None else number for number in number_of_name],
-        dtype=np.int64,
-    )
+    number = np.full(len(marks), NO_NUMBER, dtype=np.int64)
+    for row, name in enumerate(marks.name.tolist()):
+        known = step_number(marks.names[name])
+        if known is not None:
+            number[row] = known
     order = np.lexsort((marks.start, marks.track))
     before, after = order[:-1], order[1:]
-    number = numbers[marks.name]
     follows = (marks.track[after] == marks.track[before]) & (
         number[before] != NO_NUMBER
     )

@@ -36,6 +36,7 @@ from perfgate.trace.scanner.nesting import enclosing_calls
 _TOLERANCE = 0.01
 _EXAMPLES = 3
 _MICROSECOND_NS = 1000
+_FIRST = 1000
 # Of op_statistic.csv, which has three decimals of a microsecond, and of a time of a row.
 _DECIMALS_NS = 1
 # Of a wait and the times around it, written with three decimals, and as floats of a time since 1970 in microseconds, which
@@ -88,7 +89,7 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
     calls = np.flatnonzero(events.is_kind("runtime"))
     launched = work[events.launch[work] != NOT_RECORDED]
-    if events.is_named(_CAPTURE.search)[calls].any():
+    if events.rows_named(calls, _CAPTURE.search).size:
         return
     yield from _of_ends(events, work, calls, launched)
     if not launched.size:
@@ -96,16 +97,14 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     yield from _of_single_launches(events, launched)
     joined = events.start[events.launch[launched]]
     begin = joined.min()
-    launches = calls[
-        events.is_named(KERNEL_LAUNCH.search)[calls]
-        & (events.correlation[calls] != LAUNCHED_ELSEWHERE)
-    ]
+    launches = events.rows_named(calls, KERNEL_LAUNCH.search)
+    launches = launches[events.correlation[launches] != LAUNCHED_ELSEWHERE]
     if (events.name[events.launch[launched]] == events.name[launched]).all():
         # torch's own profiler writes a launch on an NPU as an instant with the name of its kernel (sample
         # torch-native-privateuse1).
         launches = calls[events.duration[calls] == 0]
     # Before a call that waits for the device ends, all that was launched has run.
-    waits = calls[events.is_named(_DEVICE_WAIT.search)[calls]]
+    waits = events.rows_named(calls, _DEVICE_WAIT.search)
     end = max(int(joined.max()), int(events.start[waits].max(initial=begin)))
     between = (events.start[launches] > begin) & (events.start[launches] < end)
     without_work = launches[
@@ -140,10 +139,8 @@ def _of_ends(
 
     A profiler that begins while work is queued leaves the opposite.
     """
-    launches = calls[
-        events.is_named(KERNEL_LAUNCH.search)[calls]
-        & (events.correlation[calls] > NO_CORRELATION)
-    ]
+    launches = events.rows_named(calls, KERNEL_LAUNCH.search)
+    launches = launches[events.correlation[launches] > NO_CORRELATION]
     alone = work[
         (events.launch[work] == NOT_RECORDED)
         & (events.correlation[work] > NO_CORRELATION)
@@ -161,9 +158,8 @@ def _of_ends(
 
 def _of_single_launches(events: EventTable, launched: IntColumn) -> Iterator[Message]:
     """Launches of one kernel that several pieces of work name."""
-    launch = events.launch[launched]
-    is_single = events.is_named(_SINGLE_LAUNCH.match)[launch]
-    repeated = int(np.count_nonzero(np.bincount(launch[is_single]) > 1))
+    single = events.rows_named(events.launch[launched], _SINGLE_LAUNCH.match)
+    repeated = int(np.count_nonzero(np.bincount(single) > 1))
     if repeated:
         yield Message("notes.launches-repeated", {"count": repeated})
 
@@ -194,7 +190,7 @@ def _of_operators(events: EventTable) -> Iterator[Message]:
         )
     duration = events.duration[operators]
     is_lost = (duration == 0) & (events.start[operators] == 0)
-    if (duration % _MICROSECOND_NS).any():
+    if _has_fractions(duration):
         is_lost |= (duration == 0) & ~are_short(duration, events.group[operators])
     untimed = int(np.count_nonzero(is_lost))
     if untimed:
@@ -208,10 +204,7 @@ def _of_repeats(events: EventTable) -> Iterator[Message]:
 
     In whole microseconds an operator has the times of the one of its name that it calls (HTA's trace_diff, aten::zeros).
     """
-    is_exact = (events.duration % _MICROSECOND_NS).any() or (
-        events.start % _MICROSECOND_NS
-    ).any()
-    if is_exact:
+    if _has_fractions(events.duration) or _has_fractions(events.start):
         repeatable = events.is_kind("host_op", *DEVICE_KINDS) & (events.duration > 0)
     else:
         repeatable = events.is_kind(*DEVICE_KINDS) & (events.duration > _MICROSECOND_NS)
@@ -226,6 +219,14 @@ def _of_repeats(events: EventTable) -> Iterator[Message]:
     repeated = int(np.count_nonzero(hashes[1:] == hashes[:-1]))
     if repeated:
         yield Message("notes.events-repeated", {"count": repeated, "events": rows.size})
+
+
+def _has_fractions(times: IntColumn) -> bool:
+    """Whether any time is no whole microsecond; mostly one of the first is none."""
+    few = times[:_FIRST]
+    return bool(
+        (few % _MICROSECOND_NS).any() or (times[_FIRST:] % _MICROSECOND_NS).any()
+    )
 
 
 def doubts_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
@@ -153,8 +153,7 @@ class ScannedTexts:
         return unquoted(self.texts[code]) if code >= 0 else ""
 
 
-@dataclass
-class ScannedEvents:
+class ScannedEvents(msgspec.Struct):
     """Some events of a file, in its order: columns of one entry each.
 
     ``event`` is the number of each in the file, ``phase`` the character of ``ph`` (0 if it is not a single one).

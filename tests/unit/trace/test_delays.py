@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from perfgate.document.trace import DelayRow
 from perfgate.trace.analysis.delays import delays

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfgate.document.message import Message
 from perfgate.trace.model.recording import Recording

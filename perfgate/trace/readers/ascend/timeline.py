@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.document.message import Message
 from perfgate.trace.model.arithmetic import (

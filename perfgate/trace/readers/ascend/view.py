@@ -6,11 +6,12 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import (
@@ -84,8 +85,7 @@ class Flows(NamedTuple):
     time: IntColumn
 
 
-@dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """A timeline as in the file. Every event still has kind ``other``; ``detail`` indexes ``details``.
 
     ``keys`` are process and thread id of each track. ``readings`` are the counters of the device over time, by process id.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from perfgate.document.message import Message
 from perfgate.trace.model.patterns import lazy_pattern

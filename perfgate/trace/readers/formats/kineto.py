@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
@@ -36,6 +36,7 @@ from perfgate.trace.readers.kineto.arguments import (
     DEVICE_ID,
     DEVICE_TYPE,
     EVENT_INDEX,
+    EXTERNAL,
     HELD,
     NUMBERS,
     REQUEST,
@@ -285,12 +286,10 @@ def _spans(path: Path) -> _Spans:
     name = names.column(spans.name, absent="")
     (track,), tracks = texts.number_tracks(spans)
     # The number of the process's label in a file of merged ranks, 0 for none.
-    label = (
-        Numbering([""])
-        .codes(process_label(process) for process, _ in tracks)
-        .take(track)
-    )
-    if label.any():
+    label: CodeColumn | None = None
+    labels = Numbering([""]).codes(process_label(process) for process, _ in tracks)
+    if labels.any():
+        label = look_up(labels, track)
         correlation = unique_by_label(correlation, label)
     else:
         notes += merged_processes(path, correlation, track, tracks, kind)
@@ -310,9 +309,10 @@ def _spans(path: Path) -> _Spans:
         tracks=tuple(tracks),
         shortest_ns=SHORTEST_WORK_NS,
     )
-    give_shapes(events, spans, label)
-    if not label.any():
-        losses += losses_of(events, spans, indices, marks, arrows)
+    external = spans.numbers(EXTERNAL)
+    give_shapes(events, spans, external, label)
+    if label is None:
+        losses += losses_of(events, spans, indices, marks, arrows, external)
     return _Spans(
         events,
         devices,
@@ -362,8 +362,8 @@ def _by_category(texts: ScannedTexts, spans: ScannedEvents) -> _Categories:
     if unknown.any():
         on_device = unknown & _names_a_stream(spans)
     kind[on_device] = KIND_CODES["compute"]
-    of_mtia = texts.flagged(spans.category, _MTIA_WORK.__eq__)
-    kind[of_mtia & texts.flagged(spans.name, _WAITING.search)] = _OTHER
+    of_mtia = np.flatnonzero(texts.flagged(spans.category, _MTIA_WORK.__eq__))
+    kind[of_mtia[texts.flagged(spans.name[of_mtia], _WAITING.search)]] = _OTHER
     return _Categories(kind, on_device, unknown & ~on_device)
 
 

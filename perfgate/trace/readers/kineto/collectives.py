@@ -7,7 +7,7 @@ from collections import defaultdict
 import msgspec
 import numpy as np
 
-from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.arithmetic import IntColumn, Positions
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.recording import CollectiveKernel
 from perfgate.trace.readers.kineto.arguments import (
@@ -19,7 +19,7 @@ from perfgate.trace.readers.kineto.arguments import (
     OPERATION,
 )
 from perfgate.trace.scanner.chrome_events import UNNAMED
-from perfgate.trace.scanner.scanned import ScannedEvents
+from perfgate.trace.scanner.scanned import NO_NUMBER, ScannedEvents
 
 # Bytes per element by c10::ScalarType's names (c10/core/ScalarType.h).
 _BYTES = {
@@ -41,41 +41,52 @@ def collective_kernels(
     described = np.zeros(len(events), dtype=bool)
     described[spans.arguments[GROUP].rows] = True
     rows = np.flatnonzero(described & events.is_kind("comm"))
-    arguments = _Arguments(spans)
+    if not rows.size:
+        return {}
+    arguments = _Arguments(spans, rows)
     by_device: dict[int | None, list[CollectiveKernel]] = defaultdict(list)
-    for row in rows.tolist():
+    for place, row in enumerate(rows.tolist()):
         device = int(devices[row])
         kernel = CollectiveKernel(
             name=events.names[events.name[row]],
-            operation=arguments.text(OPERATION, row),
-            group=arguments.text(GROUP, row),
-            ranks=_rank_list(arguments.text(GROUP_RANKS, row)),
-            size=arguments.number(GROUP_SIZE, row),
+            operation=arguments.text(OPERATION, place),
+            group=arguments.text(GROUP, place),
+            ranks=_rank_list(arguments.text(GROUP_RANKS, place)),
+            size=arguments.number(GROUP_SIZE, place),
             start_ns=int(events.start[row]),
             elapsed_ns=int(events.duration[row]),
-            sent=arguments.sent(row),
+            sent=arguments.sent(place),
         )
         by_device[None if device == UNNAMED else device].append(kernel)
     return {device: tuple(kernels) for device, kernels in by_device.items()}
 
 
 class _Arguments:
-    def __init__(self, spans: ScannedEvents) -> None:
+    """The arguments of the spans at some rows, by their places among these."""
+
+    def __init__(self, spans: ScannedEvents, rows: Positions) -> None:
         self._word = spans.of.word
         keys = (GROUP, GROUP_RANKS, GROUP_SIZE, OPERATION, DTYPE, ELEMENTS)
-        self._columns = {key: spans.argument(key) for key in keys}
+        # Few spans of a file are collectives.
+        place = np.full(len(spans), NO_NUMBER, dtype=np.int32)
+        place[rows] = np.arange(rows.size, dtype=np.int32)
+        is_chosen = place != NO_NUMBER
+        self._columns = {}
+        for key in keys:
+            of_rows = spans.arguments[key].select(is_chosen, place)
+            self._columns[key] = of_rows.dense(rows.size)
 
-    def text(self, key: str, row: int) -> str:
-        return self._word(int(self._columns[key][row]))
+    def text(self, key: str, place: int) -> str:
+        return self._word(int(self._columns[key][place]))
 
-    def number(self, key: str, row: int) -> int | None:
-        number = int(self._columns[key][row])
+    def number(self, key: str, place: int) -> int | None:
+        number = int(self._columns[key][place])
         return None if number < 0 else number
 
-    def sent(self, row: int) -> int | None:
+    def sent(self, place: int) -> int | None:
         """The bytes that the rank put in."""
-        width = _BYTES.get(self.text(DTYPE, row).lower())
-        elements = self.number(ELEMENTS, row)
+        width = _BYTES.get(self.text(DTYPE, place).lower())
+        elements = self.number(ELEMENTS, place)
         if width is None or elements is None:
             return None
         return width * elements

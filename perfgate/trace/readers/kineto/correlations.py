@@ -26,7 +26,6 @@ from perfgate.trace.model.events import (
 from perfgate.trace.model.launches import NOT_RECORDED, first_positions
 from perfgate.trace.readers.kineto.arguments import (
     CORRELATION,
-    EXTERNAL,
     FORMER_EXTERNAL,
 )
 from perfgate.trace.scanner.scanned import ScannedEvents
@@ -50,8 +49,9 @@ def correlations(
 
 
 def _limited(column: Codes) -> Codes:
-    column[column >= MAX_NS] = NO_CORRELATION
-    return column
+    if column.dtype == np.int32:
+        return column
+    return np.where(column < MAX_NS, column, NO_CORRELATION)
 
 
 def _join_by_flows(
@@ -128,21 +128,26 @@ def merged_processes(
     return (Message(code, {"path": str(path), "count": launching.size}),)
 
 
-def give_shapes(table: EventTable, spans: ScannedEvents, label: CodeColumn) -> None:
-    """Copy an operator's shapes to the work it launched; both carry the operator's external id."""
+def give_shapes(
+    table: EventTable, spans: ScannedEvents, external: Codes, label: CodeColumn | None
+) -> None:
+    """Copy an operator's shapes to the work it launched; both carry the operator's ``external`` id.
+
+    ``label`` is the number of each event's rank, None in a file of one.
+    """
     shaped = table.shape != NO_TEXT
     bare = np.flatnonzero(table.is_kind(*DEVICE_KINDS) & ~shaped)
     operators = np.flatnonzero(shaped)
     if not operators.size or not bare.size:
         return
-    external = _limited(spans.numbers(EXTERNAL))
+    external = _limited(external)
     if spans.arguments[FORMER_EXTERNAL].rows.size:
         external = np.where(
             external == NO_CORRELATION,
             _limited(spans.numbers(FORMER_EXTERNAL)),
             external,
         )
-    if label.any():
+    if label is not None:
         external = unique_by_label(external, label)
     operators = operators[external[operators] != NO_CORRELATION]
     launching = first_positions(external[bare], external[operators])

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask, count_among
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
-from perfgate.trace.model.launches import NOT_RECORDED
+from perfgate.trace.model.launches import NOT_RECORDED, first_positions
 from perfgate.trace.model.patterns import lazy_pattern
-from perfgate.trace.readers.kineto.arguments import CORRELATION, EVENT_INDEX, EXTERNAL
+from perfgate.trace.readers.kineto.arguments import CORRELATION, EVENT_INDEX
 from perfgate.trace.scanner.scanned import (
     NO_NUMBER,
     NO_TEXT,
@@ -100,14 +100,19 @@ def losses_of(
     indices: IntColumn,
     marks: Mask,
     arrows: Arrows,
+    external: Codes,
 ) -> Iterator[Message]:
-    """A note for each sign; ``indices`` are the numbers that torch gave the events of the host."""
-    is_recording = spans.of.flagged(
-        spans.category, _RECORDING.__eq__
-    ) & spans.of.flagged(spans.name, _TORCH.match)
+    """A note for each sign; ``indices`` are the numbers that torch gave the events of the host.
+
+    ``external`` is the number of each event's operator.
+    """
+    is_recording = spans.of.flagged(spans.category, _RECORDING.__eq__)
+    is_recording[is_recording] = spans.of.flagged(
+        spans.name[is_recording], _TORCH.match
+    )
     yield from _missing_indices(indices)
     yield from _out_of_order(events, spans.arguments[EVENT_INDEX])
-    yield from _missing_operators(events, spans)
+    yield from _missing_operators(events, external)
     yield from _missing_arrows(events, spans, arrows)
     yield from _without_thread(spans)
     yield from _in_another_process(events)
@@ -144,28 +149,26 @@ def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
         yield Message("notes.operators-out-of-order", {"count": count})
 
 
-def _missing_operators(events: EventTable, spans: ScannedEvents) -> Iterator[Message]:
+def _missing_operators(events: EventTable, external: Codes) -> Iterator[Message]:
     """Notes on work that names an operator that is not in the file, and on calls outside of the operator that made them.
 
     Most work and most calls must agree with their operators: some versions of torch write another number there (sample
     cuda-hta/a100_alexnet).
     """
-    external = spans.numbers(EXTERNAL)
-    operators = np.flatnonzero(events.is_kind("host_op", "annotation") & (external > 0))
+    is_numbered = external > 0
+    operators = np.flatnonzero(events.is_kind("host_op", "annotation") & is_numbered)
     if not operators.size:
         return
-    operators = operators[np.argsort(external[operators], kind="stable")]
+    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS) & is_numbered)
+    calls = np.flatnonzero(events.is_kind("runtime") & is_numbered)
     numbers = external[operators]
-    work = external[events.is_kind(*DEVICE_KINDS) & (external > 0)]
-    missing = work.size - count_among(work, numbers)
+    of_work = first_positions(external[work], numbers)
+    missing = int(np.count_nonzero(of_work == NOT_RECORDED))
     if 0 < missing <= _MOST_UNLIKE * work.size:
         yield Message("notes.operators-missing", {"count": missing, "work": work.size})
-    calls = np.flatnonzero(events.is_kind("runtime") & (external > 0))
-    place = np.searchsorted(numbers, external[calls]).clip(max=numbers.size - 1)
+    place = first_positions(external[calls], numbers)
     caller = operators[place]
-    joined = (numbers[place] == external[calls]) & (
-        events.track[caller] == events.track[calls]
-    )
+    joined = (place != NOT_RECORDED) & (events.track[caller] == events.track[calls])
     caller, calls = caller[joined], calls[joined]
     is_early = events.start[calls] < events.start[caller]
     is_late = events.end[calls] > events.end[caller] + _ROUNDING_NS
@@ -185,9 +188,9 @@ def _missing_arrows(
     is_linked = events.launch != NOT_RECORDED
     is_linked[events.launch[is_linked]] = True
     # Arrows also follow the operators that join the forward and the backward pass.
-    is_bare = events.is_kind("runtime", *DEVICE_KINDS) & (
-        spans.numbers(CORRELATION) == NO_NUMBER
-    )
+    number = spans.arguments[CORRELATION]
+    is_bare = events.is_kind("runtime", *DEVICE_KINDS)
+    is_bare[number.rows[number.values != NO_NUMBER]] = False
     count = (
         int((is_linked & ~arrows.follow).sum())
         + int((arrows.follow & is_bare).sum())
