@@ -53,6 +53,9 @@ def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_an
     monday = shell.types("perfgate trend --confirm --out monday")
     monday.shows(f"Simplify the residual connection (Ada) {culprit[:10]}", f"a bisection found {culprit[:10]}")
     monday.hides("One of 3 commits", "perfgate bisect")
+    shell.types(f"perfgate ask explain --commit {culprit[:10]}").shows(
+        "Simplify the residual connection", "aten::addmm"
+    )
 
     # A maintainer answers, and the commit is reverted.
     shell.types(f"perfgate baseline triage {culprit[:10]} acknowledged --reason 'the revert is on its way'")

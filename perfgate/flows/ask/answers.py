@@ -17,7 +17,7 @@ from perfgate.document.answers import (
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, StoredRun, Triage
 from perfgate.document.trace import TopDocument
-from perfgate.document.trend import TrendDocument
+from perfgate.document.trend import TrendCause, TrendDocument
 from perfgate.errors import UnknownRunError, UsageError
 from perfgate.flows.ask.arguments import (
     ChangeArguments,
@@ -83,11 +83,12 @@ def regressions(arguments: ListArguments, sources: Sources) -> TrendDocument:
 
 def explain(arguments: ChangeArguments, sources: Sources) -> ChangeExplanation:
     trend = sources.history(sources.project(arguments.project)).trend
-    causes = [
-        cause
-        for cause in trend.causes
-        if (cause.first_bad or "").startswith(arguments.commit)
-    ]
+    causes: list[TrendCause] = []
+    for cause in trend.causes:
+        # A bisection may have found an earlier commit than that of the first bad run.
+        commits = [cause.first_bad or "", *(label.commit for label in cause.commits)]
+        if any(commit.startswith(arguments.commit) for commit in commits):
+            causes.append(cause)
     if not causes:
         raise UsageError(
             "no change of main begins at commit {commit!a}; ask for the open regressions",
