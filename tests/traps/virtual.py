@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -259,7 +262,7 @@ class _InProcessWorker(WorkerLoop):
         make = self._gate.head if self.side == "head" else self._gate.base
         device = self._open("fake")
         workload = BoundWorkload(request.name, workload_of(make()), device, seed=request.seed)
-        self.take_up(request, workload, Holdings.of_this_process())
+        self.take_up(request, workload, _holdings())
         # A fake device has no memory that could lie elsewhere, and to draw the pads takes longer than to measure.
         movable = Layout(workload).movable
         self.answers = {
@@ -285,6 +288,16 @@ class _InProcessWorker(WorkerLoop):
         kernels, uncounted = recorder.kernel_columns(), recorder.uncounted
         recorder.clear()
         return Collected(shapes=columns, kernels=kernels, uncounted=uncounted)
+
+
+@cache
+def _first_holdings() -> Holdings:
+    return Holdings.of_this_process()
+
+
+def _holdings() -> Holdings:
+    """Read open files and mappings once: all workers are this process, and the kernel lists a thousand mappings of torch."""
+    return _first_holdings()._replace(modules=frozenset(sys.modules), environment=dict(os.environ))
 
 
 @dataclass
@@ -403,7 +416,8 @@ class VirtualGate:
             project="virtual",
             device="fake" if self.resident else "cpu",
             workload=f"workload.py:{WORKLOAD}",
-            measure=MeasureSettings(seed=1, threads=1),
+            # With a limit, none is looked for in the machine's control groups.
+            measure=MeasureSettings(seed=1, threads=1, memory_limit=1 << 33),
             gate=GateSettings(
                 looks=self.policy.looks,
                 budget=self.budget,
