@@ -16,7 +16,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import DEFAULT_LOOKS, Policy
-from perfgate.judging.gate.compare.alpha import AlphaShares
+from perfgate.judging.gate.compare.judge import AlphaShares
 from perfgate.judging.gate.compare.rule import (
     LEANING,
     LEANING_PAIRS,

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from perfgate.document.decision import Policy
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.judge import judge_numbers
+from perfgate.judging.gate.compare.judge import AlphaShares, judge_numbers
 from perfgate.judging.gate.compare.stretches import leans_slower
 from perfgate.judging.gate.evidence.numbers import Rules
 from perfgate.judging.gate.evidence.producers.long_stretches import of_sample

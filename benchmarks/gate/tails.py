@@ -41,8 +41,7 @@ from perfgate.config import (
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.judge import judge_numbers
+from perfgate.judging.gate.compare.judge import AlphaShares, judge_numbers
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
 from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.producers import long_stretches

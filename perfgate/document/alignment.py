@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from perfgate.document.changes import Change
 from perfgate.document.lines import file_of, number_in
+
+Change = Literal["added", "removed", "more", "fewer", "slower", "faster", "same"]
+
 
 # If more rows than this of one operator remain, they are paired in order: searching for the nearest would take long, and
 # very long on a hostile document.

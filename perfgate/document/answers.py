@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from perfgate.document.decision import Suggestion
 from perfgate.document.gates import GateHistory, GateRecord
 from perfgate.document.history import StoredRun
+from perfgate.document.records import FrozenStruct
 from perfgate.document.site import BesideLevel
 from perfgate.document.trend import TrendDocument
 
 
-class StoredProject(msgspec.Struct, frozen=True, kw_only=True):
+class StoredProject(FrozenStruct, kw_only=True):
     """A project of the store: its newest run, and the workloads, testbeds and branches of its newest ``looked_at`` runs."""
 
     project: str
@@ -22,13 +21,13 @@ class StoredProject(msgspec.Struct, frozen=True, kw_only=True):
     looked_at: int
 
 
-class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
+class ProjectList(FrozenStruct, kw_only=True):
     """The projects that the asker may read."""
 
     projects: list[StoredProject]
 
 
-class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
+class RunComparison(FrozenStruct, kw_only=True):
     """Two stored runs compared with main's level, the numbers outside of it first; the series of the numbers have no points.
 
     They were not measured side by side, so there is no difference and no verdict. ``decide`` is the command that measures both
@@ -43,7 +42,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     decide: str = ""
 
 
-class ChangeExplanation(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeExplanation(FrozenStruct, kw_only=True):
     """The changes of main that begin at one commit.
 
     ``trend`` holds these changes alone, with the operators that run more often, the possible commits and the conditions of the
@@ -55,7 +54,7 @@ class ChangeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     next: list[str] = []
 
 
-class RunSuggestions(msgspec.Struct, frozen=True, kw_only=True):
+class RunSuggestions(FrozenStruct, kw_only=True):
     """The remedies to try, from the findings of a stored run; ``sentences`` are the suggestions in words, in the same order."""
 
     run: StoredRun
@@ -63,7 +62,7 @@ class RunSuggestions(msgspec.Struct, frozen=True, kw_only=True):
     sentences: list[str]
 
 
-class GateVerdicts(msgspec.Struct, frozen=True, kw_only=True):
+class GateVerdicts(FrozenStruct, kw_only=True):
     """The value of a project's gates, None if no verdict was kept, and the newest verdicts."""
 
     history: GateHistory | None

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
+from perfgate.document.records import FrozenStruct
 from perfgate.stats.culprits import Answer, Outcome
 
-BISECTION_SCHEMA: Literal["perfgate/bisection"] = "perfgate/bisection"
-BISECTION_SCHEMA_VERSION = 1
 # The name of the document in the folder of a bisection.
 BISECTION_FILE = "bisection.json"
 
@@ -18,9 +15,7 @@ BISECTION_FILE = "bisection.json"
 AnsweredBy = Literal["gate", "count", "store", "nothing"]
 
 
-class PackageChange(
-    msgspec.Struct, frozen=True, kw_only=True, tag="package", tag_field="kind"
-):
+class PackageChange(FrozenStruct, kw_only=True, tag="package", tag_field="kind"):
     """A package with its old and its new version; ``before`` is None for one that the old stack does not have."""
 
     package: str
@@ -28,9 +23,7 @@ class PackageChange(
     after: str
 
 
-class CommitChange(
-    msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_field="kind"
-):
+class CommitChange(FrozenStruct, kw_only=True, tag="commit", tag_field="kind"):
     """A commit of the searched branch; ``before`` is the commit that it follows there."""
 
     commit: str
@@ -40,7 +33,7 @@ class CommitChange(
 
 
 class EnvironmentChange(
-    msgspec.Struct, frozen=True, kw_only=True, tag="environment", tag_field="kind"
+    FrozenStruct, kw_only=True, tag="environment", tag_field="kind"
 ):
     """The step from one environment of an ordered list to the next, both by their names in the list."""
 
@@ -48,7 +41,7 @@ class EnvironmentChange(
     after: str
 
 
-class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
+class BisectionTrial(FrozenStruct, kw_only=True):
     """One trial: the old state with some of the changes applied, compared with the old state.
 
     ``changes`` are positions in the document's list. ``folder`` holds the gate's documents and comment, below the folder
@@ -66,7 +59,7 @@ class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
     error: float = 0.0
 
 
-class SearchedChanges(msgspec.Struct, frozen=True, kw_only=True):
+class SearchedChanges(FrozenStruct, kw_only=True):
     """The changes among which a bisection looks for culprits."""
 
     # The commit of all stacks, or the last of the searched commits.
@@ -80,7 +73,7 @@ class SearchedChanges(msgspec.Struct, frozen=True, kw_only=True):
     irrelevant: int = 0
 
 
-class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
+class BisectionDocument(FrozenStruct, kw_only=True):
     """The result of a bisection."""
 
     perfgate_version: str
@@ -101,8 +94,8 @@ class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     confirmation: BisectionTrial | None = None
     # Bounds the probability that any answer of the search is wrong.
     error: float = 0.0
-    schema: Literal["perfgate/bisection"] = BISECTION_SCHEMA
-    schema_version: int = BISECTION_SCHEMA_VERSION
+    schema: Literal["perfgate/bisection"] = "perfgate/bisection"
+    schema_version: int = 1
 
     @property
     def gates(self) -> int:

@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-import msgspec
-
 from perfgate.catalogue.names import SUBROUTINE_TIMES
 from perfgate.catalogue.records import Metric
+from perfgate.document.records import FrozenStruct
 
 # Every unit a budget may be written in: its base unit and the factor to it.
 _UNITS: dict[str, tuple[str, float]] = {
@@ -59,7 +58,7 @@ class PlacePattern(NamedTuple):
         return fnmatchcase(workload, self.workload) and fnmatchcase(shape, self.shape)
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
+class Budget(FrozenStruct, kw_only=True):
     """A bound on one metric, in its base unit; ``workload`` and ``shape`` are patterns.
 
     ``at_most`` distinguishes upper from lower bounds. With ``rate`` the bound holds for open-loop calls at that many per

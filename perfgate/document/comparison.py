@@ -19,9 +19,7 @@ Clock = Literal["wall", "cpu", "device", "awake"]
 EvidenceUnit = Literal["pair", "turn", "quad"]
 
 
-class ComparedMetric(
-    ShapeEntry, frozen=True, kw_only=True, tag_field="kind", tag=str.lower
-):
+class ComparedMetric(ShapeEntry, kw_only=True, tag_field="kind", tag=str.lower):
     """The common fields of all comparisons: one metric of a place and its outcome.
 
     Only a ``gating`` comparison can fail the gate. ``head`` is the head's value, None if it has none. ``parts`` are the parts
@@ -62,7 +60,7 @@ class ComparedMetric(
         return False
 
 
-class NumberComparison(ComparedMetric, frozen=True, kw_only=True):
+class NumberComparison(ComparedMetric, kw_only=True):
     """A number of both sides. ``delta`` is head/base - 1, None if base is 0; a worsening by ``tolerance`` is allowed."""
 
     base: float | None = None
@@ -91,7 +89,7 @@ class NumberComparison(ComparedMetric, frozen=True, kw_only=True):
         return self.worsening > (self.tolerance or 0.0)
 
 
-class Exact(NumberComparison, frozen=True, kw_only=True):
+class Exact(NumberComparison, kw_only=True):
     """A count, without noise.
 
     ``costless`` marks one that grew although calls are shown not to be slower: it then warns.
@@ -100,7 +98,7 @@ class Exact(NumberComparison, frozen=True, kw_only=True):
     costless: bool = False
 
 
-class Paired(NumberComparison, frozen=True, kw_only=True):
+class Paired(NumberComparison, kw_only=True):
     """A number that both sides measured in turns.
 
     ``pairs`` is the number of units of ``evidence`` behind it: process pairs, turns of a step, or quads of a job from
@@ -165,11 +163,11 @@ class Paired(NumberComparison, frozen=True, kw_only=True):
         return self.gating and (not self.is_of_call or self.metric in MUST_DECIDE)
 
 
-class Recorded(NumberComparison, frozen=True, kw_only=True):
+class Recorded(NumberComparison, kw_only=True):
     """A time in two profiler recordings; only the time of kernels is judged, by the steps of each recording."""
 
 
-class Bound(ComparedMetric, frozen=True, kw_only=True):
+class Bound(ComparedMetric, kw_only=True):
     """The head's number against an absolute bound: a budget, an SLA, the gating limit named ``limit``, or expected kernels.
 
     Of expected kernels ``bound`` is their number, ``head`` how many of them ran, and ``parts`` are those that did not.
@@ -197,7 +195,7 @@ class Bound(ComparedMetric, frozen=True, kw_only=True):
         return self.metric.startswith("sla.")
 
 
-class Checked(ComparedMetric, frozen=True, kw_only=True):
+class Checked(ComparedMetric, kw_only=True):
     """A check of the output: the workload's own check, or equal output and equal work on both sides.
 
     ``base`` and ``head`` are 1 if a side passed and 0 if not. Counts that only a check can excuse, such as operators

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from perfgate.document.records import FrozenStruct
 from perfgate.document.run import FROM_PROFILE, RunDocument, StepResult
 
 # If a worker waited for a CPU for this share of a step or longer, the machine was busy during the step.
@@ -12,7 +11,7 @@ _RECORDED = "recorded"
 
 
 # A store holds thousands of them, which the garbage collector need not visit: they refer to no other object.
-class StepConditions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StepConditions(FrozenStruct, kw_only=True, gc=False):
     """How a step of a workload was measured.
 
     ``procedure`` is the length of the measurements and their clock, or ``recorded``. It is empty if this is not known, if the

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from perfgate.document.message import Message
+from perfgate.document.records import FrozenStruct
 
 # ``definition``: only its definition ran, at import. ``unknown``: it may run where lines are not seen.
 Executed = Literal["yes", "definition", "no", "unknown"]
 
 
-class ChangedFunction(msgspec.Struct, frozen=True, kw_only=True):
+class ChangedFunction(FrozenStruct, kw_only=True):
     """A function that the head changed, added or removed; without a name, the code of a file outside functions.
 
     ``line`` is its first changed line, of the head (``model.py:88``), or of the base if ``side`` is ``base``. ``workloads``
@@ -26,7 +25,7 @@ class ChangedFunction(msgspec.Struct, frozen=True, kw_only=True):
     workloads: list[str] = []
 
 
-class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+class Coverage(FrozenStruct, kw_only=True):
     """The changed code that the workloads of a check run, from the executed lines of both sides.
 
     ``files`` are the changed files that were looked at, documents included. ``doubts`` are the reasons why code may have run,

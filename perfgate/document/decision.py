@@ -17,10 +17,10 @@ from perfgate.document.explanation import (
     Replacement,
 )
 from perfgate.document.message import Message
+from perfgate.document.records import FrozenStruct
 from perfgate.document.run import Artifact, ErrorDetail, Evidence, Finding, Severity
 from perfgate.document.shape import ShapeEntry
 
-DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 1
 
 # Few looks, each twice the last: every further look costs the others power, and unchanged code mostly needs only the first.
@@ -57,7 +57,7 @@ TurnUnit = Literal["pair", "turn"]
 Standing = Literal["new", "unchanged", "as_measured"]
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class Policy(FrozenStruct, kw_only=True):
     """The tolerances, bounds and error rates of the gate."""
 
     # The chance of a false alarm of the whole gate, over all looks and reruns that add pairs.
@@ -118,7 +118,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"no limit {name!r} is known that could gate")
 
 
-class Regression(msgspec.Struct, frozen=True, kw_only=True):
+class Regression(FrozenStruct, kw_only=True):
     """All that got worse by one cause: reports list, number and link it as one regression, and it is accepted as one."""
 
     # Numbers of the decision's causes, the leading one first; empty if the regression is unexplained.
@@ -137,17 +137,13 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: int | None = None
 
 
-class CountDifference(
-    msgspec.Struct, frozen=True, kw_only=True, tag="count", tag_field="kind"
-):
+class CountDifference(FrozenStruct, kw_only=True, tag="count", tag_field="kind"):
     """The relative difference of a count or a constant, which has no noise; None from 0."""
 
     delta: float | None
 
 
-class TurnDifference(
-    msgspec.Struct, frozen=True, kw_only=True, tag="turns", tag_field="kind"
-):
+class TurnDifference(FrozenStruct, kw_only=True, tag="turns", tag_field="kind"):
     """The relative difference of a number that both sides measured in turns, or in the pairs of the gate."""
 
     unit: TurnUnit
@@ -168,7 +164,7 @@ class TurnDifference(
         return self.unit == "pair" and self.clock != "wall"
 
 
-class StepComparison(ShapeEntry, frozen=True, kw_only=True):
+class StepComparison(ShapeEntry, kw_only=True):
     """A key number of a checklist step on both sides of a check. Informational: it is not judged."""
 
     step: int
@@ -222,7 +218,7 @@ class StepComparison(ShapeEntry, frozen=True, kw_only=True):
         return not difference.interval[0] <= 0.0 <= difference.interval[1]
 
 
-class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
+class QuantileComparison(FrozenStruct, kw_only=True):
     """P50, P90 and P99 in seconds of all requests or steps of a job, over its turns. Informational: not judged."""
 
     workload: str
@@ -232,7 +228,7 @@ class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[int, int]
 
 
-class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
+class StoredComparison(ShapeEntry, kw_only=True):
     """The head's own value of a metric and the values of main's stored runs on the same testbed. Informational: not judged."""
 
     metric: str
@@ -270,7 +266,7 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
         return "above" if self.head > self.interval[1] else "below"
 
 
-class NoiseFloor(ShapeEntry, frozen=True, kw_only=True):
+class NoiseFloor(ShapeEntry, kw_only=True):
     """The noise of one metric in the A/A arm of the same job: half the width of its interval, as a share.
 
     ``differs`` is true if base against base came out different: then the job is not evidence. ``effects`` are the
@@ -285,21 +281,21 @@ class NoiseFloor(ShapeEntry, frozen=True, kw_only=True):
     effects: list[float] = []
 
 
-class Invalid(ShapeEntry, frozen=True, kw_only=True):
+class Invalid(ShapeEntry, kw_only=True):
     """Why the times of a shape are not evidence: a disturbance, or evidence of tampering. Exact counters still count."""
 
     kind: InvalidKind
     message: Message
 
 
-class PowerCap(msgspec.Struct, frozen=True, kw_only=True):
+class PowerCap(FrozenStruct, kw_only=True):
     """The share of each side's blocks in which the device's power limit held its clock: a state, no disturbance."""
 
     base: float
     head: float
 
 
-class Missing(ShapeEntry, frozen=True, kw_only=True):
+class Missing(ShapeEntry, kw_only=True):
     """Data that a verdict needs and a document lacks.
 
     ``metric`` names a metric, or a part of a run document by its name there (``seen_ns``, ``settings.threads``); it is
@@ -316,7 +312,7 @@ class Missing(ShapeEntry, frozen=True, kw_only=True):
     differs: bool = False
 
 
-class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):
+class TestbedDifference(FrozenStruct, kw_only=True):
     """A field of the testbed that differs between the sides."""
 
     field: str
@@ -324,13 +320,13 @@ class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):
     head: str | None
 
 
-class PackageDifference(TestbedDifference, frozen=True, kw_only=True):
+class PackageDifference(TestbedDifference, kw_only=True):
     """A package in two versions; ``loaded`` is False if the workloads load no file of it on either side."""
 
     loaded: bool = True
 
 
-class _HarnessChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class _HarnessChange(FrozenStruct, kw_only=True, tag_field="kind"):
     """How an edit of the workload file changed the measurement; the head's file measured both sides.
 
     ``lines`` are all changed places of the file, whichever of them caused this change.
@@ -344,25 +340,25 @@ class _HarnessChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     lines: list[str] = []
 
 
-class HarnessRemoval(_HarnessChange, frozen=True, kw_only=True, tag="removed"):
+class HarnessRemoval(_HarnessChange, kw_only=True, tag="removed"):
     """The head's file measures or checks less."""
 
 
-class HarnessEdit(_HarnessChange, frozen=True, kw_only=True, tag="changed"):
+class HarnessEdit(_HarnessChange, kw_only=True, tag="changed"):
     """The head's file measures something else."""
 
 
-class HarnessAddition(_HarnessChange, frozen=True, kw_only=True, tag="added"):
+class HarnessAddition(_HarnessChange, kw_only=True, tag="added"):
     """The head's file measures or checks more."""
 
     hides: ClassVar[bool] = False
 
 
-class UnreadHarness(_HarnessChange, frozen=True, kw_only=True, tag="unknown"):
+class UnreadHarness(_HarnessChange, kw_only=True, tag="unknown"):
     """The base's own file could not be read."""
 
 
-class UnfitHarness(_HarnessChange, frozen=True, kw_only=True, tag="not_comparable"):
+class UnfitHarness(_HarnessChange, kw_only=True, tag="not_comparable"):
     """The base's code does not run under the head's file."""
 
     hides: ClassVar[bool] = False
@@ -373,7 +369,7 @@ HarnessChange: TypeAlias = (
 )
 
 
-class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
+class SideSummary(FrozenStruct, kw_only=True):
     """One side of the comparison, and why it was chosen. ``sha256`` is the hash of its run document's content.
 
     ``reviewed`` is the head commit of the change request; None unless ``commit`` is the forge's merge of it into the target.
@@ -388,7 +384,7 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str | None = None
 
 
-class Gain(msgspec.Struct, frozen=True, kw_only=True):
+class Gain(FrozenStruct, kw_only=True):
     """The effect of a suggestion on a call (or on the part named by ``of``): ``speedup`` times as fast.
 
     A ``measured`` gain was tried in turns with the current state; ``interval`` bounds the speed-up, if known. An
@@ -416,7 +412,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - 1 / self.lowest
 
 
-class Suggestion(ShapeEntry, frozen=True, kw_only=True):
+class Suggestion(ShapeEntry, kw_only=True):
     """Something to try, tied to the evidence for it.
 
     ``step`` is the step of the checklist that noticed it, None if a comparison did. ``code`` is the code to write, ``command``
@@ -438,7 +434,7 @@ class Suggestion(ShapeEntry, frozen=True, kw_only=True):
     introduced: bool = False
 
 
-class JudgedFinding(Finding, frozen=True, kw_only=True):
+class JudgedFinding(Finding, kw_only=True):
     """A finding of the head: ``new`` or ``unchanged`` against the base, or as measured if neither can be shown.
 
     ``cause`` is the number of the decision's cause that a new one belongs to.
@@ -448,7 +444,7 @@ class JudgedFinding(Finding, frozen=True, kw_only=True):
     cause: int | None = None
 
 
-class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
+class StepSummary(FrozenStruct, kw_only=True):
     """A step of the head's checklist, as the comment lists it; ``waited`` is as in its result.
 
     A step that did not run has status ``left_out`` and a ``reason``. ``gone`` are findings of the base that the head is shown
@@ -465,7 +461,7 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     waited: float | None = None
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class Failure(FrozenStruct, kw_only=True):
     """Something that could not be measured, on which side, and how it failed."""
 
     side: Literal["base", "head", "pair"]
@@ -474,7 +470,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail
 
 
-class Procedure(msgspec.Struct, frozen=True, kw_only=True):
+class Procedure(FrozenStruct, kw_only=True):
     """How the decision was made; together with the run documents it is enough to repeat it."""
 
     name: str
@@ -484,7 +480,7 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
 
 
-class ComparedSides(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedSides(FrozenStruct, kw_only=True):
     """Both sides, and how they differ apart from the code under test."""
 
     # ``stack``: one commit on two software stacks. ``rules``: head alone, held to budgets, limits and expected kernels.
@@ -502,7 +498,7 @@ class ComparedSides(msgspec.Struct, frozen=True, kw_only=True):
         return self.comparing == "stack" or not self.testbed_differences
 
 
-class EvidenceGaps(msgspec.Struct, frozen=True, kw_only=True):
+class EvidenceGaps(FrozenStruct, kw_only=True):
     """What the decision could not rest on."""
 
     failures: list[Failure] = []
@@ -510,7 +506,7 @@ class EvidenceGaps(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[Missing] = []
 
 
-class ChecklistRows(msgspec.Struct, frozen=True, kw_only=True):
+class ChecklistRows(FrozenStruct, kw_only=True):
     """The head's checklist, and its numbers beside base's and main's. Informational: not judged."""
 
     steps: list[StepSummary] = []
@@ -519,7 +515,7 @@ class ChecklistRows(msgspec.Struct, frozen=True, kw_only=True):
     stored: list[StoredComparison] = []
 
 
-class Explanations(msgspec.Struct, frozen=True, kw_only=True):
+class Explanations(FrozenStruct, kw_only=True):
     """Why calls take another time, and what to try."""
 
     # Operators with a changed count, by weight; tested operators, the largest loss first; the others that the pairs profiled.
@@ -535,7 +531,7 @@ class Explanations(msgspec.Struct, frozen=True, kw_only=True):
     suggestions: list[Suggestion] = []
 
 
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+class Measurement(FrozenStruct, kw_only=True):
     """How, where and how much was measured."""
 
     device: str
@@ -563,10 +559,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     links: list[Artifact] = []
 
 
-class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
+class DecisionDocument(FrozenStruct, kw_only=True):
     """The gate's decision. It is fully determined by the run documents, the policy and the history."""
 
-    schema: Literal["perfgate/decision"] = DECISION_SCHEMA
+    schema: Literal["perfgate/decision"] = "perfgate/decision"
     schema_version: int = DECISION_SCHEMA_VERSION
     perfgate_version: str
     project: str

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
+from perfgate.document.records import FrozenStruct
 from perfgate.document.shape import ShapeEntry
-
-DOCTOR_SCHEMA: Literal["perfgate/doctor"] = "perfgate/doctor"
-DOCTOR_SCHEMA_VERSION = 1
 
 FitnessStatus = Literal["ok", "attention", "unfit", "unavailable"]
 PlantedOutcome = Literal["agrees", "differs", "too_busy"]
 
 
-class FitnessCheck(msgspec.Struct, frozen=True):
+class FitnessCheck(FrozenStruct):
     """One property of the machine: the observation, and the advice.
 
     ``attention`` costs precision, ``unfit`` means that measuring is impossible, ``unavailable`` that the state is unknown; none
@@ -30,7 +26,7 @@ class FitnessCheck(msgspec.Struct, frozen=True):
     remedy: Message | str | None = None
 
 
-class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
+class PlantedResult(FrozenStruct, kw_only=True):
     """The gate's answer to one planted change.
 
     ``metric`` must regress; None for a change that must pass; ``fired`` are the metrics that regressed and
@@ -51,7 +47,7 @@ class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Resolution(ShapeEntry, frozen=True, kw_only=True):
+class Resolution(ShapeEntry, kw_only=True):
     """The smallest slowdown of one metric that this machine shows in 95 of 100 gates; None if the pairs are too few.
 
     Shares of the base. ``spread`` is the robust standard deviation of one pair's effect, ``pairs`` how many there were,
@@ -66,11 +62,11 @@ class Resolution(ShapeEntry, frozen=True, kw_only=True):
     timed: float
 
 
-class DoctorDocument(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorDocument(FrozenStruct, kw_only=True):
     """All results. ``planted`` is empty if only the machine was examined, or if it is unfit."""
 
-    schema: Literal["perfgate/doctor"] = DOCTOR_SCHEMA
-    schema_version: int = DOCTOR_SCHEMA_VERSION
+    schema: Literal["perfgate/doctor"] = "perfgate/doctor"
+    schema_version: int = 1
     perfgate_version: str
     fitness: list[FitnessCheck]
     planted: list[PlantedResult] = []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
-import msgspec
+from typing import Literal
 
 from perfgate.catalogue.terms import Amount
+from perfgate.document.records import FrozenStruct
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapeEntry
 
@@ -49,35 +48,17 @@ PartKind = Literal[
 ]
 
 
-class _PartMeaning(NamedTuple):
-    """Whether an operator runs more or less often, whether the code does other work, and whether it is no operator's time."""
-
-    is_counted: bool = False
-    is_other_work: bool = False
-    is_outside_operators: bool = False
-
-
-_COUNTED = _PartMeaning(is_counted=True, is_other_work=True)
-_MEANINGS: dict[PartKind | None, _PartMeaning] = {
-    None: _PartMeaning(),
-    "added": _COUNTED,
-    "removed": _COUNTED,
-    "more": _COUNTED,
-    "fewer": _COUNTED,
-    "other_inputs": _PartMeaning(is_other_work=True),
-    "slower": _PartMeaning(),
-    "faster": _PartMeaning(),
-    "waiting": _PartMeaning(is_other_work=True, is_outside_operators=True),
-    "outside": _PartMeaning(is_outside_operators=True),
-    "launching": _PartMeaning(is_outside_operators=True),
-}
+# An operator runs more or less often; the code does other work; and the time is no operator's.
+_COUNTED = {"added", "removed", "more", "fewer"}
+_OTHER_WORK = {*_COUNTED, "other_inputs", "waiting"}
+_OUTSIDE_OPERATORS = {"waiting", "outside", "launching"}
 InputsChange = Literal["shape", "dtype", "layout"]
 Bottleneck = Literal[
     "compute", "memory", "scheduling", "synchronisation", "transfer", "communication"
 ]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class Part(FrozenStruct, kw_only=True):
     """One part of a comparison: an operator's count on both sides and the line that calls it, or a stage's seconds.
 
     ``sites`` are the lines of the head at which it grew, most relevant first, each with its counts; ``line`` is the
@@ -96,7 +77,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     sites: list[Part] = []
 
 
-class OperatorCalls(ShapeEntry, frozen=True, kw_only=True):
+class OperatorCalls(ShapeEntry, kw_only=True):
     """The calls of one operator in one call of a shape, None if they are not known to differ.
 
     ``kind`` is its part in an explanation: ``other_inputs`` if it runs as often on inputs of another shape, dtype or layout.
@@ -112,7 +93,7 @@ class OperatorCalls(ShapeEntry, frozen=True, kw_only=True):
     head_count: float | None = None
 
 
-class OperatorTime(OperatorCalls, frozen=True, kw_only=True):
+class OperatorTime(OperatorCalls, kw_only=True):
     """The self seconds of an operator in a call, None if no pair profiled it.
 
     ``seconds`` is the only estimate of its change, below zero if it saves time: from the explanation, else from the operator's
@@ -124,7 +105,7 @@ class OperatorTime(OperatorCalls, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class OperatorTest(OperatorTime, frozen=True, kw_only=True):
+class OperatorTest(OperatorTime, kw_only=True):
     """The test of an operator over the pairs, which informs and never fails the gate.
 
     ``delta``, ``interval`` and ``confidence`` are as in Paired; ``q`` is the one-sided p-value in the direction of ``delta``,
@@ -145,7 +126,7 @@ class OperatorTest(OperatorTime, frozen=True, kw_only=True):
     alone: bool = False
 
 
-class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
+class OperatorDelta(OperatorTest, kw_only=True):
     """The effect of the change on one operator of a shape: its calls, its time, the evidence of the pairs, and its place.
 
     ``function`` is the project's Python function, ``line`` the project's line. ``inputs_change`` is how its inputs
@@ -162,9 +143,7 @@ class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
     @property
     def profiled(self) -> str:
         """The name under which the pairs profiled the operator."""
-        return (
-            OUTSIDE_OPERATORS if _MEANINGS[self.kind].is_outside_operators else self.op
-        )
+        return OUTSIDE_OPERATORS if self.kind in _OUTSIDE_OPERATORS else self.op
 
     @property
     def is_launching(self) -> bool:
@@ -174,19 +153,19 @@ class OperatorDelta(OperatorTest, frozen=True, kw_only=True):
     @property
     def is_counted(self) -> bool:
         """Whether it runs more or less often."""
-        return _MEANINGS[self.kind].is_counted
+        return self.kind in _COUNTED
 
     @property
     def is_other_work(self) -> bool:
         """Whether the code does other work: it runs an operator more or less often, on other inputs, or waits for it."""
-        return _MEANINGS[self.kind].is_other_work
+        return self.kind in _OTHER_WORK
 
     @property
     def more_count(self) -> float:
         return (self.head_count or 0.0) - (self.base_count or 0.0)
 
 
-class Explanation(ShapeEntry, frozen=True, kw_only=True):
+class Explanation(ShapeEntry, kw_only=True):
     """Why a call takes longer, or less: the parts of the measured difference, in seconds a call."""
 
     # None: the difference is of a unit of work in a job's profiles.
@@ -204,7 +183,7 @@ class Explanation(ShapeEntry, frozen=True, kw_only=True):
     other_inputs: list[OperatorDelta] = []
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class Origin(FrozenStruct, kw_only=True):
     """The place of the change that a cause goes back to: ``line`` of the head, in ``function`` if it is in one.
 
     ``code`` is the text of the line.
@@ -216,7 +195,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
 
 
-class CauseWork(ShapeEntry, frozen=True, kw_only=True):
+class CauseWork(ShapeEntry, kw_only=True):
     """The work behind a cause: an operator that came, went or changed, or one slower ``stage`` of the preprocessing.
 
     Counts are per call, ``more_time`` seconds per call (None if unknown); ``mentions`` is how many regressed counters name the
@@ -232,7 +211,7 @@ class CauseWork(ShapeEntry, frozen=True, kw_only=True):
     stage: bool = False
 
 
-class CauseExplanation(CauseWork, frozen=True, kw_only=True):
+class CauseExplanation(CauseWork, kw_only=True):
     """The place of a cause in the explanation of a slower call, None if that does not name it; the rest as in OperatorDelta."""
 
     rank: int | None = None
@@ -243,7 +222,7 @@ class CauseExplanation(CauseWork, frozen=True, kw_only=True):
     head_inputs: str | None = None
 
 
-class CauseCount(CauseExplanation, frozen=True, kw_only=True):
+class CauseCount(CauseExplanation, kw_only=True):
     """The counts of a cause: ``counted`` if one of them is exact, in the unit ``amount``.
 
     ``compiling`` is the event of a compiled graph, and ``op`` then the reason of that. ``aspect`` is an effect of the operator
@@ -261,7 +240,7 @@ class CauseCount(CauseExplanation, frozen=True, kw_only=True):
     inclusive: bool = False
 
 
-class Cause(CauseCount, frozen=True, kw_only=True):
+class Cause(CauseCount, kw_only=True):
     """A cause of regressions in a shape of a workload; ``origin`` is the changed place behind it.
 
     ``tested`` is an operator that explains a slower call because its test found it slower. ``code`` is the text of the line.
@@ -289,7 +268,7 @@ class Cause(CauseCount, frozen=True, kw_only=True):
     @property
     def is_outside_operators(self) -> bool:
         """Whether it is no operator's time: waiting, launching, or the rest outside operators."""
-        return _MEANINGS[self.kind].is_outside_operators
+        return self.kind in _OUTSIDE_OPERATORS
 
     @property
     def is_launching(self) -> bool:
@@ -299,7 +278,7 @@ class Cause(CauseCount, frozen=True, kw_only=True):
     @property
     def is_inner(self) -> bool:
         """Whether it is a part of an operator that its line calls: it runs more often, and no counter names it."""
-        return not self.counted and _MEANINGS[self.kind].is_counted
+        return not self.counted and self.kind in _COUNTED
 
     @property
     def changes_the_rest(self) -> bool:
@@ -324,7 +303,7 @@ class Cause(CauseCount, frozen=True, kw_only=True):
         return not self.counted and (self.tested or self.kind == "slower")
 
 
-class Replacement(msgspec.Struct, frozen=True, kw_only=True):
+class Replacement(FrozenStruct, kw_only=True):
     """An operator that a call ran ``count`` times, and its equally frequent replacement, at ``line`` of the head."""
 
     workload: str

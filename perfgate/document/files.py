@@ -21,13 +21,12 @@ import msgspec
 
 from perfgate.catalogue.names import RANKS_LOSS
 from perfgate.document.decision import (
-    DECISION_SCHEMA,
     DECISION_SCHEMA_VERSION,
     DecisionDocument,
 )
-from perfgate.document.joint import JOINT_SCHEMA, JOINT_SCHEMA_VERSION, JointDecision
+from perfgate.document.joint import JointDecision
 from perfgate.document.records import decode_record
-from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION, RunDocument
+from perfgate.document.run import RUN_SCHEMA_VERSION, RunDocument
 from perfgate.document.samples import BlockColumns, KernelBlocks
 from perfgate.document.schema import check_schema, convert_checked, keeps_bounds
 from perfgate.document.strict_json import (
@@ -45,11 +44,11 @@ from perfgate.locale import Activity
 Document = RunDocument | DecisionDocument | JointDecision
 _Record = TypeVar("_Record", RunDocument, DecisionDocument)
 
-# Name and version of each document's schema, and its file in schemas/.
-_SCHEMAS: dict[type[Any], tuple[str, int, str]] = {
-    RunDocument: (RUN_SCHEMA, RUN_SCHEMA_VERSION, "run"),
-    DecisionDocument: (DECISION_SCHEMA, DECISION_SCHEMA_VERSION, "decision"),
-    JointDecision: (JOINT_SCHEMA, JOINT_SCHEMA_VERSION, "joint"),
+# The file of each document's schema in schemas/, and its version.
+_SCHEMAS: dict[type[Any], tuple[str, int]] = {
+    RunDocument: ("run", RUN_SCHEMA_VERSION),
+    DecisionDocument: ("decision", DECISION_SCHEMA_VERSION),
+    JointDecision: ("joint", 1),
 }
 # No number of a job is smaller or larger in any base unit. A loss, which only informs, may be any number.
 SMALLEST, LARGEST = 1e-30, 1e30
@@ -98,7 +97,7 @@ def parse_canonical_run(
         return None
     if run.schema_version != RUN_SCHEMA_VERSION or not keeps_bounds(data):
         value = msgspec.json.decode(data)
-        _refuse_other_versions(value, RUN_SCHEMA, RUN_SCHEMA_VERSION, name)
+        _refuse_other_versions(value, RunDocument, name)
         check_schema(value, "run", name=name, remedy=DAMAGED)
     refuse_misfits(run, name=name)
     return run
@@ -183,7 +182,7 @@ def canonical_bytes(document: Document, *, name: str) -> bytes:
     except TypeError as error:  # e.g. a number of numpy's
         refuse(name, "$", str(error), _BUG)
     record: type[Any] = type(document)
-    *_, file = _SCHEMAS[record]
+    file, _ = _SCHEMAS[record]
     checked = convert_checked(value, record, file, name=name, remedy=_BUG)
     return msgspec.json.encode(checked, order="deterministic")
 
@@ -244,16 +243,18 @@ def write_atomically(path: Path, data: bytes) -> None:
 def _parse(
     data: bytes, record: type[_Record], name: str, *, complete: bool = False
 ) -> _Record:
-    schema, version, file = _SCHEMAS[record]
     value = parse_json(data, name=name)
-    _refuse_other_versions(value, schema, version, name)
+    _refuse_other_versions(value, record, name)
+    file, _ = _SCHEMAS[record]
     document = convert_checked(value, record, file, name=name, remedy=DAMAGED)
     if complete and (path := left_out(value, document)):
         refuse(name, ascii(path)[1:-1][:200], "this field is missing", DAMAGED)
     return document
 
 
-def _refuse_other_versions(value: Any, schema: str, version: int, name: str) -> None:
+def _refuse_other_versions(value: Any, record: type[Any], name: str) -> None:
+    file, version = _SCHEMAS[record]
+    schema = f"perfgate/{file}"
     if not isinstance(value, dict):
         refuse(
             name, "$", f"an object was expected, not {type(value).__name__}", DAMAGED

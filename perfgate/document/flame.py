@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import msgspec
 
 from perfgate.document.comparison import Paired
+from perfgate.document.records import FrozenStruct
 
 FlameKind = Literal[
     "thread",  # the root of all work of a host thread
@@ -32,7 +33,7 @@ WhyCounts = Literal["unpaired", "sign", "outside"]
 NONE = -1
 
 
-class FlameCosts(msgspec.Struct, frozen=True, kw_only=True):
+class FlameCosts(FrozenStruct, kw_only=True):
     """The costs of one side, cell by cell: the node, the request it served (NONE: of none), its own time, how often it ran.
 
     ``units`` calls, steps or recordings were added up.
@@ -45,7 +46,7 @@ class FlameCosts(msgspec.Struct, frozen=True, kw_only=True):
     count: list[int]
 
 
-class FlameMark(msgspec.Struct, frozen=True, kw_only=True):
+class FlameMark(FrozenStruct, kw_only=True):
     """An operator that a decision is about; ``name`` indexes the tree's texts.
 
     ``named`` is whether one of the decision's causes names it; ``seconds`` is head - base a call, None if the pairs did not
@@ -57,7 +58,7 @@ class FlameMark(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class FlameResult(msgspec.Struct, frozen=True, kw_only=True):
+class FlameResult(FrozenStruct, kw_only=True):
     """What a check tells about a tree."""
 
     # The pairs' result for the call.
@@ -68,7 +69,7 @@ class FlameResult(msgspec.Struct, frozen=True, kw_only=True):
     marks: list[FlameMark] = []
 
 
-class FlameOmissions(msgspec.Struct, frozen=True, kw_only=True):
+class FlameOmissions(FrozenStruct, kw_only=True):
     """Frames that a tree leaves out; their time is added to the frames around them."""
 
     # Frames too small to keep, and their names.
@@ -78,7 +79,7 @@ class FlameOmissions(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
 
 
-class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
+class FlameTree(FrozenStruct, kw_only=True):
     """One timeline, or the same timeline of base and head: a node for each distinct stack, parents before children.
 
     The columns from ``parent`` to ``more_shapes`` have an entry per node. Of frames with one parent, the earlier begun come

@@ -8,9 +8,10 @@ import msgspec
 
 from perfgate.document.decision import Verdict
 from perfgate.document.history import Triage
+from perfgate.document.records import FrozenStruct
 
 
-class TwinEffect(msgspec.Struct, frozen=True, kw_only=True):
+class TwinEffect(FrozenStruct, kw_only=True):
     """Base against base in one gate: how much slower the second of two equal processes was, as a share.
 
     ``effect`` is the mean over all workloads and shapes of the medians of their ``pairs``; ``machine`` is the accelerator's
@@ -22,7 +23,7 @@ class TwinEffect(msgspec.Struct, frozen=True, kw_only=True):
     pairs: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 
 
-class BiasedMachine(msgspec.Struct, frozen=True, kw_only=True):
+class BiasedMachine(FrozenStruct, kw_only=True):
     """A machine on which base against base differs by ``effect`` on average of ``gates``; ``interval`` bounds it with 95 %.
 
     It is the difference from ``sister_gates`` on the other machines; from 0 without them.
@@ -35,7 +36,7 @@ class BiasedMachine(msgspec.Struct, frozen=True, kw_only=True):
     sister_gates: int = 0
 
 
-class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
+class GateRecord(FrozenStruct, kw_only=True):
     """The verdict on one commit under review, of one testbed of a matrix or of the only machine (``testbed`` "").
 
     ``gate`` is the gate's key, ``change`` the number of the change request, 0 in a merge queue; ``judged_at`` is ISO 8601.
@@ -69,7 +70,7 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.verdict} of {self.commit}"
 
 
-class GateHistory(msgspec.Struct, frozen=True, kw_only=True):
+class GateHistory(FrozenStruct, kw_only=True):
     """The commits that a gate would have blocked so far: of ``gates`` commits ``failed`` would have failed.
 
     ``accepted`` regressions were accepted by a person; a failure is ``withdrawn`` if a later commit of the same change request

@@ -10,6 +10,7 @@ import msgspec
 
 from perfgate.document.comparison import Outcome
 from perfgate.document.files import write_atomically
+from perfgate.document.records import FrozenStruct
 from perfgate.document.shape import ShapeEntry
 from perfgate.document.strict_json import parse_json
 from perfgate.errors import DocumentError
@@ -21,7 +22,7 @@ TriageState = Literal["new", "acknowledged", "fixed", "expected"]
 Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 
-class HistorySeries(ShapeEntry, frozen=True, kw_only=True):
+class HistorySeries(ShapeEntry, kw_only=True):
     """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are all labels but the shape.
 
     ``left_out`` is how many sessions have a value that does not compare: measured by another procedure, or on a busy machine if
@@ -36,7 +37,7 @@ class HistorySeries(ShapeEntry, frozen=True, kw_only=True):
 
 
 # As TrendPoint: of many, and none in a cycle.
-class StoredRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StoredRun(FrozenStruct, kw_only=True, gc=False):
     """A run as listed by the store. ``id`` is its document's SHA-256; ``dirty`` runs were allowed by hand."""
 
     id: str
@@ -54,7 +55,7 @@ class StoredRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     author: str | None = None
 
 
-class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+class Acceptance(FrozenStruct, kw_only=True):
     """A statement by a person that a regression of one commit is intended.
 
     ``metric`` is a metric or pattern, ``METRIC@WORKLOAD/SHAPE`` if it applies to one place; ``accepted_at`` is ISO 8601.
@@ -93,7 +94,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         return self.until is None or today.isoformat() <= self.until
 
 
-class Triage(msgspec.Struct, frozen=True, kw_only=True):
+class Triage(FrozenStruct, kw_only=True):
     """The state that a person gave the regressions of main that began with a commit; ``changed_at`` is ISO 8601.
 
     expected accepts them: the slower level is main's level from then on. acknowledged and fixed do not close it by themselves:
@@ -124,7 +125,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.state}: {self.commit}"
 
 
-class Confirmation(ShapeEntry, frozen=True, kw_only=True):
+class Confirmation(ShapeEntry, kw_only=True):
     """The result for one metric of measuring two commits of main side by side: a suspected change point confirmed, or not.
 
     ``low`` and ``high`` bound the relative change of ``after`` over ``before``, 0.03 is 3 % more; ``confirmed_at`` is ISO 8601.
@@ -163,7 +164,7 @@ class Confirmation(ShapeEntry, frozen=True, kw_only=True):
         return f"{self.metric} of {self.before} and {self.after}"
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
+class History(FrozenStruct, kw_only=True):
     """All series that a check was compared with, and the acceptances of its head."""
 
     schema: Literal["perfgate/history"] = "perfgate/history"

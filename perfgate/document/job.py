@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from perfgate.catalogue.names import RANKS_CPU, RANKS_MEMORY
+from perfgate.document.records import FrozenStruct
 from perfgate.document.samples import SampleSet, unpack
 
 JobKind = Literal["command", "ranks", "server"]
@@ -23,7 +24,7 @@ _OF_A_TURN = {RANKS_CPU, RANKS_MEMORY}
 Fits = Literal["resident", "sleep", "swap", "alternate"]
 
 
-class JobNumber(msgspec.Struct, frozen=True, kw_only=True):
+class JobNumber(FrozenStruct, kw_only=True):
     """One number that every turn of a job has, in base units; ``gating`` is whether the verdict rests on it."""
 
     metric: str
@@ -32,7 +33,7 @@ class JobNumber(msgspec.Struct, frozen=True, kw_only=True):
     gating: bool = True
 
 
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+class JobRecord(FrozenStruct, kw_only=True):
     """The job as it was measured: its start, and the numbers of its turns.
 
     ``reference`` is the line that starts it and ``sha256`` the hash of all its settings, the same on both sides.
@@ -67,7 +68,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_command or self.fits == "alternate"
 
 
-class CollectiveCount(msgspec.Struct, frozen=True, kw_only=True):
+class CollectiveCount(FrozenStruct, kw_only=True):
     """How often a rank called a collective, and the number of elements in all calls together."""
 
     name: str
@@ -75,7 +76,7 @@ class CollectiveCount(msgspec.Struct, frozen=True, kw_only=True):
     elements: int
 
 
-class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
+class RankCounts(FrozenStruct, kw_only=True):
     """The activity of one rank in ``steps`` profiled steps: operators, copies of one number to the host, collectives.
 
     If it could not be profiled there are 0 steps. ``calls`` is how often it called any collective, which shows whether one is
@@ -94,7 +95,7 @@ class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
     by_name: dict[str, int] = {}
 
 
-class CpuTime(msgspec.Struct, frozen=True, kw_only=True):
+class CpuTime(FrozenStruct, kw_only=True):
     """CPU time of all processes of a side while it worked for ``seconds``.
 
     ``used`` is how much they had, and ``waited`` how long their threads were ready to run while other threads had the CPUs,
@@ -106,7 +107,7 @@ class CpuTime(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
+class TurnResult(FrozenStruct, kw_only=True):
     """A side's results in one turn."""
 
     # Metric: its number in base units.
@@ -141,7 +142,7 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
 TurnNumber = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 
-class Turn(TurnResult, frozen=True, kw_only=True):
+class Turn(TurnResult, kw_only=True):
     """One turn of one side.
 
     Turns of base and head with the same ``quad`` are compared with each other; ``place`` is their order in it: first, second

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
-
-JOINT_SCHEMA: Literal["perfgate/joint-decision"] = "perfgate/joint-decision"
-JOINT_SCHEMA_VERSION = 1
+from perfgate.document.records import FrozenStruct
 
 
-class VerdictOnTestbed(msgspec.Struct, frozen=True, kw_only=True):
+class VerdictOnTestbed(FrozenStruct, kw_only=True):
     """The verdict of one testbed. ``device`` is the kind that perfgate.toml expects, ``decision`` the path of its document."""
 
     testbed: str
@@ -24,14 +20,14 @@ class VerdictOnTestbed(msgspec.Struct, frozen=True, kw_only=True):
     decision: str
 
 
-class JointDecision(msgspec.Struct, frozen=True, kw_only=True):
+class JointDecision(FrozenStruct, kw_only=True):
     """FAIL if a testbed fails, else INCONCLUSIVE if one is undecided, unfit or missing; ``exit_code`` is the verdict's.
 
     ``testbeds`` are all that are expected, in the order of perfgate.toml.
     """
 
-    schema: Literal["perfgate/joint-decision"] = JOINT_SCHEMA
-    schema_version: int = JOINT_SCHEMA_VERSION
+    schema: Literal["perfgate/joint-decision"] = "perfgate/joint-decision"
+    schema_version: int = 1
     perfgate_version: str
     project: str
     verdict: Verdict

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
-import msgspec
-
+from perfgate.document.records import FrozenStruct
 from perfgate.errors import DocumentError, MeasuringError, PerfgateError
 from perfgate.locale import Language, current_language, filled, translate
 
@@ -18,7 +17,7 @@ MessageValue = Union[
 ]
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(FrozenStruct):
     """The code of a sentence and the values of its places, in base units; a value may be a sentence itself."""
 
     code: str

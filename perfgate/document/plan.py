@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from perfgate.document.message import Message
-
-PLAN_SCHEMA: Literal["perfgate/plan"] = "perfgate/plan"
-PLAN_SCHEMA_VERSION = 1
+from perfgate.document.records import FrozenStruct
 
 
-class MeasurementPlan(msgspec.Struct, frozen=True, kw_only=True):
+class MeasurementPlan(FrozenStruct, kw_only=True):
     """What a check of ``head`` against ``base`` will measure; without ``measure`` no measurement, for the ``reason``.
 
     ``accelerator`` is whether a measuring job needs another device than a CPU. ``testbeds`` are the machines of a matrix, each
     with the kind of its device; ``device`` is the only machine's.
     """
 
-    schema: Literal["perfgate/plan"] = PLAN_SCHEMA
-    schema_version: int = PLAN_SCHEMA_VERSION
+    schema: Literal["perfgate/plan"] = "perfgate/plan"
+    schema_version: int = 1
     perfgate_version: str
     project: str
     measure: bool

@@ -6,13 +6,15 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from perfgate.document.records import FrozenStruct
+
 ProfileUnit = Literal["token", "request", "step", "run"]
 # Years, and the largest integer that JSON numbers represent exactly.
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
+class CalledFunction(FrozenStruct, kw_only=True):
     """A function of the project that a call runs: lines ``first`` to ``last`` of its file.
 
     ``callers`` are the lines of the project from which it is called (``model.py:88``), the most frequent first; frames in
@@ -26,7 +28,7 @@ class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
     callers: list[str] = []
 
 
-class ProfiledLine(msgspec.Struct, frozen=True, kw_only=True):
+class ProfiledLine(FrozenStruct, kw_only=True):
     """A line of the project, with the time of all its calls into other code, in seconds per unit.
 
     ``cpu`` is CPU time, ``waited`` how long the line itself slept or waited, and ``samples`` how many samples of either there
@@ -41,7 +43,7 @@ class ProfiledLine(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
 
 
-class ProfiledOperator(msgspec.Struct, frozen=True, kw_only=True):
+class ProfiledOperator(FrozenStruct, kw_only=True):
     """An operator that a function of the project calls: how often in a unit, and the seconds of all calls in one.
 
     Seconds are the device's work, if any was recorded (``on_device``), else of the host, without calls that
@@ -58,7 +60,7 @@ class ProfiledOperator(msgspec.Struct, frozen=True, kw_only=True):
     on_device: bool = False
 
 
-class JobProfile(msgspec.Struct, frozen=True, kw_only=True):
+class JobProfile(FrozenStruct, kw_only=True):
     """The profile of one side of a job: evidence for a cause, and never for the verdict.
 
     ``units`` are how many tokens, requests, steps or runs were profiled, and ``seconds`` how long one took. ``cpu`` is the CPU

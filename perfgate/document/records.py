@@ -1,11 +1,25 @@
-"""Parsed JSON as a record, in any thread."""
+"""Frozen records, and parsed JSON as one of them, in any thread."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
+    # The arguments of a class that msgspec takes from its base, and mypy from here.
+    @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+    class FrozenStruct(msgspec.Struct, frozen=True):
+        """The base of all records."""
+
+else:
+
+    class FrozenStruct(msgspec.Struct, frozen=True):
+        """The base of all records."""
+
 
 Record = TypeVar("Record")
 

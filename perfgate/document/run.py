@@ -13,12 +13,12 @@ from perfgate.document.coverage import Coverage
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.profile import CalledFunction, JobProfile
+from perfgate.document.records import FrozenStruct
 from perfgate.document.samples import Arm, Replicate, SampleSet
 from perfgate.document.seal import Seal
 from perfgate.document.shape import ShapeEntry, ShapePlace
 from perfgate.document.testbed import Testbed
 
-RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
 RUN_SCHEMA_VERSION = 1
 # The session's command of a document that was made from a profiler's recording, without measuring.
 FROM_PROFILE = "from-profile"
@@ -55,7 +55,7 @@ PAIRS_PER_ROUND = 100_000
 OUTSIDE_OPERATORS = "outside operators"
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True):
+class Value(FrozenStruct, kw_only=True):
     """One number of one metric. ``value`` None means not available; ``reason`` then gives the cause.
 
     ``interval`` is a confidence interval at level ``confidence``; an end that no order statistic can give is None.
@@ -71,7 +71,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     reason: Message | None = None
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(FrozenStruct, kw_only=True):
     """An observation of a step: the broken rule, its severity, and the values observed, in base units.
 
     ``message`` is the sentence of a step that another package brings, for a rule without an entry in the catalogue.
@@ -93,7 +93,7 @@ LOADS_TOO_SLOWLY = "gate.load-too-slow"
 LEFT_TO_TURNS = "experiment.left-to-turns"
 
 
-class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorDetail(FrozenStruct, kw_only=True):
     """How a worker or its workload failed.
 
     ``kind`` is one word: exception, exit, signal, timeout, memory, protocol. A plain-text ``message`` is not perfgate's own.
@@ -122,7 +122,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
+class ShapeKernels(FrozenStruct, kw_only=True):
     """The work that ran in the traced calls of a shape: every name of a kernel or operator, sorted.
 
     A kernel has its own name, and its type's if the profiler knows it. ``left_out`` names were too many to keep.
@@ -135,7 +135,7 @@ class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
     longest: str | None = None
 
 
-class StepProcedure(msgspec.Struct, frozen=True, kw_only=True):
+class StepProcedure(FrozenStruct, kw_only=True):
     """How a step was measured, recorded by the conductor that ran it.
 
     ``quick`` is whether it took the short measurements of a check. ``clock`` is ``awake`` if calls were timed without the waits
@@ -147,7 +147,7 @@ class StepProcedure(msgspec.Struct, frozen=True, kw_only=True):
     after: list[int] = []
 
 
-class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+class StepResult(FrozenStruct, kw_only=True):
     """The result of one step of the checklist on one workload.
 
     ``duration`` is its cost in seconds, and ``waited`` the share of it in which the worker was ready to run and another
@@ -177,7 +177,7 @@ def is_left_to_turns(step: StepResult) -> bool:
     )
 
 
-class CorrectnessResult(ShapeEntry, frozen=True, kw_only=True):
+class CorrectnessResult(ShapeEntry, kw_only=True):
     """The workload's own check of its output for one input shape.
 
     A plain-text ``message`` is the check's own. ``signature`` is structure, dtypes and shapes of the output, e.g.
@@ -189,7 +189,7 @@ class CorrectnessResult(ShapeEntry, frozen=True, kw_only=True):
     signature: str | None = None
 
 
-class OpCount(msgspec.Struct, frozen=True, kw_only=True):
+class OpCount(FrozenStruct, kw_only=True):
     """How often one call dispatches an operator, and from which line of the project (``model.py:88``) most often.
 
     A ``view`` only describes existing memory differently and launches no kernel.
@@ -201,7 +201,7 @@ class OpCount(msgspec.Struct, frozen=True, kw_only=True):
     line: str | None = None
 
 
-class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
+class CounterSite(FrozenStruct, kw_only=True):
     """One place that adds to a counter: the amount (in the counter's unit), its origin, and the line.
 
     ``name`` is the operator, or the reason of a graph break or recompile. ``code`` is the text of the line: a line keeps it
@@ -218,7 +218,7 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
     between: tuple[int, int] | None = None
 
 
-class CounterSet(ShapeEntry, frozen=True, kw_only=True):
+class CounterSet(ShapeEntry, kw_only=True):
     """Exact counters of one call for one workload and shape.
 
     Each metric is either in ``steady`` or in ``unstable``.
@@ -248,7 +248,7 @@ class CounterSet(ShapeEntry, frozen=True, kw_only=True):
     settings: dict[str, str] = {}
 
 
-class OperatorRow(ShapeEntry, frozen=True, kw_only=True):
+class OperatorRow(ShapeEntry, kw_only=True):
     """One operator of the trace: self time per call in seconds, calls per call of the workload, share of the busy time."""
 
     op: str
@@ -258,7 +258,7 @@ class OperatorRow(ShapeEntry, frozen=True, kw_only=True):
     share: float
 
 
-class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
+class KernelWork(FrozenStruct, kw_only=True):
     """The kernels of one operator on inputs of one shape in a step: how many, and the seconds that they took.
 
     ``inputs`` is empty if the recording has no shapes. ``mac`` is the time in which the matrix units of the cores computed, as
@@ -273,7 +273,7 @@ class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
     vec: float | None = None
 
 
-class KernelTimes(ShapeEntry, frozen=True, kw_only=True):
+class KernelTimes(ShapeEntry, kw_only=True):
     """How long the kernels of a recorded step took on the device, excluding collectives.
 
     ``seconds`` are the sum of each of ``steps`` steps; ``mac`` and ``vec`` are the sums over ``rows``. Numbers of rows
@@ -287,7 +287,7 @@ class KernelTimes(ShapeEntry, frozen=True, kw_only=True):
     rows: list[KernelWork] = []
 
 
-class CallRow(msgspec.Struct, frozen=True, kw_only=True):
+class CallRow(FrozenStruct, kw_only=True):
     """Equal work in a traced call: one operator, on inputs of one form, called from one line; or a Python function.
 
     ``self_time`` (seconds) and ``count`` are of one call. ``inputs`` are dtypes, shapes and layouts as one text
@@ -312,14 +312,14 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind == "python"
 
 
-class Roof(msgspec.Struct, frozen=True, kw_only=True):
+class Roof(FrozenStruct, kw_only=True):
     """The best rates of the device, measured once a run: a product of float32 matrices, and a copy (read and write)."""
 
     flops_per_second: float
     bytes_per_second: float
 
 
-class LeastWork(msgspec.Struct, frozen=True, kw_only=True):
+class LeastWork(FrozenStruct, kw_only=True):
     """The operations of ``count`` operators of a call: the minimum that each computes, reads and writes."""
 
     flops: float
@@ -327,7 +327,7 @@ class LeastWork(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-class CallAccount(ShapeEntry, frozen=True, kw_only=True):
+class CallAccount(ShapeEntry, kw_only=True):
     """The parts of the time of a typical traced call, in seconds; ``parts`` add up to ``wall``.
 
     It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares are more reliable than
@@ -345,7 +345,7 @@ class CallAccount(ShapeEntry, frozen=True, kw_only=True):
     work: list[LeastWork] = []
 
 
-class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
+class FailedPair(FrozenStruct, kw_only=True):
     """A pair that gave no samples, with the reason. It is counted, never compared.
 
     ``side`` is set for a job: its turns ended because that side failed.
@@ -358,7 +358,7 @@ class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
     side: Literal["base", "head"] | None = None
 
 
-class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
+class CodeChange(FrozenStruct, kw_only=True):
     """Lines ``first`` to ``last`` of a file of the head with code that the base does not have; for a deletion, the line after.
 
     ``function`` is the function that holds them, from line ``begins`` to line ``ends``; None outside functions. ``chains`` are
@@ -377,7 +377,7 @@ class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
     imports: bool = False
 
 
-class Harness(msgspec.Struct, frozen=True, kw_only=True):
+class Harness(FrozenStruct, kw_only=True):
     """The contents of one side's own workload file, for a workload whose file or entry differs between base and head."""
 
     workload: str
@@ -401,7 +401,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail | None = None
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class Source(FrozenStruct, kw_only=True):
     """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included."""
 
     commit: str | None = None
@@ -423,7 +423,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage | None = None
 
 
-class CiContext(msgspec.Struct, frozen=True, kw_only=True):
+class CiContext(FrozenStruct, kw_only=True):
     """The CI job a run belongs to, according to the job's environment; ``publish`` checks it against its own event."""
 
     forge: str
@@ -434,7 +434,7 @@ class CiContext(msgspec.Struct, frozen=True, kw_only=True):
     change_request: int | None = None
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class Session(FrozenStruct, kw_only=True):
     """One start of perfgate. Base and head of one `check` share the session ``id``.
 
     ``queued`` are the seconds before ``started_at`` in which it waited in line for other measurements on the machine; None if
@@ -451,7 +451,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     earlier: list[Session] = []
 
 
-class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadRecord(FrozenStruct, kw_only=True):
     """The measured workload: its place, the hash of its file, its batch size and shapes.
 
     ``sla_p99`` is the P99 it promises, with ``sla_rate`` the P99 of calls that come in at this rate per second.
@@ -471,7 +471,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail | None = None
 
 
-class Artifact(msgspec.Struct, frozen=True, kw_only=True):
+class Artifact(FrozenStruct, kw_only=True):
     """A file kept with the document; ``path`` is relative to the document's folder."""
 
     name: str
@@ -482,7 +482,7 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     workload: str | None = None
 
 
-class Advisory(msgspec.Struct, frozen=True, kw_only=True):
+class Advisory(FrozenStruct, kw_only=True):
     """Another tool's finding about a recording of a workload, in its own words; ``source`` is its name and version.
 
     ``category`` is its name for the problem, ``description`` its finding, ``suggestion`` its advice. ``evidence``
@@ -499,7 +499,7 @@ class Advisory(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[str] = []
 
 
-class Checklist(msgspec.Struct, frozen=True, kw_only=True):
+class Checklist(FrozenStruct, kw_only=True):
     """The results of the checklist on all workloads."""
 
     steps: list[StepResult] = []
@@ -511,14 +511,14 @@ class Checklist(msgspec.Struct, frozen=True, kw_only=True):
     advisories: list[Advisory] = []
 
 
-class MeasuredPairs(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredPairs(FrozenStruct, kw_only=True):
     """The processes of base and head that took turns; ``failed`` are in the head's document alone."""
 
     replicates: list[Replicate] = []
     failed: list[FailedPair] = []
 
 
-class JobResults(msgspec.Struct, frozen=True, kw_only=True):
+class JobResults(FrozenStruct, kw_only=True):
     """The measured jobs, the turns of this side, and the profiles of its processes."""
 
     records: list[JobRecord] = []
@@ -526,10 +526,10 @@ class JobResults(msgspec.Struct, frozen=True, kw_only=True):
     profiles: list[JobProfile] = []
 
 
-class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
+class RunDocument(FrozenStruct, kw_only=True):
     """One pass of the checklist over the workloads of a project on one testbed."""
 
-    schema: Literal["perfgate/run"] = RUN_SCHEMA
+    schema: Literal["perfgate/run"] = "perfgate/run"
     schema_version: int = RUN_SCHEMA_VERSION
     perfgate_version: str
     side: Side | None = None

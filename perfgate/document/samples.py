@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.document.records import FrozenStruct
 from perfgate.document.telemetry import TelemetryReading
 from perfgate.errors import DocumentError
 
@@ -28,7 +29,7 @@ Arm = Literal["ab", "aa", "stretch"]
 AA_PAIRS_OF_A_START = 4
 
 
-class PackedArray(msgspec.Struct, frozen=True, kw_only=True):
+class PackedArray(FrozenStruct, kw_only=True):
     """An array of unsigned integers: nanoseconds, or bytes if its metric counts bytes."""
 
     count: int
@@ -86,7 +87,7 @@ def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:
     return values.astype(np.int64)
 
 
-class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
+class SampleSet(FrozenStruct, kw_only=True):
     """All samples of one metric in call order, packed."""
 
     metric: str
@@ -94,7 +95,7 @@ class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
 
 
-class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
+class StageTimes(FrozenStruct, kw_only=True):
     """The times of one preprocessing stage in every call, in call order; ``line`` is the start of its function."""
 
     name: str
@@ -102,7 +103,7 @@ class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
     line: str | None = None
 
 
-class PackedTimes(msgspec.Struct, frozen=True, kw_only=True):
+class PackedTimes(FrozenStruct, kw_only=True):
     """The time of every call of all blocks in nanoseconds, one block after another, by each clock."""
 
     wall: PackedArray
@@ -121,7 +122,7 @@ class PackedTimes(msgspec.Struct, frozen=True, kw_only=True):
         return arrays if self.host is None else [*arrays, self.host]
 
 
-class WorkerColumns(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerColumns(FrozenStruct, kw_only=True):
     """What the worker reports about its blocks. From ``took_ns`` on, a block includes its unrecorded call."""
 
     start_ns: list[int]
@@ -143,7 +144,7 @@ class WorkerColumns(msgspec.Struct, frozen=True, kw_only=True):
         return [self.instructions, self.cycles, self.cache_misses]
 
 
-class ConductorColumns(msgspec.Struct, frozen=True, kw_only=True):
+class ConductorColumns(FrozenStruct, kw_only=True):
     """What the conductor observes of the blocks from outside, by its own clock; user code cannot influence it."""
 
     # When the conductor sent the request.
@@ -161,7 +162,7 @@ class ConductorColumns(msgspec.Struct, frozen=True, kw_only=True):
     conductor_delay_ns: list[int] = []
 
 
-class DeviceColumns(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceColumns(FrozenStruct, kw_only=True):
     """The state of the device during the blocks, as it reports it."""
 
     throttled: list[bool | None] = []
@@ -172,7 +173,7 @@ class DeviceColumns(msgspec.Struct, frozen=True, kw_only=True):
     foreign_processes: list[int | None] = []
 
 
-class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
+class BlockColumns(FrozenStruct, kw_only=True):
     """The blocks of one worker for one shape, column by column, in the order they ran.
 
     Each column has one entry per block. A column that is empty, or a None in it, was not available.
@@ -188,7 +189,7 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     device: DeviceColumns = msgspec.field(default_factory=DeviceColumns)
 
 
-class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
+class KernelRow(FrozenStruct, kw_only=True):
     """The launches of one kernel of one size: how many in a call, and the nanoseconds that they take in a typical call."""
 
     name: str
@@ -197,7 +198,7 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     ns: float
 
 
-class KernelBlocks(msgspec.Struct, frozen=True, kw_only=True):
+class KernelBlocks(FrozenStruct, kw_only=True):
     """The profiled blocks of one worker for one shape, at most one in each quad; both sides make equally many calls.
 
     ``busy_ns`` is the sum of the durations of all kernels of a block, copies left out, and ``cycles`` those that the device
@@ -217,7 +218,7 @@ class KernelBlocks(msgspec.Struct, frozen=True, kw_only=True):
 STOPPED = "stopped"
 
 
-class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerState(FrozenStruct, kw_only=True):
     """How the process of a replicate was started, where it ran, and whether it was warm."""
 
     # Weights and inputs of a quad lie at addresses drawn from it and the number of the quad.
@@ -235,7 +236,7 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str] = {}
 
 
-class ProfiledParts(msgspec.Struct, frozen=True, kw_only=True):
+class ProfiledParts(FrozenStruct, kw_only=True):
     """Typical seconds of the parts of one call, from profiled calls of a process of a pair, by shape and name."""
 
     # Self times of operators. OUTSIDE_OPERATORS is the rest of the call.
@@ -244,7 +245,7 @@ class ProfiledParts(msgspec.Struct, frozen=True, kw_only=True):
     subroutines: dict[str, dict[str, float]] = {}
 
 
-class Replicate(msgspec.Struct, frozen=True, kw_only=True):
+class Replicate(FrozenStruct, kw_only=True):
     """One worker process of a pair.
 
     In arm ``aa`` both members of the pair run the base. In arm ``stretch`` the process makes hundreds of calls a turn without

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
+from perfgate.document.records import FrozenStruct
 
 
-class Seal(msgspec.Struct, frozen=True, kw_only=True):
+class Seal(FrozenStruct, kw_only=True):
     """A side's readable code and weights, before code of the change ran and after the last turn.
 
     ``entries`` files and folders were compared, by inode, size and times. ``before`` and ``after`` are SHA-256 of the expected

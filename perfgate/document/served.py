@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
+from perfgate.document.records import FrozenStruct
 from perfgate.document.trace import RequestDocument
 
 ServedKind = Literal["run", "recording"]
 
 
-class ServedEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ServedEntry(FrozenStruct, kw_only=True):
     """A file or folder by its path below the served folder, its bytes, and seconds since 1970 of its last change."""
 
     name: str
@@ -19,7 +18,7 @@ class ServedEntry(msgspec.Struct, frozen=True, kw_only=True):
     modified: float
 
 
-class ServedRecording(ServedEntry, frozen=True, kw_only=True):
+class ServedRecording(ServedEntry, kw_only=True):
     """A recording.
 
     A ``run`` is a folder that ``perfgate run`` or ``check`` wrote, with the traces that it kept.
@@ -28,20 +27,20 @@ class ServedRecording(ServedEntry, frozen=True, kw_only=True):
     kind: ServedKind
 
 
-class ServedJob(ServedEntry, frozen=True, kw_only=True):
+class ServedJob(ServedEntry, kw_only=True):
     """A folder that holds several recordings, as the ranks of one job lie in one, and how many."""
 
     recordings: int
 
 
-class RecordingList(msgspec.Struct, frozen=True, kw_only=True):
+class RecordingList(FrozenStruct, kw_only=True):
     """`GET /api/recordings` and `GET /api/runs`; ``jobs`` are the folders that hold several of the recordings."""
 
     recordings: list[ServedRecording]
     jobs: list[ServedJob] = []
 
 
-class ProfileList(msgspec.Struct, frozen=True, kw_only=True):
+class ProfileList(FrozenStruct, kw_only=True):
     """`GET /api/profile`: the request in every recording in which something served it, by the recording's name.
 
     ``unread`` are the damaged recordings. Without a ``request_id`` each has all its requests, and no rows of a single one.
@@ -52,7 +51,7 @@ class ProfileList(msgspec.Struct, frozen=True, kw_only=True):
     unread: list[str] = []
 
 
-class ServedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ServedEvent(FrozenStruct, kw_only=True, omit_defaults=True):
     """A Chrome trace event: a span (X), microseconds since its recording began, or the name of a process or thread (M)."""
 
     name: str
@@ -65,7 +64,7 @@ class ServedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     args: dict[str, str | int]
 
 
-class ServedTrace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ServedTrace(FrozenStruct, kw_only=True, rename="camel"):
     """`GET /api/profile?format=chrome`: the events of the request, or of any, as an object of Chrome's trace events.
 
     ``other_data`` names the damaged recordings as ``unread``.
@@ -76,13 +75,13 @@ class ServedTrace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     other_data: dict[str, list[str]]
 
 
-class ServedError(msgspec.Struct, frozen=True, kw_only=True):
+class ServedError(FrozenStruct, kw_only=True):
     """Why there is no answer."""
 
     error: str
 
 
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetter(FrozenStruct, kw_only=True):
     """A message of a webhook that was not delivered: when it was given up (ISO 8601), and its run."""
 
     at: str
@@ -91,7 +90,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class ServedWebhook(msgspec.Struct, frozen=True, kw_only=True):
+class ServedWebhook(FrozenStruct, kw_only=True):
     """The messages of one webhook since the service started; ``dead_letters`` are the newest that are not delivered."""
 
     receiver: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
+from perfgate.document.records import FrozenStruct
 
 
 class ShapePlace(NamedTuple):
@@ -19,7 +19,7 @@ class ShapePlace(NamedTuple):
         return f"{self.workload}/{self.shape}" if self.shape else self.workload
 
 
-class ShapeEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ShapeEntry(FrozenStruct, kw_only=True):
     """An entry about one shape of a workload. An empty shape stands for all of its shapes, or for a job."""
 
     workload: str

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.records import FrozenStruct
 from perfgate.document.trend import TrendDocument, TrendSeries
 
 # The place of a value in the interval for one more version, or whether an exact count equals the earlier run's; no_spread:
@@ -17,7 +16,7 @@ Position = Literal[
 ]
 
 
-class SiteContent(msgspec.Struct, frozen=True, kw_only=True):
+class SiteContent(FrozenStruct, kw_only=True):
     """Main's stored history as the pages show it; it is read once and shown by every page.
 
     ``runs`` are all runs, newest first. ``branches`` are, if runs of several branches are stored, the series of each branch
@@ -35,7 +34,7 @@ class SiteContent(msgspec.Struct, frozen=True, kw_only=True):
     accepted_commits: set[str] = set()
 
 
-class BesideLevel(msgspec.Struct, frozen=True, kw_only=True):
+class BesideLevel(FrozenStruct, kw_only=True):
     """One number of a stored run compared with main's level; None if the run does not have it.
 
     ``before`` is the number of the earlier of two runs; the level is then that run's. They were not measured side by side, so

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
+from perfgate.document.records import FrozenStruct
 
 # A card that computes more than this share of the time is at work; below, its clock is low because it is idle.
 AT_WORK = 0.05
 
 
-class DeviceProcess(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceProcess(FrozenStruct, kw_only=True):
     """One process on a device; ``memory`` is its memory there in bytes, None if the tool does not report it."""
 
     pid: int
@@ -19,7 +19,7 @@ class DeviceProcess(msgspec.Struct, frozen=True, kw_only=True):
     memory: int | None = None
 
 
-class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceState(FrozenStruct, kw_only=True):
     """The state of one device in base units; None for values that the device does not report, which is never zero.
 
     Sensors, watches, checks of a card and devices between two blocks all report this record, each its own part of it.
@@ -61,7 +61,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class TelemetryReading(msgspec.Struct, frozen=True, kw_only=True):
+class TelemetryReading(FrozenStruct, kw_only=True):
     """The state of a device, queried at ``began_ns`` and answered at ``ended_ns``.
 
     The clock is ``Device.clock_ns``: on Linux all processes share it (CLOCK_MONOTONIC).

@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
+from perfgate.document.records import FrozenStruct
 
 # The vendor tools' identifier of the device that a testbed was taken on, among the observed fields.
 IDENTITY = "device.identity"
 
 
-class Environment(msgspec.Struct, frozen=True, kw_only=True):
+class Environment(FrozenStruct, kw_only=True):
     """The Python environment of one side, if base and head have one each, or of a run of the checklist alone.
 
     ``kind``: ``running`` is perfgate's own, ``built`` was made by ``[measure] setup``, ``given`` was named on the
@@ -30,7 +30,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     image: str = ""
 
 
-class Testbed(msgspec.Struct, frozen=True, kw_only=True):
+class Testbed(FrozenStruct, kw_only=True):
     """Machine, device, software and settings.
 
     ``comparable`` holds the fields that must be equal for two runs to be compared, and ``fingerprint`` is their hash;

@@ -1,12 +1,14 @@
-"""A timeline as its page draws it: the spans of every track, column by column, packed into few bytes. Times are nanoseconds."""
+"""A timeline as its page draws it: the spans of every track, column by column, packed into few
+bytes. Times are nanoseconds. And many ranks as their page draws them.
+"""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
-import msgspec
-
 from perfgate.document.message import Message
+from perfgate.document.records import FrozenStruct
+from perfgate.document.trace import RanksDocument
 
 TrackSide = Literal["host", "device", "gaps", "rank"]
 SpanKind = Literal[
@@ -26,7 +28,7 @@ SpanKind = Literal[
 SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 
 
-class TimelineTrack(msgspec.Struct, frozen=True):
+class TimelineTrack(FrozenStruct):
     """A thread of the host, a stream of the device, the gaps of the device, or one of many ranks; and how many spans it has."""
 
     name: str
@@ -34,7 +36,7 @@ class TimelineTrack(msgspec.Struct, frozen=True):
     spans: int
 
 
-class DrawnCounter(msgspec.Struct, frozen=True):
+class DrawnCounter(FrozenStruct):
     """The readings of a counter over time, each in force until the next.
 
     ``time`` holds one in LEB128 a reading, since the reading before, of the first since the recording began; ``value`` a double
@@ -49,7 +51,7 @@ class DrawnCounter(msgspec.Struct, frozen=True):
     value: bytes
 
 
-class DrawnTimeline(msgspec.Struct, frozen=True, kw_only=True):
+class DrawnTimeline(FrozenStruct, kw_only=True):
     """The spans of one device of one rank and of its host, by track and start, the longer of two that begin together first.
 
     Every column is compressed (gzip), and all but ``kind`` hold a number per span in LEB128: seven bits a byte, the lowest
@@ -74,3 +76,33 @@ class DrawnTimeline(msgspec.Struct, frozen=True, kw_only=True):
     counters: list[DrawnCounter] = []
     # Missing parts.
     notes: list[Message] = []
+
+
+HeatKind = Literal["computing", "exposed", "free", "bubble", "late", "bandwidth"]
+
+
+class HeatMap(FrozenStruct, kw_only=True):
+    """A number for every rank and column, None if missing: seconds of a step, seconds after the first to come to a
+    collective, or bytes a second over one kind of ``link`` to another rank.
+
+    ``left_out`` is how many columns are not drawn: earlier steps, and collectives with a smaller skew.
+    """
+
+    kind: HeatKind
+    columns: list[str]
+    values: list[list[float | None]]
+    link: str = ""
+    left_out: int = 0
+
+
+class DrawnRanks(FrozenStruct, kw_only=True):
+    """The findings about the ranks, the heat maps with a row for each of ``labels``, and the timelines of some of them.
+
+    ``unaligned`` are the drawn ranks with a clock that no collective relates to the others.
+    """
+
+    document: RanksDocument
+    labels: list[str]
+    maps: list[HeatMap]
+    timeline: DrawnTimeline | None
+    unaligned: list[str]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
-from perfgate.document.changes import Change
+from perfgate.document.alignment import Change
 from perfgate.document.message import Message
+from perfgate.document.records import FrozenStruct
 
 TopKey = Literal["type", "name", "shape", "line"]
 # "fused": kernels that compute and communicate at once.
@@ -25,28 +24,28 @@ GapCause = Literal[
 ]
 
 
-class RankEntry(msgspec.Struct, frozen=True, kw_only=True):
+class RankEntry(FrozenStruct, kw_only=True):
     """An entry about one device of one rank; None if the recording does not name it."""
 
     rank: int | None
     device: int | None
 
 
-class TimelineAnswer(RankEntry, frozen=True, kw_only=True):
+class TimelineAnswer(RankEntry, kw_only=True):
     """The answer about one device of one rank, from the recording at ``path``. If it is empty, ``reason`` gives the cause."""
 
     path: str
     reason: Message | None = None
 
 
-class TraceDocument(msgspec.Struct, frozen=True, kw_only=True):
+class TraceDocument(FrozenStruct, kw_only=True):
     """An answer about recordings of one ``format``; ``notes`` name the parts of them that could not be read."""
 
     format: str
     notes: list[Message] = []
 
 
-class TopRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TopRow(FrozenStruct, kw_only=True, omit_defaults=True):
     """One operator or kernel: how often it ran, seconds over the recording, and their share of the timeline's ``base``.
 
     By line the name is the Python function that launched the work. ``operator`` and ``line`` are the operator and the function
@@ -63,7 +62,7 @@ class TopRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     line: str | None = None
 
 
-class TopTimeline(TimelineAnswer, frozen=True, kw_only=True):
+class TopTimeline(TimelineAnswer, kw_only=True):
     """The rows of one device of one rank, most time first, or of its host; ``rows_in_all`` counts those cut off too.
 
     On a device ``base`` is the time in which anything ran on any of its streams, and overlapping streams make shares add
@@ -76,14 +75,14 @@ class TopTimeline(TimelineAnswer, frozen=True, kw_only=True):
     rows: list[TopRow]
 
 
-class TopDocument(TraceDocument, frozen=True, kw_only=True):
+class TopDocument(TraceDocument, kw_only=True):
     """`perfgate trace top --json`."""
 
     by: TopKey
     timelines: list[TopTimeline]
 
 
-class CauseTotal(msgspec.Struct, frozen=True, kw_only=True):
+class CauseTotal(FrozenStruct, kw_only=True):
     """All gaps of one cause; the share is of the time from the device's first event to its last."""
 
     cause: GapCause
@@ -92,7 +91,7 @@ class CauseTotal(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-class GapRow(msgspec.Struct, frozen=True, kw_only=True):
+class GapRow(FrozenStruct, kw_only=True):
     """One gap; ``start`` counts from the timeline's ``origin_ns``."""
 
     start: float
@@ -100,7 +99,7 @@ class GapRow(msgspec.Struct, frozen=True, kw_only=True):
     cause: GapCause
 
 
-class GapGroupRow(CauseTotal, frozen=True, kw_only=True):
+class GapGroupRow(CauseTotal, kw_only=True):
     """Gaps of a cause that one frame and operator of the host fill for at least half of their time, before the same kernel.
 
     ``frame`` is the innermost Python function, ``operator`` the innermost framework operator or driver call, and ``ended_by``
@@ -113,7 +112,7 @@ class GapGroupRow(CauseTotal, frozen=True, kw_only=True):
     longest: float
 
 
-class GapTimeline(TimelineAnswer, frozen=True, kw_only=True):
+class GapTimeline(TimelineAnswer, kw_only=True):
     """The gaps of one device of one rank, longest first; ``gaps_in_all`` counts those cut off too.
 
     ``origin_ns`` is when the timeline's first event began, host included, by the recording's clock. ``window`` is the time
@@ -130,13 +129,13 @@ class GapTimeline(TimelineAnswer, frozen=True, kw_only=True):
     groups: list[GapGroupRow] = []
 
 
-class GapDocument(TraceDocument, frozen=True, kw_only=True):
+class GapDocument(TraceDocument, kw_only=True):
     """`perfgate trace gaps --json`."""
 
     timelines: list[GapTimeline]
 
 
-class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+class StepRow(FrozenStruct, kw_only=True):
     """One profiler step; ``number`` is None for work that the profiler ascribes to no step, a part None if unknown.
 
     ``fused`` is the time of kernels that compute and communicate at once while no other kernel computed; None if there
@@ -158,7 +157,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     requests: int | None = None
 
 
-class PhaseTotal(msgspec.Struct, frozen=True, kw_only=True):
+class PhaseTotal(FrozenStruct, kw_only=True):
     """All steps of one phase: how many, and the medians of a step: seconds, of its computing and its free time, requests."""
 
     phase: str
@@ -169,7 +168,7 @@ class PhaseTotal(msgspec.Struct, frozen=True, kw_only=True):
     requests: float | None = None
 
 
-class StepTimeline(TimelineAnswer, frozen=True, kw_only=True):
+class StepTimeline(TimelineAnswer, kw_only=True):
     """The steps of one device of one rank, in order."""
 
     origin_ns: int | None
@@ -178,7 +177,7 @@ class StepTimeline(TimelineAnswer, frozen=True, kw_only=True):
     phases: list[PhaseTotal] = []
 
 
-class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):
+class SlowestRank(FrozenStruct, kw_only=True):
     """The rank the others wait for: longest on its own, that is without exposed communication, in a typical (median) step.
 
     All ranks of a job take equally long, because those that are early wait in collectives. ``behind`` is how much longer
@@ -190,14 +189,14 @@ class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):
     behind: float
 
 
-class StepDocument(TraceDocument, frozen=True, kw_only=True):
+class StepDocument(TraceDocument, kw_only=True):
     """`perfgate trace steps --json`. ``slowest_rank`` is None if all are alike, or fewer than two can be compared."""
 
     slowest_rank: SlowestRank | None
     timelines: list[StepTimeline]
 
 
-class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
+class DiffTotals(FrozenStruct, kw_only=True):
     """Seconds of one side in one unit: on the device by sort (``fused``: computing and communicating at once), in which
     nothing ran there, and on the host.
 
@@ -213,7 +212,7 @@ class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
     host: float | None
 
 
-class DiffCost(msgspec.Struct, frozen=True, kw_only=True):
+class DiffCost(FrozenStruct, kw_only=True):
     """The cost of one operator on one side per unit, in seconds, how often it ran, and on which inputs and from which line.
 
     Of several recordings of the side it is the median, and ``times`` has the time in each of them.
@@ -227,7 +226,7 @@ class DiffCost(msgspec.Struct, frozen=True, kw_only=True):
     times: list[float] = []
 
 
-class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
+class DiffRow(FrozenStruct, kw_only=True):
     """One operator or kernel of both sides, or by line all that one function launched.
 
     ``delta`` is head minus base, and its two parts add up to it. ``delta_range`` is from the least to the largest difference of
@@ -248,7 +247,7 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     after: list[str] = []
 
 
-class DiffTimeline(msgspec.Struct, frozen=True, kw_only=True):
+class DiffTimeline(FrozenStruct, kw_only=True):
     """One timeline of both recordings; ``units`` calls, profiler steps or whole recordings were averaged on each side.
 
     ``rows`` are those that changed, most change of time first; ``rows_in_all`` counts those cut off too, ``same`` those that
@@ -268,7 +267,7 @@ class DiffTimeline(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[DiffRow]
 
 
-class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
+class DiffDocument(FrozenStruct, kw_only=True):
     """`perfgate trace diff --json`: ``base`` and ``head`` are the recordings of each side.
 
     ``unmatched`` names the timelines that only some of the recordings have.
@@ -296,7 +295,7 @@ WindowPartName = Literal[
 ]
 
 
-class WindowPart(msgspec.Struct, frozen=True, kw_only=True):
+class WindowPart(FrozenStruct, kw_only=True):
     """A part of the time of a device; all parts add up to it.
 
     Fused kernels, communication and copies count if nothing before them in this order ran, as the device's own time; the
@@ -308,7 +307,7 @@ class WindowPart(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-class StepSpread(msgspec.Struct, frozen=True, kw_only=True):
+class StepSpread(FrozenStruct, kw_only=True):
     """The steps of a timeline: seconds of the middle one (median), the shortest and the longest, and the number of that."""
 
     count: int
@@ -318,7 +317,7 @@ class StepSpread(msgspec.Struct, frozen=True, kw_only=True):
     slowest: int | None
 
 
-class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerTimeline(FrozenStruct, kw_only=True):
     """The first look at one device of one rank, or at its host: the bottleneck, the idle time, and the most expensive work.
 
     The times of communication, copies and concurrency are None without a device.
@@ -349,14 +348,14 @@ class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[PhaseTotal]
 
 
-class AnswerDocument(TraceDocument, frozen=True, kw_only=True):
+class AnswerDocument(TraceDocument, kw_only=True):
     """`perfgate trace REC --json`. ``changes`` are the differences from another recording, if one was named."""
 
     timelines: list[AnswerTimeline]
     changes: DiffDocument | None = None
 
 
-class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
+class RequestRow(FrozenStruct, kw_only=True):
     """One request: seconds from its first event to the end of its last, in which something of it ran (``active``), on the host
     and on the device, and its kernels. ``start`` counts from the timeline's ``origin_ns``."""
 
@@ -369,7 +368,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     kernels: int
 
 
-class RequestTimeline(TimelineAnswer, frozen=True, kw_only=True):
+class RequestTimeline(TimelineAnswer, kw_only=True):
     """The requests of one device of one rank, the longest first; ``requests_in_all`` counts those cut off too.
 
     If one request was asked for, ``rows`` list the work of it: seconds without callees, and shares of their sum.
@@ -381,13 +380,13 @@ class RequestTimeline(TimelineAnswer, frozen=True, kw_only=True):
     rows: list[TopRow] = []
 
 
-class RequestDocument(TraceDocument, frozen=True, kw_only=True):
+class RequestDocument(TraceDocument, kw_only=True):
     """`perfgate trace requests --json`."""
 
     timelines: list[RequestTimeline]
 
 
-class CollectiveParts(msgspec.Struct, frozen=True, kw_only=True):
+class CollectiveParts(FrozenStruct, kw_only=True):
     """What a rank does in its collectives: data moves, it waits, or neither; None unless all collectives have that part."""
 
     transit: float | None
@@ -395,14 +394,14 @@ class CollectiveParts(msgspec.Struct, frozen=True, kw_only=True):
     idle: float | None
 
 
-class RankArrival(msgspec.Struct, frozen=True, kw_only=True):
+class RankArrival(FrozenStruct, kw_only=True):
     """How long after the first rank a rank comes to a collective (mean), and the share of them to which it came last."""
 
     late: float
     last: float
 
 
-class RankRow(RankEntry, frozen=True, kw_only=True):
+class RankRow(RankEntry, kw_only=True):
     """One device of one rank, in seconds of a typical (median) step. Values that were not recorded are None."""
 
     path: str
@@ -424,14 +423,14 @@ class RankRow(RankEntry, frozen=True, kw_only=True):
     fused: float | None = None
 
 
-class SlowRankRow(RankEntry, frozen=True, kw_only=True):
+class SlowRankRow(RankEntry, kw_only=True):
     """A rank that the others wait for: how much longer its own work takes than the middle rank's, and the largest part."""
 
     behind: float
     part: str
 
 
-class DelayRow(RankEntry, frozen=True, kw_only=True):
+class DelayRow(RankEntry, kw_only=True):
     """A rank that the others wait for in their collectives; times are seconds.
 
     ``total`` is its cost to the job, ``share`` the part of the job's time, ``per_step`` the same of each of ``of`` steps, of
@@ -453,7 +452,7 @@ class DelayRow(RankEntry, frozen=True, kw_only=True):
     why: Literal["computing", "free"]
 
 
-class SlowStageRow(msgspec.Struct, frozen=True, kw_only=True):
+class SlowStageRow(FrozenStruct, kw_only=True):
     """A stage of the pipeline that computes longer than the middle one, and the seconds that it computes in a step."""
 
     stage: int
@@ -461,7 +460,7 @@ class SlowStageRow(msgspec.Struct, frozen=True, kw_only=True):
     computing: float
 
 
-class SlowLinkRow(msgspec.Struct, frozen=True, kw_only=True):
+class SlowLinkRow(FrozenStruct, kw_only=True):
     """A link between two ranks, the bytes that it carried in operations of one sort, and bytes a second; ``middle`` is the
     middle bandwidth of links like it. Source and target are positions in ``group`` if the global ranks are not known.
     """
@@ -476,14 +475,14 @@ class SlowLinkRow(msgspec.Struct, frozen=True, kw_only=True):
     middle: float
 
 
-class LeftOutRecording(msgspec.Struct, frozen=True, kw_only=True):
+class LeftOutRecording(FrozenStruct, kw_only=True):
     """A recording that could not be read, and why."""
 
     path: str
     reason: str
 
 
-class RepeatedRank(msgspec.Struct, frozen=True, kw_only=True):
+class RepeatedRank(FrozenStruct, kw_only=True):
     """A rank with several recordings: cycles of one process, or one that names a wrong rank. Only ``chosen`` is compared."""
 
     rank: int
@@ -491,13 +490,13 @@ class RepeatedRank(msgspec.Struct, frozen=True, kw_only=True):
     others: list[str]
 
 
-class EarlyEnd(RankEntry, frozen=True, kw_only=True):
+class EarlyEnd(RankEntry, kw_only=True):
     """A rank with a recording that ends in step ``last``, earlier than the others."""
 
     last: int
 
 
-class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
+class SkewRow(FrozenStruct, kw_only=True):
     """A collective that ranks came to at different times: seconds from the first to the last, and which that was.
 
     ``number`` counts the collectives that several ranks took part in, in the order of time, from 0.
@@ -509,7 +508,7 @@ class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
     last: int | None
 
 
-class RecordingGaps(msgspec.Struct, frozen=True, kw_only=True):
+class RecordingGaps(FrozenStruct, kw_only=True):
     """Gaps in the recordings, which may be why no rank is named."""
 
     # Recordings that could not be read.
@@ -522,7 +521,7 @@ class RecordingGaps(msgspec.Struct, frozen=True, kw_only=True):
     ended_early: list[EarlyEnd] = []
 
 
-class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
+class RanksDocument(FrozenStruct, kw_only=True):
     """`perfgate trace ranks --json`."""
 
     path: str

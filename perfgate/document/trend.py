@@ -19,11 +19,9 @@ from perfgate.document.explanation import OperatorDelta
 from perfgate.document.gates import GateHistory
 from perfgate.document.history import Acceptance, Confirmation, Triage, TriageState
 from perfgate.document.message import Message
+from perfgate.document.records import FrozenStruct
 from perfgate.document.shape import ShapeEntry
 
-TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
-TREND_SCHEMA_VERSION = 1
-STATE_SCHEMA: Literal["perfgate/trend-state"] = "perfgate/trend-state"
 # The most changes that a state remembers; beyond that the weakest are forgotten, and reported as new once more.
 MOST_KNOWN = 100
 
@@ -58,7 +56,7 @@ NoSearchReason = Literal["too_short", "not_measured", "old_testbed", "metric"]
 
 # A project has hundreds of thousands of points and runs, and none is in a cycle: looking for cycles among them took half of
 # the time to read the content of its pages.
-class TrendPoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class TrendPoint(FrozenStruct, kw_only=True, gc=False):
     """One version: the median of its ``runs`` runs, the run that was its last, and that run's own interval, if it was read."""
 
     run_id: str
@@ -69,7 +67,7 @@ class TrendPoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     interval: tuple[float | None, float | None] | None = None
 
 
-class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
+class CommitLabel(FrozenStruct, kw_only=True):
     """A commit of main between the last good and the first bad run.
 
     ``change_request`` is the number in git's own text of the commit, ``#412`` or ``!412``; empty if the text has none.
@@ -81,7 +79,7 @@ class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
     change_request: str = ""
 
 
-class MainChange(msgspec.Struct, frozen=True, kw_only=True):
+class MainChange(FrozenStruct, kw_only=True):
     """A change of main between two of its runs, and its standing.
 
     ``commits`` are the possible culprits, newest first, of ``commit_count``; 0 if no clone was available. ``news`` is the
@@ -107,7 +105,7 @@ class MainChange(msgspec.Struct, frozen=True, kw_only=True):
         return self.direction == "worse" and self.is_unsettled
 
 
-class Carried(msgspec.Struct, frozen=True, kw_only=True):
+class Carried(FrozenStruct, kw_only=True):
     """The testbed that replaced the testbed of a change, and on which the change is followed ``since`` then.
 
     ``commit`` was measured on both; None for exact counts, which compare without it, and if no commit was: then the level is
@@ -119,7 +117,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     commit: str | None = None
 
 
-class OriginEvidence(msgspec.Struct, frozen=True, kw_only=True):
+class OriginEvidence(FrozenStruct, kw_only=True):
     """A sign of the origin of a movement: the name of what differs, with its values before and after, as text."""
 
     sign: OriginSign
@@ -128,7 +126,7 @@ class OriginEvidence(msgspec.Struct, frozen=True, kw_only=True):
     after: str = ""
 
 
-class TrendChange(MainChange, frozen=True, kw_only=True):
+class TrendChange(MainChange, kw_only=True):
     """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the two levels.
 
     ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is None for exact counters; the result of a
@@ -150,7 +148,7 @@ class TrendChange(MainChange, frozen=True, kw_only=True):
     carried: Carried | None = None
 
 
-class TrendSeries(ShapeEntry, frozen=True, kw_only=True):
+class TrendSeries(ShapeEntry, kw_only=True):
     """One metric of one workload and shape on one testbed, oldest point first.
 
     ``noise`` is how much one version differs from the next without any change, as a share; None if unknown.
@@ -192,14 +190,14 @@ class TrendSeries(ShapeEntry, frozen=True, kw_only=True):
         return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:12]
 
 
-class TrendPlace(msgspec.Struct, frozen=True, kw_only=True):
+class TrendPlace(FrozenStruct, kw_only=True):
     """One change of the document: the place of its series in ``series``, and its own among the changes of that series."""
 
     series: int
     change: int
 
 
-class TrendCause(MainChange, frozen=True, kw_only=True):
+class TrendCause(MainChange, kw_only=True):
     """All changes between the same two runs of main, which are one regression or improvement.
 
     ``direction`` is worse if anything worse has not been repaired, accepted or refuted, ``standing`` the standing of the
@@ -229,7 +227,7 @@ class TrendCause(MainChange, frozen=True, kw_only=True):
         return super().is_open_regression and self.is_of_code
 
 
-class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
+class TestbedSpan(FrozenStruct, kw_only=True):
     """A testbed, when main was measured on it, and how it differs from the previous testbed."""
 
     fingerprint: str
@@ -240,7 +238,7 @@ class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
     differences: list[TestbedDifference] = []
 
 
-class BridgedMetric(msgspec.Struct, frozen=True, kw_only=True):
+class BridgedMetric(FrozenStruct, kw_only=True):
     """One metric of the commits that were measured on the old and the new testbed; ``before`` and ``after`` place its series.
 
     ``old`` and ``new`` are the values of the newest of these commits, ``delta`` is the change over all of them, None from 0;
@@ -258,7 +256,7 @@ class BridgedMetric(msgspec.Struct, frozen=True, kw_only=True):
     moved: bool = False
 
 
-class Uplift(msgspec.Struct, frozen=True, kw_only=True):
+class Uplift(FrozenStruct, kw_only=True):
     """A testbed in place of an old one, as one event: the fields that differ, and every metric that they moved.
 
     ``commits`` were measured on both; without one the effect is unknown, and measuring ``last_commit``, the newest
@@ -277,7 +275,7 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     undecided: int = 0
 
 
-class RunConditions(msgspec.Struct, frozen=True, kw_only=True):
+class RunConditions(FrozenStruct, kw_only=True):
     """How quiet the machine and the device were in a run. A value that was not reported is None."""
 
     # The largest difference between base and base; None without pairs, as in every run of the checklist alone.
@@ -296,7 +294,7 @@ class RunConditions(msgspec.Struct, frozen=True, kw_only=True):
     queued: float | None = None
 
 
-class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
+class RunHealth(FrozenStruct, kw_only=True):
     """The condition of one run."""
 
     run_id: str
@@ -311,7 +309,7 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     conditions: RunConditions = msgspec.field(default_factory=RunConditions)
 
 
-class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
+class NotLookedAt(FrozenStruct, kw_only=True):
     """A number of series in which no change could be found, with the reason."""
 
     reason: NoSearchReason
@@ -319,7 +317,7 @@ class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
     names: list[str] = []
 
 
-class RunsOfMain(msgspec.Struct, frozen=True, kw_only=True):
+class RunsOfMain(FrozenStruct, kw_only=True):
     """The runs that a trend rests on."""
 
     count: int
@@ -329,7 +327,7 @@ class RunsOfMain(msgspec.Struct, frozen=True, kw_only=True):
     health: list[RunHealth] = []
 
 
-class TrendSearch(msgspec.Struct, frozen=True, kw_only=True):
+class TrendSearch(FrozenStruct, kw_only=True):
     """How much was searched for changes."""
 
     # The minimum for a noisy series.
@@ -345,11 +343,11 @@ class TrendSearch(msgspec.Struct, frozen=True, kw_only=True):
     gone: list[str] = []
 
 
-class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
+class TrendDocument(FrozenStruct, kw_only=True):
     """The changes on main."""
 
-    schema: Literal["perfgate/trend"] = TREND_SCHEMA
-    schema_version: int = TREND_SCHEMA_VERSION
+    schema: Literal["perfgate/trend"] = "perfgate/trend"
+    schema_version: int = 1
     perfgate_version: str
     project: str
     made_at: str
@@ -373,7 +371,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
         return [cause for cause in self.causes if cause.is_open_regression]
 
 
-class KnownChange(msgspec.Struct, frozen=True, array_like=True):
+class KnownChange(FrozenStruct, array_like=True):
     """A reported change: its series, commit, direction, standing, and the short name that people use for it."""
 
     series: str
@@ -383,18 +381,16 @@ class KnownChange(msgspec.Struct, frozen=True, array_like=True):
     name: str
 
 
-class TrendState(msgspec.Struct, frozen=True, kw_only=True):
+class TrendState(FrozenStruct, kw_only=True):
     """The state that a report leaves for the next one: ``newest`` is the newest run that it knew."""
 
-    schema: Literal["perfgate/trend-state"] = STATE_SCHEMA
+    schema: Literal["perfgate/trend-state"] = "perfgate/trend-state"
     schema_version: Literal[1] = 1
     newest: str
     known: list[KnownChange] = []
 
 
-class ConfirmationsFile(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class ConfirmationsFile(FrozenStruct, kw_only=True, forbid_unknown_fields=True):
     """Results of a measuring job without write access to the store, for the job that has it: confirmations.json."""
 
     schema: Literal["perfgate/confirmations"] = "perfgate/confirmations"

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.document.artifact_files import page_file
-from perfgate.document.kept import ArtifactSet
+from perfgate.document.kept import ArtifactSet, page_file
 from perfgate.errors import StoreError
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.judging.store.layout import project_key

@@ -10,8 +10,7 @@ from perfgate.catalogue.lookup import is_known
 from perfgate.document.decision import Policy
 from perfgate.document.job import JobNumber, JobRecord, Turn
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.judge import judge_numbers
+from perfgate.judging.gate.compare.judge import AlphaShares, judge_numbers
 from perfgate.judging.gate.evidence import producers
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Number, Rules

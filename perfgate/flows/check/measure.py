@@ -45,7 +45,7 @@ from perfgate.flows.shared.session import job_notes, remove_traces
 from perfgate.flows.shared.store import stored_start_luck
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.look import Look
-from perfgate.judging.gate.unmeasured import settles
+from perfgate.judging.gate.paths import settles
 from perfgate.locale import sentence
 from perfgate.system.walls import can_build_walls
 

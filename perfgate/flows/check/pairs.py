@@ -20,10 +20,9 @@ from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.flows.check.measured import CheckContext
 from perfgate.flows.check.rerun import next_round, pairs_of, quads_of_stretches
-from perfgate.judging.gate.compare.interim import interim_interval
 from perfgate.judging.gate.compare.rule import looks_left
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
-from perfgate.judging.gate.look import Look
+from perfgate.judging.gate.look import Look, interim_interval
 
 
 @dataclass

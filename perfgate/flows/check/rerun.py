@@ -28,7 +28,7 @@ from perfgate.flows.check.change import Change
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.session import log_artifacts
 from perfgate.judging.gate.evidence.index import RunIndex
-from perfgate.judging.gate.unmeasured import measured_nothing
+from perfgate.judging.gate.paths import measured_nothing
 from perfgate.locale import Activity, sentence
 from perfgate.version import __version__
 

@@ -53,7 +53,7 @@ from perfgate.errors import (
 )
 from perfgate.flows.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.flows.shared.doors import Progress
-from perfgate.judging.gate.compare.resolution import resolutions
+from perfgate.judging.gate.compare.effects import resolutions
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Rules, numbers_of
 from perfgate.locale import sentence, speaking, translate

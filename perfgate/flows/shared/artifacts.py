@@ -9,8 +9,13 @@ from pathlib import Path
 import msgspec
 
 from perfgate.config import CONFIG_NAME, Config, load_config
-from perfgate.document.artifact_files import copy_listed, page_file
-from perfgate.document.kept import REPORT_PAGE, ArtifactSet, KeptOfRun
+from perfgate.document.kept import (
+    REPORT_PAGE,
+    ArtifactSet,
+    KeptOfRun,
+    copy_listed,
+    page_file,
+)
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store.artifacts import ArtifactStore, KeptArtifacts, Sending
 from perfgate.judging.store.objects import ObjectPlace

@@ -23,8 +23,7 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import is_behind
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
-from perfgate.judging.gate.compare.main_level import MIN_RUNS, level
-from perfgate.judging.gate.compare.stored import accepts
+from perfgate.judging.gate.compare.stored import MIN_RUNS, accepts, level
 from perfgate.judging.gate.evidence.checklist import ChecklistNumber, leading_numbers
 from perfgate.judging.gate.evidence.effect import ASSUMED, StartLuck, start_luck_of
 from perfgate.judging.store.index import Index

@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfgate.document.ranks import DrawnRanks, HeatMap
-from perfgate.document.timeline import DrawnTimeline
+from perfgate.document.timeline import DrawnRanks, DrawnTimeline, HeatMap
 from perfgate.errors import UsageError
 from perfgate.flows.trace.ranks import Ranks
 from perfgate.judging.report.text.ranks import rank_name

@@ -27,11 +27,10 @@ from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.compare.checklist import compare_checklist
-from perfgate.judging.gate.compare.counters import notes_on_varying
+from perfgate.judging.gate.compare.counters import notes_on_settings, notes_on_varying
 from perfgate.judging.gate.compare.head_rules import compare_rules
 from perfgate.judging.gate.compare.jobs import compare_quantiles, notes_on_requests
 from perfgate.judging.gate.compare.recordings import untimed_places
-from perfgate.judging.gate.compare.settings import notes_on_settings
 from perfgate.judging.gate.compare.sides import SessionComparisons, compare_session
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.bounds import HeadNumbers, deciding_steps
@@ -51,16 +50,16 @@ from perfgate.judging.gate.evidence.sides import (
     header_of_head,
     header_of_unmeasured,
     uncounted,
+    unknown_note,
 )
 from perfgate.judging.gate.evidence.trusted import Required, numbers_of_jobs
-from perfgate.judging.gate.evidence.unknown import unknown_note
 from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.judging.gate.explain.explain import changed_work, explain
 from perfgate.judging.gate.explain.findings import Moves, judged_steps
 from perfgate.judging.gate.explain.profiles import missing_profiles
+from perfgate.judging.gate.paths import unmeasured
 from perfgate.judging.gate.plan.harness import harness_changes
 from perfgate.judging.gate.plan.missing import missing_evidence
-from perfgate.judging.gate.unmeasured import unmeasured
 from perfgate.judging.gate.verdict import VerdictBasis, verdict_of
 from perfgate.version import __version__
 

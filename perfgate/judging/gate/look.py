@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.lookup import MUST_DECIDE
-from perfgate.catalogue.names import LOW_PRECISION_OPS
+from perfgate.catalogue.names import LATENCY, LOW_PRECISION_OPS
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.comparison import (
     Bound,
@@ -18,16 +19,19 @@ from perfgate.document.comparison import (
 )
 from perfgate.document.decision import Policy
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.compare.alpha import AlphaShares
+from perfgate.document.samples import Replicate
 from perfgate.judging.gate.compare.counters import is_differing_count
-from perfgate.judging.gate.compare.harmless_counts import fails_alone
-from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower
+from perfgate.judging.gate.compare.gating import fails_alone
+from perfgate.judging.gate.compare.judge import AlphaShares
+from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower, single_interval
 from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
+from perfgate.judging.gate.evidence.clocks import deciding_clocks
 from perfgate.judging.gate.evidence.effect import ASSUMED, StartLuck
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
+from perfgate.judging.gate.evidence.pairs import paired_effects, pairs_of
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged
 from perfgate.judging.gate.evidence.work_table import WorkTable
 
@@ -267,3 +271,22 @@ def _most_needed(numbers: Iterable[Paired]) -> int | None:
             return None
         most = max(most or 0, number.pairs_needed)
     return most
+
+
+Ends = tuple[float, float]
+
+
+def interim_interval(
+    base: Sequence[Replicate], head: Sequence[Replicate], workload: str
+) -> Ends | None:
+    """The interval of head's slowdown relative to base on the shape that looks worst; None of fewer than six pairs."""
+    pairs = pairs_of(base, head)[workload]
+    clocks = deciding_clocks(base, head)
+    intervals = []
+    for place, preprocess in clocks:
+        if place.workload == workload and not preprocess:
+            effect = paired_effects(pairs, place, clocks).get(LATENCY)
+            interval = effect and single_interval(effect.differences)
+            if interval is not None:
+                intervals.append((math.expm1(interval.low), math.expm1(interval.high)))
+    return max(intervals, key=lambda ends: ends[1], default=None)

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.document import artifact_files
-from perfgate.document.artifact_files import copy_listed
+from perfgate.document import kept
+from perfgate.document.kept import copy_listed
 from perfgate.document.run import Artifact
 from perfgate.errors import DocumentError
 
@@ -120,7 +120,7 @@ def test_copy_listed__same_path_twice__copied_once(tmp_path: Path) -> None:
 def test_copy_listed__more_than_is_kept_of_a_run__the_rest_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifact_files, "MAX_KEPT_BYTES", len(DATA))
+    monkeypatch.setattr(kept, "MAX_KEPT_BYTES", len(DATA))
     second = listed(path="base/trace.json.gz")
     source = folder(tmp_path / "a")
     (source / "base").mkdir()

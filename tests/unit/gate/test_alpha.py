@@ -6,7 +6,7 @@ import pytest
 
 from perfgate.catalogue.lookup import FAMILIES
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.compare.alpha import OPERATORS, AlphaShares
+from perfgate.judging.gate.compare.judge import OPERATORS, AlphaShares
 from perfgate.judging.gate.evidence.numbers import REPEATED
 
 NAMING = Policy(alpha=0.02, tolerances={"op.aten::mm": 0.05, "throughput.median": 0.1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.gate.compare.interim import interim_interval
+from perfgate.judging.gate.look import interim_interval
 from tests.unit.gate.builders import WORKLOAD, pairs_of
 
 

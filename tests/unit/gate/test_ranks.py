@@ -12,8 +12,9 @@ from perfgate.document.decision import Policy
 from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
-from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.ranks import exposed_parts, losses_differ, rank_parts
+from perfgate.judging.gate.compare.jobs import losses_differ
+from perfgate.judging.gate.compare.judge import AlphaShares
+from perfgate.judging.gate.compare.parts import exposed_parts, rank_parts
 from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import NumberTable, Rules

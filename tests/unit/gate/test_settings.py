@@ -6,7 +6,7 @@ import pytest
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Verdict
 from perfgate.document.run import CodeChange, CounterSet
-from perfgate.judging.gate.compare.settings import compare_settings, notes_on_settings
+from perfgate.judging.gate.compare.counters import compare_settings, notes_on_settings
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.work_table import WorkTable
 from tests.fakes.documents import make_run

@@ -15,8 +15,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.main_level import level, prediction_interval
-from perfgate.judging.gate.compare.stored import accepts, compare_stored
+from perfgate.judging.gate.compare.stored import accepts, compare_stored, level, prediction_interval
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.checklist import numbers_of_head
 from perfgate.judging.report.render.ci import annotate, verdict_annotation

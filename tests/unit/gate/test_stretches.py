@@ -12,8 +12,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, pack, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.advice.advise import advised
-from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.judge import judge_numbers
+from perfgate.judging.gate.compare.judge import AlphaShares, judge_numbers
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL
 from perfgate.judging.gate.evidence.index import Evidence

@@ -14,7 +14,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate
-from perfgate.judging.gate.compare.resolution import resolutions
+from perfgate.judging.gate.compare.effects import resolutions
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Rules, numbers_of

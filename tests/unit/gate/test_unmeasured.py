@@ -13,7 +13,7 @@ from perfgate.document.message import Message
 from perfgate.errors import EXIT_FAIL, EXIT_PASS
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.trusted import Required
-from perfgate.judging.gate.unmeasured import settles
+from perfgate.judging.gate.paths import settles
 from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.documents import make_run
 from tests.fakes.records import changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.document.ranks import DrawnRanks
+from perfgate.document.timeline import DrawnRanks
 from perfgate.flows.trace.ranks import Ranks, ranks_document
 from perfgate.flows.trace.ranks_page import drawn_ranks
 from perfgate.judging.report.render.ranks import render_ranks_page

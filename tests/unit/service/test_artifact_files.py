@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.document.artifact_files import page_file
-from perfgate.document.kept import ArtifactSet
+from perfgate.document.kept import ArtifactSet, page_file
 from perfgate.judging.store.layout import project_key
 from perfgate.judging.store.runs import record_run
 from tests.fakes.artifacts import FLAME, artifact_set, run_folder, trace_of

@@ -1,60 +1,34 @@
-"""Comparisons of a decision: counts, numbers that inform, checks of the output, and accepted regressions."""
+"""Comparisons of a decision, made of counts, numbers that inform, and checks of the output."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import LATENCY
 from perfgate.document.comparison import (
     Checked,
-    Comparison,
     Exact,
+    NumberComparison,
     Outcome,
     Paired,
     Recorded,
 )
-from perfgate.document.decision import (
-    HarnessChange,
-    NoiseFloor,
-    SideSummary,
-    UnfitHarness,
-)
-from perfgate.document.history import Acceptance
+from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.evidence.numbers import Levels, Number
-from perfgate.judging.gate.evidence.tolerance import key_matches
 from perfgate.judging.gate.evidence.values import relative_change, rounded
 
-
-class JudgedNumber(NamedTuple):
-    """A number, the errors that ``tests`` numbers of its family share, its corrected p-value, and its noise floor.
-
-    Without ``p_adjusted`` it is tested alone. The floor is of base against base.
-    """
-
-    number: Number
-    errors: Errors
-    p_adjusted: float | None
-    tests: int
-    floor: NoiseFloor | None
-
-    @property
-    def is_alarm(self) -> bool:
-        """Whether the corrected p-value shows a worsening."""
-        return self.p_adjusted is not None and self.p_adjusted <= self.errors.alarm
-
-
-_Number = TypeVar("_Number", Exact, Paired, Recorded)
+_OfBothSides = TypeVar("_OfBothSides", Checked, Exact, Paired, Recorded)
 
 
 def compared(
-    kind: type[_Number],
+    kind: type[_OfBothSides],
     place: ShapePlace,
     name: str,
     outcome: Outcome = "inconclusive",
@@ -62,36 +36,10 @@ def compared(
     base: float | None = None,
     head: float | None = None,
     reason: Message | None = None,
-) -> _Number:
-    """A number of both sides that gates, with the unit and direction of its catalogue entry."""
+) -> _OfBothSides:
+    """A comparison of both sides that gates, with the unit and direction of its catalogue entry."""
     entry = metric(name)
-    return kind(
-        workload=place.workload,
-        shape=place.shape,
-        metric=name,
-        unit=entry.unit,
-        better=entry.better,
-        outcome=outcome,
-        gating=True,
-        base=base,
-        head=head,
-        delta=relative_change(base, head),
-        reason=reason,
-    )
-
-
-def checked(
-    place: ShapePlace,
-    name: str,
-    outcome: Outcome,
-    *,
-    base: float | None,
-    head: float,
-    reason: Message | None = None,
-) -> Checked:
-    """A check of the output, or a count that only such a check can excuse; it gates."""
-    entry = metric(name)
-    return Checked(
+    row = kind(
         workload=place.workload,
         shape=place.shape,
         metric=name,
@@ -103,6 +51,9 @@ def checked(
         head=head,
         reason=reason,
     )
+    if isinstance(row, NumberComparison):
+        return replace(row, delta=relative_change(base, head))
+    return row
 
 
 def paired(
@@ -134,57 +85,91 @@ def informing(number: Number, levels: Levels) -> Paired:
 
 def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
     """A check that fails because head's output, or work, differs from base's."""
-    return checked(place, name, "regressed", base=1.0, head=0.0, reason=reason)
+    return compared(
+        Checked, place, name, "regressed", base=1.0, head=0.0, reason=reason
+    )
 
 
-def not_compared(
-    places: Iterable[ShapePlace], changes: Iterable[HarnessChange]
-) -> list[Comparison]:
-    """A comparison for every shape that has none because the base does not run under the head's file."""
-    reasons = {
-        change.workload: change.message
-        for change in changes
-        if isinstance(change, UnfitHarness)
-    }
-    comparisons: list[Comparison] = []
-    for place in places:
-        reason = reasons.get(place.workload)
-        if reason is not None:
-            row = compared(Paired, place, LATENCY, "not_comparable", reason=reason)
-            comparisons.append(replace(row, gating=False))
-    return comparisons
+class JudgedNumber(NamedTuple):
+    """A number, the errors that ``tests`` numbers of its family share, its corrected p-value, and
+    its noise floor.
 
-
-def with_accepted(
-    comparisons: Iterable[Comparison],
-    head: SideSummary,
-    acceptances: Iterable[Acceptance],
-) -> list[Comparison]:
-    """The comparisons, with those accepted for this very commit no longer gating.
-
-    A wrong output cannot be an intended regression, and an acceptance does not cover uncommitted changes.
+    Without ``p_adjusted`` it is tested alone. The floor is of base against base.
     """
-    of_commit: list[Acceptance] = []
-    if not head.dirty:
-        of_commit += [
-            acceptance for acceptance in acceptances if acceptance.commit == head.commit
-        ]
-    return [_accepted(comparison, of_commit) for comparison in comparisons]
+
+    number: Number
+    errors: Errors
+    p_adjusted: float | None
+    tests: int
+    floor: NoiseFloor | None
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether the corrected p-value shows a worsening."""
+        return self.p_adjusted is not None and self.p_adjusted <= self.errors.alarm
 
 
-def _accepted(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Comparison:
-    if comparison.outcome != "regressed" or isinstance(comparison, Checked):
-        return comparison
-    if not comparison.gating and not (
-        isinstance(comparison, Exact) and comparison.costless
-    ):
-        return comparison
-    for acceptance in acceptances:
-        if key_matches(acceptance.metric, comparison.metric, comparison.place):
-            accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
-            if isinstance(comparison, Exact):
-                return replace(
-                    comparison, gating=False, costless=False, accepted=accepted
-                )
-            return replace(comparison, gating=False, accepted=accepted)
-    return comparison
+# --- counts: the rule by which all of them are compared. Less is always better.
+
+
+class Range(NamedTuple):
+    """The least and the most of a count in all calls, processes, starts or runs of a side; equal
+    if it is exact.
+    """
+
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, counts: Iterable[float]) -> Range:
+        listed = list(counts)
+        return cls(min(listed), max(listed))
+
+    @property
+    def width(self) -> float:
+        return self.most - self.least
+
+
+@dataclass(frozen=True)
+class Count:
+    """A count of a place on both sides.
+
+    Growth by the share ``allowed``, or by the number ``allowed_more``, is tolerated. It improved
+    if it fell by more than the share ``fewer`` and by more than that number.
+    """
+
+    place: ShapePlace
+    metric: str
+    base: Range
+    head: Range
+    allowed: float = 0.0
+    allowed_more: float = 0.0
+    fewer: float = 0.0
+
+    @property
+    def closest(self) -> tuple[float, float]:
+        """The counts of base and head that differ least; equal if their ranges overlap."""
+        if self.head.least > self.base.most:
+            return self.base.most, self.head.least
+        if self.head.most < self.base.least:
+            return self.base.least, self.head.most
+        return self.base.most, self.base.most
+
+    @property
+    def outcome(self) -> Outcome:
+        base, head = self.closest
+        if head > base * (1 + self.allowed) and head > base + self.allowed_more:
+            return "regressed"
+        if head < base * (1 - self.fewer) and head < base - self.allowed_more:
+            return "improved"
+        return "unchanged"
+
+    @property
+    def comparison(self) -> Exact:
+        """The comparison of the closest counts, with the tolerated growth as a share."""
+        base, head = self.closest
+        tolerance = max(self.allowed, self.allowed_more / max(self.base.most, 1))
+        row = compared(
+            Exact, self.place, self.metric, self.outcome, base=base, head=head
+        )
+        return replace(row, tolerance=tolerance)

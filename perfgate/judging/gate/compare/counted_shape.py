@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -22,9 +23,8 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Aspect, Part
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.comparison import checked, compared
-from perfgate.judging.gate.compare.counts import Count, Range
-from perfgate.judging.gate.compare.grown_lines import grown_lines
+from perfgate.judging.gate.compare.comparison import Count, Range, compared
+from perfgate.judging.gate.compare.parts import grown_lines
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
 
@@ -38,6 +38,9 @@ _ASPECTS: dict[str, Aspect] = {
     LOADERS_IN_PROCESS: "without workers",
     BLOCKING_TRANSFERS: "blocking",
 }
+
+
+_Kind = TypeVar("_Kind", Exact, Checked)
 
 
 @dataclass(frozen=True)
@@ -62,21 +65,20 @@ class CountedShape:
         return 0 not in (self.base.counters.repeats, self.head.counters.repeats)
 
     @cached_property
-    def _varying(self) -> frozenset[tuple[str, str, str | None]]:
-        """The places with a count that differs between calls or processes of a side: by counter, operator and code."""
-        return frozenset(
-            _identity(row) for row in (*self.base.rows, *self.head.rows) if row.varies
-        )
+    def _varying(self) -> set[tuple[str, str, str | None]]:
+        """The places with a count that differs between calls or processes of a side."""
+        rows = (*self.base.rows, *self.head.rows)
+        return {_identity(row) for row in rows if row.varies}
 
     @cached_property
-    def _located_operators(self) -> frozenset[str]:
+    def _located_operators(self) -> set[str]:
         """The operators with known places at which their count varies."""
-        return frozenset(
-            operator for aspect, operator, _ in self._varying if aspect == FRAMEWORK_OPS
-        )
+        return {name for aspect, name, _ in self._varying if aspect == FRAMEWORK_OPS}
 
     def varies(self, row: Work) -> bool:
-        """Whether a count differs at a place; of an operator with unknown places, at each of its lines."""
+        """Whether a count differs at a place; of an operator with unknown places, at each of its
+        lines.
+        """
         if _identity(row) in self._varying:
             return True
         return (
@@ -133,38 +135,37 @@ class CountedShape:
         )
 
     def comparison(
-        self, name: str, outcome: Outcome, reason: Message | None = None
-    ) -> Exact:
-        """The comparison of a counter by its values, with an outcome that the counts alone do not give."""
+        self,
+        kind: type[_Kind],
+        name: str,
+        outcome: Outcome,
+        reason: Message | None = None,
+        parts: Sequence[Part] = (),
+    ) -> _Kind:
+        """The comparison of a counter by its values, with an outcome that the counts alone do not
+        give. A count that a check of the output excuses, or would excuse, is ``Checked``.
+        """
         base = self.base.values.get(name)
         head = self.head.values.get(name)
         row = compared(
-            Exact, self.place, name, outcome, base=base, head=head, reason=reason
+            kind, self.place, name, outcome, base=base, head=head, reason=reason
         )
-        return replace(row, gating=outcome != "not_comparable")
-
-    def checked(
-        self, name: str, outcome: Outcome, reason: Message | None = None
-    ) -> Checked:
-        """A count that the workload's check of the output excuses, or would excuse."""
-        base = self.base.values[name]
-        head = self.head.values[name]
-        row = checked(self.place, name, outcome, base=base, head=head, reason=reason)
-        return replace(row, gating=False)
+        gates = kind is Exact and outcome != "not_comparable"
+        return replace(row, gating=gates, parts=list(parts))
 
     def overlap(self, name: str) -> Message:
-        """A message for a count with ranges on base and head that are too close, with the ranges if they are known."""
+        """A message for a count with ranges on base and head that are too close, with the ranges
+        if they are known.
+        """
         before = self.base.ends(name)
         after = self.head.ends(name)
         if before is None or after is None:
             return Message("gate.unstable")
-        (least, most) = before
-        (head_least, head_most) = after
         ends = {
-            "least": least,
-            "most": most,
-            "head_least": head_least,
-            "head_most": head_most,
+            "least": before[0],
+            "most": before[1],
+            "head_least": after[0],
+            "head_most": after[1],
         }
         return Message("gate.unstable-between", ends)
 

@@ -1,8 +1,12 @@
-"""Exact counters and operator counts: without noise, any worsening counts, and names its operator and line."""
+"""Exact counters, operator counts and settings of the process.
+
+Counts have no noise, so any worsening counts, and names its operator and line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -13,17 +17,19 @@ from perfgate.catalogue.names import (
     FLOPS,
     FRAMEWORK_OPS,
     LOW_PRECISION_OPS,
+    SETTINGS,
     UNBLOCKED_TRANSFERS,
 )
-from perfgate.document.comparison import Checked, Comparison, Exact
-from perfgate.document.decision import Policy
+from perfgate.document.comparison import Checked, Comparison, Exact, Outcome
+from perfgate.document.decision import Policy, Verdict
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
-from perfgate.document.run import CounterSet
+from perfgate.document.run import CodeChange, CounterSet
+from perfgate.judging.gate.compare.comparison import Count, Range, compared
 from perfgate.judging.gate.compare.counted_shape import MAX_PARTS, CountedShape
-from perfgate.judging.gate.compare.counts import Count, Range
 from perfgate.judging.gate.compare.modes import compare_autograd, compare_precision
-from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
+from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
+from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, total
 from perfgate.judging.gate.evidence.work_table import Counted
 
 # How many times wider than the ranges of varying counts the gap between them must be.
@@ -53,36 +59,28 @@ def _compare(shape: CountedShape, name: str) -> Exact | Checked:
     if name not in base.values or name not in head.values:
         # For example the graph breaks of a side without compilation.
         side = "base" if name in base.values else "head"
-        return shape.comparison(
-            name, "not_comparable", Message("gate.only-one-side", {"side": side})
-        )
+        reason = Message("gate.only-one-side", {"side": side})
+        return shape.comparison(Exact, name, "not_comparable", reason)
     if not is_known(name):
-        return _compare_unknown(shape, name)
+        # Of a newer perfgate: equal counts hide no loss; of others the better direction is unknown.
+        is_equal = base.values[name] == head.values[name]
+        outcome: Outcome = "not_comparable" if is_equal else "inconclusive"
+        return shape.comparison(Exact, name, outcome, Message("gate.unknown-metric"))
     if name == LOW_PRECISION_OPS:
         return compare_precision(shape)
     if name == AUTOGRAD_OPS and name not in shape.unstable:
         return compare_autograd(shape) or _compare_exact(shape, name)
     if name == BLOCKING_TRANSFERS and _keeps_unblocked_transfers(shape):
-        return replace(shape.comparison(name, "unchanged"), tolerance=0.0)
+        return replace(shape.comparison(Exact, name, "unchanged"), tolerance=0.0)
     if _lost_all_work(shape, name):
         return _compare_lost_work(shape, name)
     if name in shape.unstable:
         return _compare_outside(shape, name) or _compare_ranges(shape, name)
     if not shape.is_of_calls and base.values[name] != head.values[name]:
         reason = Message("gate.whole-recordings")
-        return replace(
-            shape.comparison(name, "inconclusive", reason),
-            parts=_largest_parts(shape, name),
-        )
+        parts = _largest_parts(shape, name)
+        return shape.comparison(Exact, name, "inconclusive", reason, parts)
     return _compare_exact(shape, name)
-
-
-def _compare_unknown(shape: CountedShape, name: str) -> Exact:
-    """Compare a counter of a newer perfgate: equal counts hide no loss; for others the better direction is unknown."""
-    reason = Message("gate.unknown-metric")
-    if shape.base.values[name] == shape.head.values[name]:
-        return shape.comparison(name, "not_comparable", reason)
-    return shape.comparison(name, "inconclusive", reason)
 
 
 def _compare_exact(shape: CountedShape, name: str) -> Exact:
@@ -104,7 +102,9 @@ def _largest_parts(
 
 
 def _counted_once(shape: CountedShape) -> Message | None:
-    """A message for a recording of a single step: its counts are compared, although it does not show that they repeat."""
+    """A message for a recording of a single step: its counts are compared, although it does not
+    show that they repeat.
+    """
     is_base = shape.base.counters.repeats == 1
     is_head = shape.head.counters.repeats == 1
     if is_base and is_head:
@@ -115,39 +115,35 @@ def _counted_once(shape: CountedShape) -> Message | None:
 
 
 def _compare_outside(shape: CountedShape, name: str) -> Exact | None:
-    """Compare the part of a count at the places where it differs neither between calls nor between processes.
+    """Compare the part of a count at the places where it differs neither between calls nor
+    between processes.
 
-    None if that part is the same on both sides, or unknown because the places do not add up to the count.
+    None if that part is the same on both sides, or unknown because the places do not add up to
+    the count, or none of them varies although the count does.
     """
-    if not (
-        _is_located(shape, shape.base, name) and _is_located(shape, shape.head, name)
-    ):
-        return None
-    before = total(shape.steady(shape.base.located(name)))
-    after = total(shape.steady(shape.head.located(name)))
+    steady = []
+    for side in (shape.base, shape.head):
+        rows = side.located(name)
+        is_explained = side.is_exact(name) or any(map(shape.varies, rows))
+        if not is_explained or total(rows) != side.values[name]:
+            return None
+        steady.append(total(shape.steady(rows)))
+    before, after = steady
     count = shape.count(name, (before, before), (after, after))
     if count.outcome == "unchanged":
         return None
-    return replace(
-        count.comparison,
-        reason=Message("gate.outside-varying"),
-        parts=_largest_parts(shape, name),
-    )
-
-
-def _is_located(shape: CountedShape, side: CountedSide, name: str) -> bool:
-    """Whether the places of a count add up to it, and some of them vary if it does."""
-    rows = side.located(name)
-    is_explained = side.is_exact(name) or any(map(shape.varies, rows))
-    return is_explained and total(rows) == side.values[name]
+    reason = Message("gate.outside-varying")
+    return replace(count.comparison, reason=reason, parts=_largest_parts(shape, name))
 
 
 def _compare_ranges(shape: CountedShape, name: str) -> Exact:
-    """Compare a count that differs between repeated calls: all calls of one side must lie beyond all of the other.
+    """Compare a count that differs between repeated calls: all calls of one side must lie beyond
+    all of the other.
 
-    With three calls a side, equal code does so once in 20 gates. If the base's own calls differ, the gap must also be wider
-    than RANGES_APART times the wider range: less than once in 500, for normal, uniform and log-normal counts. What differs
-    between processes is seen only in several of them, so the conductor counts a difference in five of each side.
+    With three calls a side, equal code does so once in 20 gates. If the base's own calls differ,
+    the gap must also be wider than RANGES_APART times the wider range: less than once in 500, for
+    normal, uniform and log-normal counts. What differs between processes is seen only in several
+    of them, so the conductor counts a difference in five of each side.
     """
     before = shape.base.ends(name)
     after = shape.head.ends(name)
@@ -156,18 +152,16 @@ def _compare_ranges(shape: CountedShape, name: str) -> Exact:
         needed = 0.0
         if not shape.base.is_exact(name):
             needed = RANGES_APART * max(count.base.width, count.head.width)
-        if count.outcome != "unchanged" and count.gap > needed:
+        base, head = count.closest
+        if count.outcome != "unchanged" and abs(head - base) > needed:
             parts = _largest_parts(shape, name, varying=True)
-            return replace(
-                count.comparison, reason=Message("gate.ranges-apart"), parts=parts
-            )
+            reason = Message("gate.ranges-apart")
+            return replace(count.comparison, reason=reason, parts=parts)
     if not shape.base.is_exact(name):
-        return shape.comparison(name, "not_comparable", shape.overlap(name))
+        return shape.comparison(Exact, name, "not_comparable", shape.overlap(name))
     # The change made it waver.
-    return replace(
-        shape.comparison(name, "inconclusive", Message("gate.unstable-in-head")),
-        gating=False,
-    )
+    reason = Message("gate.unstable-in-head")
+    return replace(shape.comparison(Exact, name, "inconclusive", reason), gating=False)
 
 
 def _keeps_unblocked_transfers(shape: CountedShape) -> bool:
@@ -194,14 +188,10 @@ def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
     """
     parts = _largest_parts(shape, name)
     if shape.is_checked:
-        return replace(
-            shape.checked(name, "inconclusive", Message("gate.nothing-left-checked")),
-            parts=parts,
-        )
-    return replace(
-        shape.comparison(name, "inconclusive", Message("gate.nothing-left")),
-        parts=parts,
-    )
+        reason = Message("gate.nothing-left-checked")
+        return shape.comparison(Checked, name, "inconclusive", reason, parts)
+    reason = Message("gate.nothing-left")
+    return shape.comparison(Exact, name, "inconclusive", reason, parts)
 
 
 def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
@@ -292,3 +282,61 @@ def _note_on_varying(workload: str, ranges: dict[str, tuple[int, int]]) -> Messa
     if len(ranges) > _NAMED_COUNTS:
         counts.append(f"… ({len(ranges) - _NAMED_COUNTS})")
     return Message("notes.counts-vary", {"workload": workload, "counts": counts})
+
+
+# --- settings of the process: they warn, with the line of the change that names them
+
+
+def compare_settings(
+    rows: Iterable[Counted], changes: Sequence[CodeChange]
+) -> Iterator[Comparison]:
+    """Yield each setting of a workload that differs, or is on one side only."""
+    reported = set()
+    for row in rows:
+        of_base = row.base.counters.settings
+        of_head = row.head.counters.settings
+        reasons = []
+        if of_base and not of_head:
+            reasons.append(Message("gate.no-settings"))
+        elif of_base:
+            for name in sorted(of_base.keys() | of_head.keys()):
+                before = of_base.get(name)
+                after = of_head.get(name)
+                if before != after and (row.place.workload, name) not in reported:
+                    reported.add((row.place.workload, name))
+                    reasons.append(_difference(name, before, after, changes))
+        for reason in reasons:
+            warning = compared(Exact, row.place, SETTINGS, reason=reason)
+            yield replace(warning, gating=False)
+
+
+def _difference(
+    name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]
+) -> Message:
+    """The values of a setting, with the first changed line that names it; without one, as after a
+    deletion, the first of few changes.
+    """
+    values = {"setting": name, "base": before or "-", "head": after or "-"}
+    word = re.compile(rf"\b{re.escape(name.rpartition('.')[2])}\b")
+    for change in changes:
+        for number, text in enumerate(change.text):
+            if word.search(text):
+                line = f"{change.file}:{change.first + number}"
+                return Message("gate.other-setting-at", {**values, "line": line})
+    if not changes or len(changes) > MOST_ELSEWHERE:
+        return Message("gate.other-setting", values)
+    line = f"{changes[0].file}:{changes[0].first}"
+    return Message("gate.other-setting-at", {**values, "line": line})
+
+
+def notes_on_settings(
+    comparisons: Iterable[Comparison], verdict: Verdict
+) -> list[Message]:
+    """Notes about other settings for the top of a report with a verdict that has another reason;
+    a WARN may be about them.
+    """
+    notes = []
+    for comparison in comparisons:
+        if comparison.metric == SETTINGS and comparison.reason and verdict != "WARN":
+            notes.append(comparison.reason)
+    return notes

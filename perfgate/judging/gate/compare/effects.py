@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from msgspec.structs import replace
 
-from perfgate.catalogue.lookup import FAST_PATHS, is_known
+from perfgate.catalogue.lookup import FAMILIES, FAST_PATHS, is_known, metric
 from perfgate.document.comparison import Paired
-from perfgate.document.decision import NoiseFloor
+from perfgate.document.decision import DecisionDocument, Invalid, NoiseFloor
+from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare.comparison import JudgedNumber, paired
 from perfgate.judging.gate.compare.rule import (
@@ -20,12 +22,14 @@ from perfgate.judging.gate.compare.rule import (
     alarm_margin,
     answer,
     detectable,
+    differs,
     interval,
     p_slower,
     pairs_to_decide,
+    spread,
 )
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
-from perfgate.judging.gate.evidence.numbers import JOB, Number
+from perfgate.judging.gate.evidence.numbers import JOB, Number, Twins
 from perfgate.judging.gate.evidence.values import change_of, rounded, rounded_if_known
 
 # The robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases by 1 + this / sqrt(n)
@@ -192,3 +196,79 @@ def shown_effects(name: str, differences: Differences) -> list[float]:
     if name not in FAST_PATHS:
         return []
     return [rounded(change_of(value)) for value in differences.values]
+
+
+AA_ALPHA = 0.01  # one-sided; 7 pairs are the fewest that can reach it
+FLOOR_QUANTILE = 2.326  # 99 % one-sided normal quantile
+
+
+def noise_floor(twins: Twins) -> NoiseFloor:
+    """The noise of base against base, as the half width for as many of its pairs as the workload has pairs with head.
+
+    floor = 2.326 x robust sd of the A/A effects / sqrt(pairs), the sd from the median absolute value, as their centre is 0.
+    ``differs`` needs all evidence on one side and more than the job would call unchanged: the second is a twin in other code,
+    which luck of layout alone may make 1 % faster or slower.
+    """
+    differences = twins.effect.differences
+    is_gating = FAMILIES[metric(twins.metric).gate.family].gating
+    return NoiseFloor(
+        workload=twins.place.workload,
+        shape=twins.place.shape,
+        metric=twins.metric,
+        floor=rounded(
+            FLOOR_QUANTILE
+            * spread(differences, around=0.0)
+            / math.sqrt(max(twins.pairs, 1))
+        ),
+        pairs=differences.size,
+        clock=twins.effect.clock,
+        effects=shown_effects(twins.metric, differences),
+        differs=is_gating
+        and differs(differences, math.log1p(twins.margin), alpha=AA_ALPHA),
+    )
+
+
+def base_differs(floors: Iterable[NoiseFloor]) -> list[Invalid]:
+    """If the base differs from itself, a difference of the head is not evidence."""
+    entries = {}
+    for floor in floors:
+        if floor.differs and floor.place not in entries:
+            message = Message("gate.aa-differs", {"metric": floor.metric})
+            entry = Invalid(
+                workload=floor.workload,
+                shape=floor.shape,
+                kind="aa_differs",
+                message=message,
+            )
+            entries[floor.place] = entry
+    return list(entries.values())
+
+
+def resolutions(
+    numbers: Iterable[Number],
+    timed_seconds: Mapping[str, float],
+    decision: DecisionDocument,
+) -> Iterator[Resolution]:
+    """Yield the smallest slowdown that each paired comparison of unchanged code would have shown.
+
+    The spread is around its effect.
+    """
+    effects = {(number.place, number.metric): number.units for number in numbers}
+    for compared in decision.comparisons:
+        effect = effects.get((compared.place, compared.metric))
+        if (
+            not isinstance(compared, Paired)
+            or not compared.is_of_call
+            or not isinstance(effect, PairedEffect)
+        ):
+            continue
+        yield Resolution(
+            workload=compared.workload,
+            shape=compared.shape,
+            metric=compared.metric,
+            pairs=effect.differences.size,
+            spread=rounded(math.expm1(spread(effect.differences))),
+            smallest=compared.detectable,
+            seconds=decision.measured.duration,
+            timed=rounded(timed_seconds[compared.workload]),
+        )

@@ -16,7 +16,7 @@ from perfgate.document.comparison import Bound, Checked, Comparison, Outcome
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS
-from perfgate.judging.gate.compare.comparison import checked, differing_output
+from perfgate.judging.gate.compare.comparison import compared, differing_output
 from perfgate.judging.gate.evidence.bounds import (
     BoundedNumber,
     HeadNumbers,
@@ -52,7 +52,8 @@ def compare_correctness(checks: Iterable[OutputCheck]) -> Iterator[Checked]:
     for check, before in checks:
         if check.status not in _CORRECT:
             continue
-        yield checked(
+        yield compared(
+            Checked,
             check.place,
             CORRECTNESS,
             "regressed" if check.status == "failed" else "unchanged",

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from perfgate.catalogue.names import COMMAND_LINES, JOB_OUTPUT, JOB_WORK, RANKS_LOSS
+from perfgate.catalogue.names import (
+    COMMAND_LINES,
+    JOB_OUTPUT,
+    JOB_WORK,
+    RANKS_COLLECTIVES,
+    RANKS_ELEMENTS,
+    RANKS_LOSS,
+    RANKS_OPERATORS,
+    RANKS_SYNCS,
+)
 from perfgate.document.comparison import Checked, Comparison, Exact
 from perfgate.document.decision import Policy, QuantileComparison
+from perfgate.document.explanation import Part
 from perfgate.document.job import Turn, sample_quantiles
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.comparison import compared, differing_output
-from perfgate.judging.gate.compare.counts import Count, Range
-from perfgate.judging.gate.compare.ranks import compare_counts, losses_differ
+from perfgate.judging.gate.compare.comparison import (
+    Count,
+    Range,
+    compared,
+    differing_output,
+)
 from perfgate.judging.gate.compare.rule import Z_POWER, spread
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import Number, Rules
@@ -24,14 +39,20 @@ from perfgate.judging.gate.evidence.quads import (
     CACHED,
     FEWEST_COUNTED,
     JobOfSides,
-    Quad,
     common_ratio,
     counted_lines,
     turns_of,
 )
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.evidence.work import lines_with_more_calls
+from perfgate.judging.gate.evidence.work import (
+    OPERATOR_COUNT,
+    RankOperator,
+    StartWork,
+    lines_with_more_calls,
+    profiled_starts,
+    work_of_start,
+)
 from perfgate.stats.clusters import START_LUCK
 
 # Keeping connections alive, among the names of HTTP features that requests go without.
@@ -40,58 +61,63 @@ _KEEP_ALIVE = "keep-alive"
 _DRIFT = 0.1
 
 _Z_ALARM = 2.9  # of a look's share of 1 %
+# Operators to name of those that run more or less often.
+_NAMED_OPERATORS = 10
+_COUNTS = (RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS)
 
 
 def compare_job(
     job: JobOfSides, policy: Policy, *, of_stacks: bool
 ) -> Iterator[Comparison]:
-    """Yield the checks and the exact counts of a job."""
-    yield from _other_work(job)
-    yield from _other_output(job.place, job.quads, policy)
-    if job.record.is_command:
-        yield from compare_lines(
-            job.place, job.base, job.head, policy, of_stacks=of_stacks
-        )
-    lines = lines_with_more_calls(job.base_profile, job.head_profile, job.code)
-    yield from compare_counts(job.place, *turns_of(job.quads), policy, lines)
+    """Yield the checks and the exact counts of a job.
 
-
-def _other_work(job: JobOfSides) -> Iterator[Checked]:
-    """Yield a comparison that fails if the two sides did not do the same work, regardless of
-    their times.
+    Work that differs fails regardless of the times, and so does equal work with another output.
     """
-    other = job.other_work
-    if other is not None:
+    if job.other_work is not None:
+        name, before, after = job.other_work
         reason = Message(
-            "gate.other-work",
-            {"what": other.name, "before": other.base, "after": other.head},
+            "gate.other-work", {"what": name, "before": before, "after": after}
         )
         yield differing_output(job.place, JOB_WORK, reason)
+    yield from _other_output(job, policy)
+    if job.record.is_command:
+        yield from _compare_lines(job, policy, of_stacks=of_stacks)
+    yield from _compare_counts(job, policy)
 
 
-def _other_output(
-    place: ShapePlace, quads: Sequence[Quad], policy: Policy
-) -> Iterator[Checked]:
+def _other_output(job: JobOfSides, policy: Policy) -> Iterator[Checked]:
     """Yield a comparison that fails if equal work gave different output."""
-    tolerated = configured_tolerance(policy, RANKS_LOSS, place) or 0.0
+    tolerated = configured_tolerance(policy, RANKS_LOSS, job.place) or 0.0
     compared = differing = 0
-    for quad in quads:
+    for quad in job.quads:
         # If a program checks a server's answers, only the first turns of a start have an output.
         if any(
             turn.output or RANKS_LOSS in turn.values
             for turn in (*quad.base, *quad.head)
         ):
             compared += 1
-            differing += _outputs(quad.base) != _outputs(quad.head) or losses_differ(
+            outputs_of_base = {turn.output for turn in quad.base}
+            outputs_of_head = {turn.output for turn in quad.head}
+            differing += outputs_of_base != outputs_of_head or losses_differ(
                 quad.base, quad.head, tolerated
             )
     if differing:
         reason = Message("gate.other-output", {"count": differing, "quads": compared})
-        yield differing_output(place, JOB_OUTPUT, reason)
+        yield differing_output(job.place, JOB_OUTPUT, reason)
 
 
-def _outputs(turns: Iterable[Turn]) -> set[str | None]:
-    return {turn.output for turn in turns}
+def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) -> bool:
+    """Whether the mean losses of turns with the same steps are further apart than ``tolerance``,
+    as a share.
+    """
+    for before, after in zip(base, head):
+        loss = before.values.get(RANKS_LOSS)
+        loss_of_head = after.values.get(RANKS_LOSS)
+        if loss is None or loss_of_head is None:
+            continue
+        if not math.isclose(loss, loss_of_head, rel_tol=tolerance):
+            return True
+    return False
 
 
 def compare_quantiles(jobs: Iterable[JobOfSides]) -> list[QuantileComparison]:
@@ -152,80 +178,77 @@ def _foreseen(number: Number, quads: int, starts: int) -> float:
 # --- the lines of Python that the runs of a command execute
 
 
-def compare_lines(
-    place: ShapePlace,
-    base: Iterable[Turn],
-    head: Iterable[Turn],
-    policy: Policy,
-    *,
-    of_stacks: bool,
+def _compare_lines(
+    job: JobOfSides, policy: Policy, *, of_stacks: bool
 ) -> Iterator[Comparison]:
-    """Compare the two closest runs of base and head: any difference left is beyond their variation.
+    """Compare the two closest runs of base and head: any difference left is beyond their
+    variation.
 
-    Two sides that ran no Python are not compared. If one did, and the other did not or was not counted, the verdict is left
-    open. If the runs of a side differ by more than is tolerated, the counts inform, and so do those ``of_stacks``: two Pythons
-    or two versions of a library have other lines.
+    Two sides that ran no Python are not compared. If one did, and the other did not or was not
+    counted, the verdict is left open. If the runs of a side differ by more than is tolerated,
+    the counts inform, and so do those ``of_stacks``: two Pythons or two versions of a library
+    have other lines.
     """
-    before = counted_lines(base)
-    after = counted_lines(head)
+    before = counted_lines(job.base)
+    after = counted_lines(job.head)
     if min(len(before), len(after)) < FEWEST_COUNTED or not any((*before, *after)):
         return
+    place = job.place
     if min(*before, *after) <= 0:
         yield compared(
             Exact, place, COMMAND_LINES, reason=Message("gate.lines-of-one-side")
         )
         return
     allowed = tolerance(policy, COMMAND_LINES, place)
-    base_range = Range.of(map(rounded, before))
-    head_range = Range.of(map(rounded, after))
-    count = Count(place, COMMAND_LINES, base_range, head_range, allowed, fewer=allowed)
-    spread = max(
-        base_range.most / base_range.least - 1, head_range.most / head_range.least - 1
-    )
-    row = count.comparison
+    base = Range.of(map(rounded, before))
+    head = Range.of(map(rounded, after))
+    count = Count(place, COMMAND_LINES, base, head, allowed, fewer=allowed)
+    spread = max(base.most / base.least, head.most / head.least) - 1
+    reason: Message | None = None
     if of_stacks:
-        row = replace(
-            row, outcome="informs", gating=False, reason=Message("gate.lines-of-stacks")
-        )
+        reason = Message("gate.lines-of-stacks")
     elif spread > allowed:
-        vary = Message("gate.lines-vary", {"spread": rounded(spread)})
-        row = replace(row, outcome="informs", gating=False, reason=vary)
-    yield row
+        reason = Message("gate.lines-vary", {"spread": rounded(spread)})
+    if reason is None:
+        yield count.comparison
+    else:
+        yield replace(count.comparison, outcome="informs", gating=False, reason=reason)
 
 
 # --- notes on how requests to servers had to be sent
 
 
 def notes_on_requests(jobs: Iterable[JobOfSides]) -> Iterator[Message]:
-    """Yield notes on how requests to servers had to be sent, and on a cache that made them easier from turn to turn."""
+    """Yield notes on how requests to servers had to be sent, and on a cache that made them easier
+    from turn to turn.
+    """
     for job in jobs:
-        yield from _notes_on(job)
-
-
-def _notes_on(job: JobOfSides) -> Iterator[Message]:
-    name = job.record.name
-    without = set()
-    resent = {"base": 0, "head": 0}
-    for side, turns in (("base", job.base), ("head", job.head)):
-        for turn in turns:
+        name = job.record.name
+        without = set()
+        for turn in (*job.base, *job.head):
             without.update(turn.without)
-            resent[side] += turn.resent
-    if fields := sorted(without - {_KEEP_ALIVE}):
-        yield Message("notes.fields-rejected", {"workload": name, "names": fields})
-    if _KEEP_ALIVE in without:
-        yield Message("notes.connections-closed", {"workload": name})
-    if any(resent.values()):
-        yield Message("notes.requests-resent", {"workload": name, **resent})
-    shares = _cached_shares(job.base) or _cached_shares(job.head)
-    if shares is not None:
-        yield Message(
-            "notes.cache-fills",
-            {"workload": name, "first": shares[0], "later": shares[1]},
-        )
+        if fields := sorted(without - {_KEEP_ALIVE}):
+            yield Message("notes.fields-rejected", {"workload": name, "names": fields})
+        if _KEEP_ALIVE in without:
+            yield Message("notes.connections-closed", {"workload": name})
+        base = sum(turn.resent for turn in job.base)
+        head = sum(turn.resent for turn in job.head)
+        if base or head:
+            yield Message(
+                "notes.requests-resent", {"workload": name, "base": base, "head": head}
+            )
+        shares = _cached_shares(job.base) or _cached_shares(job.head)
+        if shares is not None:
+            first, later = shares
+            yield Message(
+                "notes.cache-fills", {"workload": name, "first": first, "later": later}
+            )
 
 
 def _cached_shares(turns: list[Turn]) -> tuple[float, float] | None:
-    """The shares of prompt tokens in the cache, in the first turn of the starts and after it, if they are far apart."""
+    """The shares of prompt tokens in the cache, in the first turn of the starts and after it, if
+    they are far apart.
+    """
     first: dict[int, Turn] = {}
     others = []
     for turn in turns:
@@ -235,3 +258,105 @@ def _cached_shares(turns: list[Turn]) -> tuple[float, float] | None:
     if shares is None or shares[1] - shares[0] <= _DRIFT:
         return None
     return rounded(shares[0]), rounded(shares[1])
+
+
+# --- calls of ranks in profiled steps
+
+
+def _compare_counts(job: JobOfSides, policy: Policy) -> Iterator[Exact]:
+    """Compare the calls of ranks in profiled steps: exactly, with the differences by name and
+    rank as parts. Parts that grew have the calling line in the profile of the head.
+
+    A count that differs between starts of one side is not exact. Its usual total must be the
+    same on both sides, or the verdict is left open.
+    """
+    before, after = (
+        list(map(work_of_start, profiled_starts(turns)))
+        for turns in turns_of(job.quads)
+    )
+    if not before or not after:
+        return
+    lines = lines_with_more_calls(job.base_profile, job.head_profile, job.code)
+    for name in _COUNTS:
+        base = _usual_total(before, name)
+        head = _usual_total(after, name)
+        if _agree(before, name) and _agree(after, name):
+            allowed = configured_tolerance(policy, name, job.place) or 0.0
+            ranges = Range(base, base), Range(head, head)
+            parts = []
+            for part in _parts(name, before[0], after[0]):
+                line = lines.get(part.name) if part.head > part.base else None
+                parts.append(replace(part, line=line))
+            count = Count(job.place, name, *ranges, allowed)
+            yield replace(count.comparison, parts=parts)
+        elif base != head:
+            reason = Message("gate.starts-disagree")
+            yield compared(Exact, job.place, name, base=base, head=head, reason=reason)
+
+
+def _agree(starts: Sequence[StartWork], name: str) -> bool:
+    """Whether a count is the same in all starts."""
+    return all(start[name] == starts[0][name] for start in starts)
+
+
+def _usual_total(starts: Sequence[StartWork], name: str) -> float:
+    """The median over starts of a count of all ranks."""
+    return rounded(statistics.median(sum(start[name].values()) for start in starts))
+
+
+def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
+    """The differences behind a count: of elements the sum is enough, and of operators the
+    largest are named.
+    """
+    if name == RANKS_ELEMENTS:
+        return []
+    if name == RANKS_OPERATORS:
+        return _operator_parts(base[OPERATOR_COUNT], head[OPERATOR_COUNT])
+    return _differing(base[name], head[name])
+
+
+def _differing(
+    base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]
+) -> list[Part]:
+    """The counts that differ: one part if every rank has the same count, else one for each rank that differs."""
+    names: dict[str, None] = {}
+    ranks = set()
+    for operator, rank in (*base, *head):
+        names[operator] = None
+        ranks.add(rank)
+    parts: list[Part] = []
+    for name in names:
+        amounts = set()
+        of_name = []
+        for rank in sorted(ranks):
+            key = RankOperator(name, rank)
+            part = Part(
+                name=name,
+                ranks=str(rank),
+                base=base.get(key, 0.0),
+                head=head.get(key, 0.0),
+            )
+            amounts.add((part.base, part.head))
+            if part.base != part.head:
+                of_name.append(part)
+        if len(ranks) > 1 and len(amounts) == 1:
+            of_name = [replace(part, ranks="each") for part in of_name[:1]]
+        parts += of_name
+    return parts
+
+
+def _operator_parts(
+    base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]
+) -> list[Part]:
+    """The operators with the largest differences over all ranks, without those that other counts name."""
+    growth: dict[str, float] = defaultdict(float)
+    for key, times in base.items():
+        growth[key.operator] -= times
+    for key, times in head.items():
+        growth[key.operator] += times
+    differing = [name for name, more in growth.items() if more]
+    most = sorted(differing, key=lambda name: (-abs(growth[name]), name))[
+        :_NAMED_OPERATORS
+    ]
+    parts = [part for part in _differing(base, head) if part.name in most]
+    return sorted(parts, key=lambda part: most.index(part.name))

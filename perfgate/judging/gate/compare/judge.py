@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from perfgate.catalogue.lookup import FAMILIES
 from perfgate.catalogue.names import (
     E2E,
     INSTRUCTIONS,
@@ -24,22 +26,71 @@ from perfgate.catalogue.names import (
     TPOT,
     TTFT,
 )
+from perfgate.document.budget import judges_subroutines
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.decision import CPU_DECIDES, SAME_WORK, NoiseFloor
+from perfgate.document.decision import CPU_DECIDES, SAME_WORK, NoiseFloor, Policy
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare import answers, effects, stretches
-from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.comparison import JudgedNumber, informing, paired
 from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.numbers import HOST_TIMES, Levels, Number
+from perfgate.judging.gate.evidence.numbers import (
+    ALONE,
+    HOST_TIMES,
+    JOB,
+    REPEATED,
+    Levels,
+    Number,
+)
 from perfgate.judging.gate.evidence.producers.device_clocks import SAME_WORK_MARGIN
 from perfgate.judging.gate.evidence.quads import AnswerCounts
 from perfgate.judging.gate.evidence.stretches import StretchSample
+from perfgate.judging.gate.evidence.tolerance import repeated_metrics
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.error_control import holm
+
+OPERATORS = "operators"
+# In addition to the shares of the families.
+_SHARES = {REPEATED: 0.05, OPERATORS: 0.2}
+
+
+class AlphaShares(NamedTuple):
+    """The errors of a gate: alpha of the ``gate``, of a ``subject``, which is a workload or a job, and of a share of 1 of a
+    workload; and the error of an ``unchanged``.
+
+    At an ``interim`` look alarms of pairs and turns are surer than at the end.
+    """
+
+    gate: float
+    subject: float
+    unit: float
+    unchanged: float
+    interim: bool = False
+
+    @classmethod
+    def of_subjects(
+        cls, policy: Policy, *, subjects: int, interim: bool = False
+    ) -> AlphaShares:
+        """The shares for this number of workloads and jobs."""
+        shares = sum(family.share for family in FAMILIES.values() if family.gating)
+        if repeated_metrics(policy):
+            shares += _SHARES[REPEATED]
+        if judges_subroutines(policy.tolerances):
+            shares += _SHARES[OPERATORS]
+        subject = policy.alpha / max(1, subjects)
+        return cls(policy.alpha, subject, subject / shares, policy.alpha_ok, interim)
+
+    def of(self, family: str) -> float:
+        """The alpha that the numbers of a family share in a workload or job."""
+        if family == ALONE:
+            return self.gate
+        if family == JOB:
+            return self.subject
+        share = FAMILIES[family].share if family in FAMILIES else _SHARES[family]
+        return self.unit * share
+
 
 _FINER = {SERVING_THROUGHPUT: ({TTFT, TPOT}, {E2E})}
 # Metrics by the wall clock, and the CPU time of the same work.

@@ -15,7 +15,7 @@ from perfgate.catalogue.names import (
     LOW_PRECISION_OPS,
     NO_GRAD_OPS,
 )
-from perfgate.document.comparison import Checked, Exact
+from perfgate.document.comparison import Checked, Exact, Outcome
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare.counted_shape import (
@@ -23,7 +23,7 @@ from perfgate.judging.gate.compare.counted_shape import (
     CountedShape,
     largest_line,
 )
-from perfgate.judging.gate.compare.grown_lines import grown_lines
+from perfgate.judging.gate.compare.parts import grown_lines
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
 
@@ -37,12 +37,11 @@ def compare_autograd(shape: CountedShape) -> Exact | None:
         if total(side.located(AUTOGRAD_OPS)) != side.values[AUTOGRAD_OPS]:
             return None
     recorded = _newly_recorded(shape)
-    if not recorded:
-        return replace(shape.comparison(AUTOGRAD_OPS, "unchanged"), tolerance=0.0)
-    part = _first_recorded(shape, recorded)
-    return replace(
-        shape.comparison(AUTOGRAD_OPS, "regressed"), tolerance=0.0, parts=[part]
-    )
+    row = shape.comparison(Exact, AUTOGRAD_OPS, "unchanged")
+    if recorded:
+        part = _first_recorded(shape, recorded)
+        row = shape.comparison(Exact, AUTOGRAD_OPS, "regressed", parts=[part])
+    return replace(row, tolerance=0.0)
 
 
 def _first_recorded(shape: CountedShape, recorded: Collection[str]) -> Part:
@@ -118,33 +117,27 @@ def compare_precision(shape: CountedShape) -> Exact | Checked:
 
     Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
     """
+    name = LOW_PRECISION_OPS
     dropped = _dropped_precision(shape)
     if dropped:
         number = rounded(sum(part.head - part.base for part in dropped))
         reason = _with_first_line("gate.full-precision", dropped, number)
-        return replace(
-            shape.comparison(LOW_PRECISION_OPS, "regressed", reason),
-            parts=dropped[:MAX_PARTS],
-        )
-    before = shape.base.ends(LOW_PRECISION_OPS)
-    after = shape.head.ends(LOW_PRECISION_OPS)
+        return shape.comparison(Exact, name, "regressed", reason, dropped[:MAX_PARTS])
+    before = shape.base.ends(name)
+    after = shape.head.ends(name)
     if before is None or after is None:
-        return shape.comparison(
-            LOW_PRECISION_OPS, "not_comparable", shape.overlap(LOW_PRECISION_OPS)
-        )
+        return shape.comparison(Exact, name, "not_comparable", shape.overlap(name))
     more = after[0] - before[1]
     if more <= 0:
-        return shape.checked(LOW_PRECISION_OPS, "unchanged")
-    parts = shape.parts(LOW_PRECISION_OPS)
+        return shape.comparison(Checked, name, "unchanged")
+    parts = shape.parts(name)
     computed = {"computed": _with_first_line("gate.low-precision", parts, more)}
-    row = shape.checked(
-        LOW_PRECISION_OPS, "inconclusive", Message("gate.check-absent", computed)
-    )
+    outcome: Outcome = "inconclusive"
+    reason = Message("gate.check-absent", computed)
     if shape.is_checked:
-        row = shape.checked(
-            LOW_PRECISION_OPS, "unchanged", Message("gate.check-accepts", computed)
-        )
-    return replace(row, parts=parts[:MAX_PARTS])
+        outcome = "unchanged"
+        reason = Message("gate.check-accepts", computed)
+    return shape.comparison(Checked, name, outcome, reason, parts[:MAX_PARTS])
 
 
 def _dropped_precision(shape: CountedShape) -> list[Part]:

@@ -20,7 +20,7 @@ from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import compared
-from perfgate.judging.gate.compare.grown_lines import most_grown
+from perfgate.judging.gate.compare.parts import most_grown
 from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.judging.gate.evidence.values import rounded_if_known
 from perfgate.judging.gate.evidence.work import (

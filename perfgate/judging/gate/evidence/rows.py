@@ -29,7 +29,6 @@ from perfgate.document.run import (
     Harness,
     RunDocument,
     Side,
-    StepResult,
     WorkloadRecord,
 )
 from perfgate.document.samples import BlockColumns, Replicate
@@ -159,8 +158,12 @@ def rows_of_workloads(
     for replicate in run.pairs.replicates:
         table = tables[replicate.workload]
         _add_replicate(table, replicate, side, profiles=profiles)
-        if run.testbed.device_kind != "cpu":
-            _add_start(table, replicate)
+        if run.testbed.device_kind != "cpu" and replicate.arm != "aa":
+            # Base and head share the start of a process on an accelerator; without it all pairs
+            # look independent.
+            row = Row(replicate.workload, "", START, replicate.arm, replicate.pair)
+            is_known = replicate.start is not None
+            table.announce(row, str(replicate.start), whole=is_known)
     for harness in run.source.harness:
         _add_harness(tables[harness.workload], harness)
     for counters in run.checklist.counters:
@@ -168,7 +171,10 @@ def rows_of_workloads(
     for check in run.checklist.correctness:
         _add_check(tables[check.workload], check)
     for step in run.checklist.steps:
-        _add_step(tables[step.workload], step)
+        for value in step.values:
+            # The stages of a call that the checklist timed.
+            if value.metric in (P50, PREPROCESSING_STAGES) and value.value is not None:
+                tables[step.workload].add(Row(step.workload, "", value.metric))
     return tables
 
 
@@ -231,16 +237,8 @@ def _add_kernels(table: RowTable, process: Row, replicate: Replicate) -> None:
     for shape, kernels in replicate.kernels.items():
         for quad, busy_ns in zip(kernels.quad, kernels.busy_ns):
             if busy_ns > 0:
-                table.add(
-                    process._replace(shape=shape, metric=BUSY, key=(*process.key, quad))
-                )
-
-
-def _add_start(table: RowTable, replicate: Replicate) -> None:
-    """Announce the start of a process on an accelerator, which base and head share; without it all pairs look independent."""
-    if replicate.arm != "aa":
-        row = Row(replicate.workload, "", START, replicate.arm, replicate.pair)
-        table.announce(row, str(replicate.start), whole=replicate.start is not None)
+                key = (*process.key, quad)
+                table.add(process._replace(shape=shape, metric=BUSY, key=key))
 
 
 def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:
@@ -368,10 +366,3 @@ def _add_check(table: RowTable, check: CorrectnessResult) -> None:
         table.promise(
             place._replace(metric=SIGNATURE), whole=check.signature is not None
         )
-
-
-def _add_step(table: RowTable, step: StepResult) -> None:
-    """Add the stages of a call that the checklist timed."""
-    for value in step.values:
-        if value.metric in (P50, PREPROCESSING_STAGES) and value.value is not None:
-            table.add(Row(step.workload, "", value.metric))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from perfgate.catalogue.lookup import CARDS
+from perfgate.catalogue.lookup import CARDS, MESSAGES, RULES, is_known
 from perfgate.catalogue.records import GATE_STEP
 from perfgate.document.decision import (
     ComparedSides,
@@ -23,7 +23,7 @@ from perfgate.document.decision import (
     TestbedDifference,
 )
 from perfgate.document.files import content_sha256
-from perfgate.document.message import Message
+from perfgate.document.message import QUOTE, Message, MessageValue
 from perfgate.document.run import (
     FROM_PROFILE,
     Artifact,
@@ -37,6 +37,7 @@ from perfgate.errors import DocumentError
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.undisturbed import power_cap, waited_share
 from perfgate.judging.gate.evidence.values import rounded_if_known
+from perfgate.version import __version__
 
 LEFT_OUT = "left_out"
 
@@ -371,3 +372,62 @@ def _left_out(
         status=LEFT_OUT,
         reason=Message(code),
     )
+
+
+MAX_NAMES = 20
+
+
+def unknown_note(evidence: Evidence) -> list[Message]:
+    """A note with the names that are not known; none if all are.
+
+    A change request that upgrades perfgate is measured by the new version and judged by the base's version.
+    """
+    base, head = evidence.runs
+    names = sorted({*_names(base), *_names(head)})
+    if not names:
+        return []
+    listed = names[:MAX_NAMES]
+    if len(names) > MAX_NAMES:
+        listed.append(f"+{len(names) - MAX_NAMES}")
+    values: dict[str, MessageValue] = {
+        "ours": __version__,
+        "theirs": head.perfgate_version,
+        "names": listed,
+    }
+    return [Message("gate.not-judged-by-this-version", values)]
+
+
+def _names(run: RunDocument) -> Iterator[str]:
+    metrics: list[str] = []
+    for counters in run.checklist.counters:
+        metrics += [*counters.values, *counters.steady, *counters.unstable]
+    for job in run.jobs.records:
+        metrics += [number.metric for number in job.numbers]
+    yield from (name for name in metrics if not is_known(name))
+    # Steps beyond the gate's own cards come from other packages. Their values are shown, and never compared.
+    own = [step for step in run.checklist.steps if step.number <= max(CARDS)]
+    for step in own:
+        if step.number not in CARDS:
+            yield f"step {step.number}"
+        for finding in step.findings:
+            # A finding with its own message needs no rule of ours.
+            if finding.message is None and finding.rule not in RULES:
+                yield finding.rule
+    for code in _codes(msgspec.to_builtins([run.warnings, own])):
+        if code not in MESSAGES:
+            yield code
+
+
+def _codes(value: Any) -> Iterator[str]:
+    """The codes of all messages below a value."""
+    if isinstance(value, dict):
+        if (
+            value.keys() == {"code", "values"}
+            and isinstance(value["code"], str)
+            and value["code"] != QUOTE
+        ):
+            yield value["code"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from _codes(part)

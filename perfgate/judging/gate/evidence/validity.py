@@ -7,7 +7,7 @@ measured. The conductor's clock and the kernel's accounting are outside its reac
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -113,19 +113,17 @@ def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
     for place, count in sorted(pairs.items()):
         few = tainted[place]
         if count - few < LEAST_CLEAN * count:
-            kind, what = _most_taints(taints[place])
+            # Without a disturbance the sides have different blocks.
+            kind: InvalidKind = "too_few_clean"
+            what = Message("gate.other-blocks")
+            for most, times in taints[place].most_common(1):
+                what = _TAINTS[most]
+                if times > taints[place].total() / 2:
+                    kind = most
             message = Message(
                 "gate.too-few-blocks", {"what": what, "few": few, "pairs": count}
             )
             yield _invalid(place, kind, message)
-
-
-def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
-    """The kind and the reason for too few undisturbed blocks; without a disturbance the sides have different blocks."""
-    if not taints:
-        return "too_few_clean", Message("gate.other-blocks")
-    most, count = taints.most_common(1)[0]
-    return most if count > taints.total() / 2 else "too_few_clean", _TAINTS[most]
 
 
 def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
@@ -144,34 +142,24 @@ def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
 
 def misconduct(evidence: Evidence) -> Iterator[Invalid]:
     """Yield the misconduct of workers that makes their times worthless, worst first."""
-    of_processes = []
+    of_processes: list[Invalid] = []
     for side, run in zip(("base", "head"), evidence.runs):
         for replicate in run.pairs.replicates:
-            yield from _wrong_clock(replicate, side)
-            of_processes += [*_more_cpus(replicate, side), *_stopped(replicate, side)]
+            process: dict[str, MessageValue] = {"side": side, "pair": replicate.pair}
+            for shape, columns in replicate.lanes:
+                if reason := _false_clock(columns):
+                    place = ShapePlace(replicate.workload, shape)
+                    message = Message("gate.wrong-clock", {**process, "what": reason})
+                    yield _invalid(place, "worker_clock", message)
+            of_processes += _more_cpus(replicate, side)
+            if replicate.worker.settings.get(STOPPED, "0") != "0":
+                message = Message("gate.was-stopped", process)
+                of_processes += _every_shape(replicate, "stopped", message)
     yield from of_processes
     for pairs in (*evidence.pairs.values(), *evidence.stretches.values()):
         yield from _changed_settings(pairs)
         yield from _out_of_turn(pairs)
         yield from _unsteady(pairs)
-
-
-def _wrong_clock(replicate: Replicate, side: str) -> Iterator[Invalid]:
-    for shape, columns in replicate.lanes:
-        if reason := _false_clock(columns):
-            message = Message(
-                "gate.wrong-clock",
-                {"side": side, "pair": replicate.pair, "what": reason},
-            )
-            yield _invalid(
-                ShapePlace(replicate.workload, shape), "worker_clock", message
-            )
-
-
-def _stopped(replicate: Replicate, side: str) -> Iterator[Invalid]:
-    if replicate.worker.settings.get(STOPPED, "0") != "0":
-        message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
-        yield from _every_shape(replicate, "stopped", message)
 
 
 def _false_clock(columns: BlockColumns) -> Message | None:
@@ -334,24 +322,18 @@ def invalid_turns(evidence: Evidence) -> list[Invalid]:
     """
     invalid = []
     for job in evidence.jobs.values():
-        for kind, message in _disturbances(job.base, job.head):
-            invalid.append(_invalid(job.place, kind, message))
+        used_by_base = _out_of_turn_of(job.base)
+        used_by_head = _out_of_turn_of(job.head)
+        if used_by_base and used_by_head:
+            message = _works_out_of_turn(_typical(used_by_base), _typical(used_by_head))
+            if message is not None:
+                invalid.append(_invalid(job.place, "out_of_turn", message))
+        late = [turn.late for turn in (*job.base, *job.head) if turn.late is not None]
+        share = _typical(late or [0.0])
+        if share > LATE_SHARE:
+            message = Message("gate.requests-late", {"share": rounded(share)})
+            invalid.append(_invalid(job.place, "late", message))
     return invalid
-
-
-def _disturbances(
-    base: Sequence[Turn], head: Sequence[Turn]
-) -> Iterator[tuple[InvalidKind, Message]]:
-    used_by_base = _out_of_turn_of(base)
-    used_by_head = _out_of_turn_of(head)
-    if used_by_base and used_by_head:
-        message = _works_out_of_turn(_typical(used_by_base), _typical(used_by_head))
-        if message is not None:
-            yield "out_of_turn", message
-    late = [turn.late for turn in (*base, *head) if turn.late is not None]
-    share = _typical(late or [0.0])
-    if share > LATE_SHARE:
-        yield "late", Message("gate.requests-late", {"share": rounded(share)})
 
 
 def _out_of_turn_of(turns: Iterable[Turn]) -> list[float]:

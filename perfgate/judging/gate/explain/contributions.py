@@ -19,8 +19,8 @@ from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.explanation import Explanation, InputsChange, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
+from perfgate.judging.gate.compare.parts import grown_lines
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line, traced_work
 from perfgate.judging.gate.evidence.work_table import PairedTimes, TracedCall
@@ -140,15 +140,30 @@ class _ExplainedCall:
         )
 
     def _other_inputs(self) -> list[OperatorDelta]:
-        """The operators that run as often as before on inputs of another form, according to the traces."""
+        """The operators that run as often as before on inputs of another form, according to the
+        traces.
+        """
         parts = []
         for operator in self._after.operators:
             before, after = self._calls(operator)
-            if operator in self._before.operators and before == after:
-                for pair in self._aligned(operator):
-                    part = _on_other_inputs(pair)
-                    if part is not None:
-                        parts.append(part)
+            if operator not in self._before.operators or before != after:
+                continue
+            for pair in self._aligned(operator):
+                change = inputs_change(pair)
+                if change is None or pair.base is None or pair.head is None:
+                    continue
+                part = OperatorDelta(
+                    op=operator,
+                    kind="other_inputs",
+                    seconds=0.0,
+                    base_count=rounded(pair.base.calls),
+                    head_count=rounded(pair.head.calls),
+                    line=pair.head.line,
+                    inputs_change=change,
+                    base_inputs=pair.base.inputs,
+                    head_inputs=pair.head.inputs,
+                )
+                parts.append(part)
         return parts[:MAX_OTHER_INPUTS]
 
     def _contributions(
@@ -175,17 +190,15 @@ class _ExplainedCall:
             on_device="operators" not in self._call.base.parts,
         )
         large = [part for part in parts if abs(part.seconds) >= smallest]
-        return _in_order(large, measured, self._counted_operators(measured))
-
-    def _counted_operators(self, measured: float) -> set[str]:
-        """The operators with an exact count that changed in the direction of the time; others only do work for these."""
+        # The operators with an exact count that changed in the direction of the time; others
+        # only do work for these.
         sign = 1 if measured > 0 else -1
         counted = set()
         for count in self._exact:
             for part in count.parts:
                 if part.aspect is None and sign * (part.head - part.base) > 0:
                     counted.add(part.name)
-        return counted
+        return _in_order(large, measured, counted)
 
     def _aligned(self, operator: str) -> list[AlignedWork]:
         return align(
@@ -195,9 +208,9 @@ class _ExplainedCall:
 
     def _calls(self, operator: str) -> tuple[float, float]:
         """How often a call of either side runs an operator."""
-        return _calls(self._before.operators.get(operator, [])), _calls(
-            self._after.operators.get(operator, [])
-        )
+        before = self._before.operators.get(operator, [])
+        after = self._after.operators.get(operator, [])
+        return sum(row.calls for row in before), sum(row.calls for row in after)
 
     def _of_operator(self, operator: str, seconds: float) -> OperatorDelta:
         base_count, head_count = self._calls(operator)
@@ -210,7 +223,12 @@ class _ExplainedCall:
             kind = "other_inputs"
         grown: list[Part] = []
         if seconds > 0 and head_count > base_count:
-            grown = self._grown_lines(operator)
+            # The lines that call it more often.
+            grown = grown_lines(
+                calls_by_line(self._before.operators.get(operator, [])),
+                calls_by_line(self._after.operators.get(operator, [])),
+                frozenset(row.code for row in self._before.work if row.code),
+            )
         delta = OperatorDelta(
             op=operator,
             kind=kind,
@@ -226,13 +244,6 @@ class _ExplainedCall:
         return replace(
             delta, base_inputs=site.base.inputs, head_inputs=site.head.inputs
         )
-
-    def _grown_lines(self, operator: str) -> list[Part]:
-        """The lines that call an operator more often."""
-        code = frozenset(row.code for row in self._before.work if row.code)
-        before = calls_by_line(self._before.operators.get(operator, []))
-        after = calls_by_line(self._after.operators.get(operator, []))
-        return grown_lines(before, after, code)
 
     def _line(
         self, operator: str, grown: Sequence[Part], site: AlignedWork | None
@@ -309,23 +320,6 @@ class _ExplainedCall:
         return replace(delta, function=site.row.operator, line=line)
 
 
-def _on_other_inputs(pair: AlignedWork) -> OperatorDelta | None:
-    change = inputs_change(pair)
-    if change is None or pair.base is None or pair.head is None:
-        return None
-    return OperatorDelta(
-        op=pair.head.operator,
-        kind="other_inputs",
-        seconds=0.0,
-        base_count=rounded(pair.base.calls),
-        head_count=rounded(pair.head.calls),
-        line=pair.head.line,
-        inputs_change=change,
-        base_inputs=pair.base.inputs,
-        head_inputs=pair.head.inputs,
-    )
-
-
 class _Trace:
     """The work of a traced call on one side: of operators, by operator, and of Python functions."""
 
@@ -341,10 +335,6 @@ class _Trace:
                 self.of_python.append(row)
             else:
                 self.launches += row.calls
-
-
-def _calls(rows: Iterable[Work]) -> float:
-    return sum(row.calls for row in rows)
 
 
 def _launching_seconds(

@@ -22,7 +22,7 @@ from perfgate.document.explanation import (
     Part,
 )
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.compare.grown_lines import most_grown
+from perfgate.judging.gate.compare.parts import most_grown
 from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 from perfgate.judging.gate.explain.kinds import EXPLAINS

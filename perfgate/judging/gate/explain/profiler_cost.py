@@ -39,43 +39,30 @@ def without_profiler(
     """
     counted = launched = excess = 0.0
     for part in parts:
-        counted += _more_runs(part)
-        excess += part.seconds
+        if part.is_counted:
+            counted += part.more_count
         if part.is_launching:
             launched += part.more_count
+        excess += part.seconds
     excess -= measured
-    more = counted or launched
-    if on_device:
-        more = max(counted, launched)
+    more = max(counted, launched) if on_device else counted or launched
     each = 0.0
     if more and excess / more > 0:
         each = min(at_most, excess / more)
     around = each * (more - counted)
     corrected = []
     for part in parts:
-        cost = each * _more_runs(part)
+        cost = each * part.more_count if part.is_counted else 0.0
         inside = 0.0
-        if not on_device:
-            inside = _cost_inside(part, cost)
+        if not on_device and cost > 0:
+            inside = min(cost, max(part.seconds, 0.0))
+        elif not on_device:
+            inside = max(cost, min(part.seconds, 0.0))
         around += cost - inside
         corrected.append(replace(part, seconds=rounded(part.seconds - inside)))
-    return [_without_launches(part, max(around, 0.0)) for part in corrected]
-
-
-def _cost_inside(part: OperatorDelta, cost: float) -> float:
-    """The part of the cost that lies in the operator's own time."""
-    if cost > 0:
-        return min(cost, max(part.seconds, 0.0))
-    return max(cost, min(part.seconds, 0.0))
-
-
-def _without_launches(part: OperatorDelta, cost: float) -> OperatorDelta:
-    if not part.is_launching:
-        return part
-    return replace(part, seconds=rounded(max(part.seconds - cost, 0.0)))
-
-
-def _more_runs(part: OperatorDelta) -> float:
-    if part.is_counted:
-        return part.more_count
-    return 0.0
+    around = max(around, 0.0)
+    for index, part in enumerate(corrected):
+        if part.is_launching:
+            seconds = rounded(max(part.seconds - around, 0.0))
+            corrected[index] = replace(part, seconds=seconds)
+    return corrected

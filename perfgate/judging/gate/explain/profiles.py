@@ -130,21 +130,21 @@ def _parts(
     if not functions or on_device:
         return [operator.delta for operator in on_device or leading][:_MOST_FUNCTIONS]
     parts = []
-    for function in functions:
-        name = function.function.name
+    for grown in functions:
+        name = grown.function.name
         part = OperatorDelta(
             op=name,
             kind="slower",
-            seconds=rounded(function.seconds),
+            seconds=rounded(grown.seconds),
             function=name,
-            line=function.line,
+            line=grown.line,
         )
         parts.append(part)
         called = [
-            operator for operator in operators if operator.function == function.function
+            operator for operator in operators if operator.function == grown.function
         ]
         for operator in _leading(called):
-            line = function.line or operator.delta.line
+            line = grown.line or operator.delta.line
             parts.append(replace(operator.delta, line=line))
     return parts
 
@@ -217,27 +217,23 @@ def _grown_functions(
         base_lines = functions_of_base.get(function, [])
         before = _Time.of(base_lines)
         after = _Time.of(lines)
-        is_expected = _is_of_change(lines, code)
+        # Whether the change touches the function, or calls it, by the lines of it that ran.
+        origins = [code.line(line.line).origin for line in lines]
+        is_expected = code.touches(line.line for line in lines) or any(
+            origin is not None and origin.reach == "caller" for origin in origins
+        )
         if not is_expected and before.waited > _BACKGROUND * base.seconds:
             before = before._replace(waited=0.0)
             after = after._replace(waited=0.0)
         seconds = before.growth(after, stretch)
         error = math.sqrt(before.variance(base.cpu) + after.variance(head.cpu))
-        if is_sure(seconds, error, is_expected=is_expected):
+        if _is_sure(seconds, error, is_expected=is_expected):
             grown.append(
                 GrownFunction(
                     function, seconds, _most_grown_line(base_lines, lines, stretch)
                 )
             )
     return sorted(grown, key=lambda growth: (-growth.seconds, growth.function))
-
-
-def _is_of_change(lines: Sequence[ProfiledLine], code: ChangedCode) -> bool:
-    """Whether the change touches a function, or calls it, by the lines of it that ran."""
-    if code.touches(line.line for line in lines):
-        return True
-    origins = [code.line(line.line).origin for line in lines]
-    return any(origin is not None and origin.reach == "caller" for origin in origins)
 
 
 def _most_grown_line(
@@ -291,7 +287,6 @@ def _grown_operators(
         line = code.of_function(work.line) if work.line else None
         is_changed = code.is_changed(line)
         error = math.hypot(work.error, old.error * pace)
-
         unit_seconds = base.seconds
         if not work.on_device:
             unit_seconds = min(base.cpu, base.seconds)
@@ -299,7 +294,7 @@ def _grown_operators(
             seconds >= _LEAST_SHARE * unit_seconds
             and work.calls * head.operator_units >= _FEWEST_CALLS
         )
-        if is_large and is_sure(seconds, error, is_expected=is_changed):
+        if is_large and _is_sure(seconds, error, is_expected=is_changed):
             delta = _delta(work, old.calls * pace, seconds, line)
             grown.append(GrownOperator(key.function, work.on_device, is_changed, delta))
     most = max((operator.delta.seconds for operator in grown), default=0.0)
@@ -346,7 +341,7 @@ def _pace(
 # --- a growth of sampled work
 
 
-def is_sure(growth: float, error: float, *, is_expected: bool) -> bool:
+def _is_sure(growth: float, error: float, *, is_expected: bool) -> bool:
     """Whether work grew beyond the spread of its samples."""
     needed = _SURE_OF_CHANGED if is_expected else _SURE
     return growth > needed * error

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perfgate.document.ranks import DrawnRanks, HeatMap
+from perfgate.document.timeline import DrawnRanks, HeatMap
 from perfgate.document.trace import RankRow, RanksDocument
 from perfgate.judging.report.render.timeline import SCRIPT, STYLES, packed_timelines
 from perfgate.judging.report.text.escape import clean
