@@ -71,4 +71,4 @@ def context_on(device: FakeDevice, workload: Workload, *, quick: bool = True, **
         "artifacts": Path(),
         "progress": lambda text: None,
     }
-    return StepContext(workload=bound, device=device, extent=StepExtent(quick=quick), **{**given, **fields})
+    return StepContext(workload=bound, extent=StepExtent(quick=quick), **{**given, **fields})

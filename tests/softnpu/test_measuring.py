@@ -37,7 +37,7 @@ device = open_device("npu")
 found, recordings = {}, {}
 for name in ("plain", "autocast", "formats", "ranges", "waiting", "graph"):
     bound = BoundWorkload(name, getattr(npu_workloads, name), device, seed=1)
-    block = BlockRecorder(bound, device).record("default", calls=5, quad=0, sequence=0)
+    block = BlockRecorder(bound).record("default", calls=5, quad=0, sequence=0)
     counted = count_calls(bound, "default", root=Path(npu_workloads.__file__).parent)
     recordings[name] = device.record_raw(bound.caller("default"), calls=4, folder=Path.cwd())
     found[name] = {

@@ -68,7 +68,7 @@ def _looked_at(run: RunDocument, call: Call, check: Check | None) -> RunDocument
     device = open_device()
     bound, root = BoundWorkload(WORKLOAD, workload, device, seed=1), Path(__file__).parent
     counted = with_steady(with_kept_bytes(bound, count_calls(bound, SHAPE, root=root), root=root))
-    correctness = check_outputs(BoundWorkload(WORKLOAD, workload, device, seed=1), device)
+    correctness = check_outputs(BoundWorkload(WORKLOAD, workload, device, seed=1))
     return changed(run, counters=[counted], correctness=correctness)
 
 

@@ -66,7 +66,6 @@ class StepContext(Judging):
     """The inputs of a step."""
 
     workload: BoundWorkload
-    device: Device
     limits: dict[str, float]
     seed: int
     # The checkout of the measured code.
@@ -81,6 +80,10 @@ class StepContext(Judging):
     experiments: Experiments = field(default_factory=Experiments)
     # The files in ``artifacts`` that stay with the run: a step adds the files it wrote or used, however it ends.
     kept: list[Artifact] = field(default_factory=list)
+
+    @property
+    def device(self) -> Device:
+        return self.workload.device
 
     def doing(self, english: str, **values: object) -> None:
         """Report the current activity."""

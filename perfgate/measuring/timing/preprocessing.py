@@ -26,7 +26,6 @@ class Preprocessing:
     def __init__(
         self,
         workload: BoundWorkload,
-        device: Device,
         shape: str,
         stages: tuple[Stage, ...] | None = None,
     ) -> None:
@@ -35,7 +34,7 @@ class Preprocessing:
         self._raws = [
             workload.raw_inputs(shape, index=index) for index in range(POOL_SIZE)
         ]
-        self._device = device
+        self._device = workload.device
         self._cursor = 0
         self._marks: list[list[int]] = []
         # Whether the stages change the raw batch they are given.

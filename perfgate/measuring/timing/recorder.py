@@ -18,7 +18,6 @@ from perfgate.document.samples import (
     WorkerColumns,
     pack,
 )
-from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.kernels import KernelRecorder
 from perfgate.measuring.timing.blocks import BlockTimes, run_block
 from perfgate.measuring.timing.hardware import HardwareCounters, shared_counters
@@ -46,13 +45,12 @@ class BlockRecorder:
     def __init__(
         self,
         workload: BoundWorkload,
-        device: Device,
         *,
         counters: HardwareCounters | None = None,
     ) -> None:
-        self._device = device
+        self._device = workload.device
         self._counters = counters
-        self._kernels = KernelRecorder(device)
+        self._kernels = KernelRecorder(workload.device)
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._blocks: dict[str, list[RecordedBlock]] = {
             shape: [] for shape in workload.shapes
@@ -61,7 +59,7 @@ class BlockRecorder:
         self._preprocess_blocks: dict[str, list[RecordedBlock]] = {}
         if workload.stages:
             for shape in workload.shapes:
-                self.preprocessing[shape] = Preprocessing(workload, device, shape)
+                self.preprocessing[shape] = Preprocessing(workload, shape)
                 self._preprocess_blocks[shape] = []
 
     def record(

@@ -39,7 +39,6 @@ class _Limits(NamedTuple):
 
 def warm_up(
     workload: BoundWorkload,
-    device: Device,
     *,
     block_seconds: float,
     cap_seconds: float,
@@ -74,14 +73,14 @@ def warm_up(
     call_ns = 0.0
     block_calls, preprocess_calls = {}, {}
     for shape, call in callers.items():
-        state = _settle(call, device, limits, inputs=POOL_SIZE)
+        state = _settle(call, workload.device, limits, inputs=POOL_SIZE)
         states.append(state)
         call_ns += state.call_ns
         block_calls[shape] = 1
         if not _is_slow(state.call_ns):
             block_calls[shape] = max(FEWEST_CALLS, math.ceil(block_ns / state.call_ns))
     for shape, preprocess in preprocessing.items():
-        state = _settle(preprocess, device, limits, inputs=0)
+        state = _settle(preprocess, workload.device, limits, inputs=0)
         states.append(state)
         preprocess_calls[shape] = math.ceil(block_ns / state.call_ns)
     _freeze()

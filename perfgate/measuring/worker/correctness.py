@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +13,6 @@ import msgspec
 from perfgate.document.message import Message
 from perfgate.document.run import CorrectnessResult
 from perfgate.measuring.devices.batches import tensors
-from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.workload.bound import (
@@ -35,32 +34,28 @@ MOST_CALLS = 20
 BLOCK_SECONDS = 0.25
 
 
-def check_outputs(workload: BoundWorkload, device: Device) -> list[CorrectnessResult]:
+def check_outputs(workload: BoundWorkload) -> list[CorrectnessResult]:
     """Call every shape: hand output and inputs, both on the host, to the workload's check, if it has one."""
-    return [_check_shape(workload, device, shape) for shape in workload.shapes]
+    return [_check_shape(workload, shape) for shape in workload.shapes]
 
 
-def _check_shape(
-    workload: BoundWorkload, device: Device, shape: str
-) -> CorrectnessResult:
+def _check_shape(workload: BoundWorkload, shape: str) -> CorrectnessResult:
     result = CorrectnessResult(
         workload=workload.name, shape=shape, status="not_checked"
     )
-    has_check = workload.workload.check is not None
+    has_check, device = workload.workload.check is not None, workload.device
     try:
         inputs = workload.host_inputs(shape)
         output = device.to_host(workload.invoke(device.to_device(inputs)))
         device.synchronize()
         form = signature(output)
-        if unrun := nothing_computed(workload, device, output, inputs):
+        if unrun := nothing_computed(workload, output, inputs):
             raise UnreadOutputError(unrun)
         wrong: Message | str | None = refusal(workload, output, inputs)
         if (
             wrong is None and workload.workload.train_step is None
         ):  # a training step changes the model
-            wrong = _stale_output(workload, device, shape) or _wrong_when_timed(
-                workload, device, shape
-            )
+            wrong = _stale_output(workload, shape) or _wrong_when_timed(workload, shape)
     except UnreadOutputError as error:
         return msgspec.structs.replace(result, status="error", message=error.reason)
     except Exception as error:  # noqa: BLE001 - another shape may still be called
@@ -79,7 +74,7 @@ def _check_shape(
 
 
 def nothing_computed(
-    workload: BoundWorkload, device: Device, output: Any, inputs: Any
+    workload: BoundWorkload, output: Any, inputs: Any
 ) -> Message | None:
     """A message if a call shows no sign of work: no value in its output, which was read, and no operator.
 
@@ -89,15 +84,13 @@ def nothing_computed(
         return None
     from perfgate.measuring.counting.dispatch import runs_operators  # imports torch
 
-    batch = device.to_device(inputs)
+    batch = workload.device.to_device(inputs)
     if runs_operators(lambda: workload.invoke(batch)):
         return None
     return Message("output.nothing-computed", {"output": signature(output)[:MAX_SHOWN]})
 
 
-def _stale_output(
-    workload: BoundWorkload, device: Device, shape: str
-) -> Message | None:
+def _stale_output(workload: BoundWorkload, shape: str) -> Message | None:
     """A message if outputs are cached by the identity of an input; None if they are not, or it is unknown."""
     import torch
 
@@ -106,13 +99,10 @@ def _stale_output(
     if not form or form != _form(fresh):
         return None
 
-    def output(inputs: Any) -> list[Any]:
-        return _copies(device.to_host(workload.invoke(inputs)), device)
-
-    expected = output(copy.deepcopy(fresh))
+    expected = _answer(workload, copy.deepcopy(fresh))
     if not expected:
         return None
-    output(reused)
+    _answer(workload, reused)
     try:
         with torch.no_grad():
             for target, source in zip(tensors(reused), tensors(fresh)):
@@ -121,12 +111,11 @@ def _stale_output(
         RuntimeError
     ):  # e.g. an expanded tensor, several elements of which share one memory location
         return None
-    if _agree(expected, output(reused)):
+    if _agree(expected, _answer(workload, reused)):
         return None
-    # Twice more: a model that changes with every call, or with every second, would otherwise look as if it did not follow.
-    for _ in range(2):
-        if not _agree(expected, output(copy.deepcopy(fresh))):
-            return None
+    # A model that changes with every call, or with every second, would otherwise look as if it did not follow.
+    if _changes(expected, lambda: _answer(workload, copy.deepcopy(fresh))):
+        return None
     return Message("output.stale")
 
 
@@ -134,11 +123,9 @@ def _form(batch: Any) -> list[tuple[Any, ...]]:
     return [(tensor.shape, tensor.dtype, tensor.layout) for tensor in tensors(batch)]
 
 
-def _wrong_when_timed(
-    workload: BoundWorkload, device: Device, shape: str
-) -> Message | None:
+def _wrong_when_timed(workload: BoundWorkload, shape: str) -> Message | None:
     """A message if the last call of a timed block returns another result than the same call outside a block."""
-    pool = workload.pool(shape)
+    pool, device = workload.pool(shape), workload.device
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
     calls = min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9)))
     calls = max(calls, 1 if seconds >= SLOW_CALL_SECONDS else FEWEST_CALLS)
@@ -150,7 +137,8 @@ def _wrong_when_timed(
         output = workload.invoke(pool[call_number % POOL_SIZE])
         if call_number == calls:  # the unrecorded call comes first
             last = device.to_host(output)
-            last_tensors = _copies(last, device)
+            device.synchronize()
+            last_tensors = _copies(last)
         call_number += 1
         return output
 
@@ -159,22 +147,29 @@ def _wrong_when_timed(
     if refused := refusal(workload, last, device.to_host(inputs)):
         return Message("output.refused-when-timed", {"why": refused})
 
-    def untimed() -> list[Any]:
-        return _copies(device.to_host(workload.invoke(inputs)), device)
-
-    expected = untimed()
+    expected = _answer(workload, inputs)
     if not expected or _agree(expected, last_tensors):
         return None
-    # Twice more: a model that changes with every call, or with every second, would otherwise look as if timing changed it.
-    for _ in range(2):
-        if not _agree(expected, untimed()):
-            return None
+    # A model that changes with every call, or with every second, would otherwise look as if timing changed it.
+    if _changes(expected, lambda: _answer(workload, inputs)):
+        return None
     return Message("output.differs-when-timed")
 
 
-def _copies(on_host: Any, device: Device) -> list[Any]:
-    device.synchronize()
+def _answer(workload: BoundWorkload, inputs: Any) -> list[Any]:
+    """Copies of the tensors in the output of a call."""
+    output = workload.device.to_host(workload.invoke(inputs))
+    workload.device.synchronize()
+    return _copies(output)
+
+
+def _copies(on_host: Any) -> list[Any]:
     return [tensor.detach().clone() for tensor in tensors(on_host)]
+
+
+def _changes(expected: list[Any], answer: Callable[[], list[Any]]) -> bool:
+    """Whether one of two further calls answers otherwise."""
+    return not (_agree(expected, answer()) and _agree(expected, answer()))
 
 
 def _agree(first: list[Any], second: list[Any]) -> bool:

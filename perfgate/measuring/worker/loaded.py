@@ -12,7 +12,6 @@ import msgspec
 from perfgate.document.run import ErrorDetail
 from perfgate.locale import Activity
 from perfgate.measuring.checklist.mistakes import ProjectCode
-from perfgate.measuring.devices.device import Device
 from perfgate.measuring.worker.spawn import Holdings
 from perfgate.measuring.worker.trial import TrialWatch
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -32,7 +31,6 @@ class LoadedWorkload:
 
     request: LoadRequest
     workload: BoundWorkload
-    device: Device
     before: Holdings
     line_watch: TrialWatch | None
     say: Callable[[Activity], None]
@@ -45,4 +43,6 @@ class LoadedWorkload:
 
     @property
     def project(self) -> ProjectCode:
-        return ProjectCode(self.root, self.request.python_path, self.device.kind)
+        return ProjectCode(
+            self.root, self.request.python_path, self.workload.device.kind
+        )

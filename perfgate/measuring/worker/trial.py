@@ -45,33 +45,27 @@ class TrialFailure(NamedTuple):
     error: BaseException
 
 
-def try_calls(
-    workload: BoundWorkload, device: Device, root: Path
-) -> TrialFailure | None:
+def try_calls(workload: BoundWorkload, root: Path) -> TrialFailure | None:
     """Call every shape once and have the output checked."""
+    device = workload.device
     for shape in workload.shapes:
         part: Literal["call", "check"] = "call"
         try:
             inputs = workload.host_inputs(shape)
             output = device.to_host(workload.invoke(device.to_device(inputs)))
             device.synchronize()
-            if unrun := nothing_computed(workload, device, output, inputs):
+            if unrun := nothing_computed(workload, output, inputs):
                 raise UnreadOutputError(unrun)
             part = "check"
             if refused := answered_no(workload, output, inputs):
                 assert workload.workload.check is not None, "it has refused the output"
-                raise WorkloadError(
-                    _refused_at(refused, line_of(workload.workload.check, root))
-                )
+                why = quote(refused)
+                if place := line_of(workload.workload.check, root):
+                    why = Message("mistake.at", {"error": refused, "place": place})
+                raise WorkloadError(why)
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
             return TrialFailure(part, shape, error)
     return None
-
-
-def _refused_at(refused: str, place: str | None) -> Message:
-    if place is None:
-        return quote(refused)
-    return Message("mistake.at", {"error": refused, "place": place})
 
 
 def copies_that_fit(device: Device) -> int | None:
@@ -96,15 +90,15 @@ class TrialWatch:
         self._recorder = LineRecorder(watched.files, watched.folders, roots, reports)
         self._recorder.start()
 
-    def run(self, workload: BoundWorkload, device: Device, seconds: float) -> Watching:
+    def run(self, workload: BoundWorkload, seconds: float) -> Watching:
         """Run the workload for longer, and report all that the recorder saw."""
         recorder = self._recorder
         if any(not group.isdisjoint(recorder.lines) for group in self._groups):
             seconds = min(seconds, _MORE_SECONDS)
-        exercised = _exercise(workload, device, self._has_seen_all, seconds)
+        exercised = _exercise(workload, self._has_seen_all, seconds)
         recorder.finish()
         return Watching(
-            doubts=self._doubts(workload, device),
+            doubts=self._doubts(workload),
             began_processes=recorder.began_processes or self._children_ran(),
             read_files=sorted(recorder.read_files),
             read_code=sorted(recorder.read_code),
@@ -121,7 +115,7 @@ class TrialWatch:
             return False
         return not any(group.isdisjoint(self._recorder.lines) for group in self._groups)
 
-    def _doubts(self, workload: BoundWorkload, device: Device) -> list[str]:
+    def _doubts(self, workload: BoundWorkload) -> list[str]:
         """Why the project's code may run without its lines being seen, by the codes of ``catalogue/messages/coverage.toml``."""
         reasons = set(self._recorder.doubts)
         if has_compiled() or _is_scripted(workload.model):
@@ -137,7 +131,7 @@ class TrialWatch:
         if (
             self._recorder.traces_threads_of_python_alone
             and trains
-            and device.kind != "cpu"
+            and workload.device.kind != "cpu"
         ):
             reasons.add("coverage.thread")
         doubts = sorted(reasons)
@@ -174,7 +168,7 @@ class Exercise(NamedTuple):
 
 
 def _exercise(
-    workload: BoundWorkload, device: Device, is_done: Callable[[], bool], seconds: float
+    workload: BoundWorkload, is_done: Callable[[], bool], seconds: float
 ) -> Exercise:
     """Call the workload as measuring does: its check, its inputs, its batch sizes, and many calls in a row.
 
@@ -192,17 +186,16 @@ def _exercise(
             break
         workload.caller(shape)()
         calls += 1
-    has_all_sizes = _call_sizes(workload, device, is_over)
+    has_all_sizes = _call_sizes(workload, is_over)
     if not is_over():
-        check_outputs(workload, device)
-    device.synchronize()
+        check_outputs(workload)
+    workload.device.synchronize()
     return Exercise(calls, has_all_sizes)
 
 
-def _call_sizes(
-    workload: BoundWorkload, device: Device, is_over: Callable[[], bool]
-) -> bool:
+def _call_sizes(workload: BoundWorkload, is_over: Callable[[], bool]) -> bool:
     """Call every shape with each batch size that the sweep may try; False if there was no time for all of them."""
+    device = workload.device
     for size in sorted(workload.workload.batch_sizes) or _POWERS_OF_TWO:
         if is_over():
             return False

@@ -218,7 +218,6 @@ class WorkerLoop:
         loaded = LoadedWorkload(
             request=request,
             workload=workload,
-            device=workload.device,
             before=before,
             line_watch=line_watch,
             say=self._say,

@@ -83,7 +83,7 @@ def context(workload: Workload, folder: Path, **fields: Any) -> StepContext:
     device = open_device("cpu")
     given = {"limits": {}, "seed": 1, "root": ROOT, "progress": lambda text: None}
     bound = BoundWorkload("model", workload, device, seed=1)
-    return StepContext(workload=bound, device=device, artifacts=folder, **{**given, **fields})
+    return StepContext(workload=bound, artifacts=folder, **{**given, **fields})
 
 
 def numbers(outcome: StepOutcome, metric: str, label: str = "shape") -> dict[str, float | None]:

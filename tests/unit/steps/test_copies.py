@@ -73,7 +73,6 @@ def _context(folder: Path, name: str, *, copies: Sequence[int] = (), cold_start:
     workload = load_workload(Path(request.file), name, root=folder, python_path=[])
     return StepContext(
         workload=BoundWorkload(name, workload, device, seed=1),
-        device=device,
         limits={},
         seed=1,
         root=folder,

@@ -61,7 +61,6 @@ def on_cpu(call: Any, **fields: Any) -> StepOutcome:
     bound = BoundWorkload("real", workload, device, seed=1)
     context = StepContext(
         workload=bound,
-        device=device,
         limits={},
         seed=1,
         root=HERE,

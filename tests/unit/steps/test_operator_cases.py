@@ -30,7 +30,6 @@ def _bound(workload: Workload) -> BoundWorkload:
 def _context(workload: Workload) -> StepContext:
     return StepContext(
         workload=_bound(workload),
-        device=open_device("cpu"),
         limits={},
         seed=1,
         root=Path(),
@@ -77,19 +76,19 @@ def test_measure_cases__no_reference__measures_nothing() -> None:
 def test_operator__error_of_the_candidate__judged_by_its_type(dtype: str, error: float, status: str) -> None:
     cases = {"one": {"shapes": [(64, 64)], "dtype": dtype}}
     workload = operator(lambda x: x * (1 + error), reference=lambda x: x.clone(), cases=cases)
-    (result,) = check_outputs(_bound(workload), open_device("cpu"))
+    (result,) = check_outputs(_bound(workload))
     assert result.status == status
 
 
 def test_operator__other_type_than_the_reference__refused() -> None:
     workload = operator(lambda x: x.double(), reference=lambda x: x.clone(), cases={"one": {"shapes": [(4,)]}})
-    (result,) = check_outputs(_bound(workload), open_device("cpu"))
+    (result,) = check_outputs(_bound(workload))
     assert (result.status, "torch.float64" in str(result.message)) == ("failed", True)
 
 
 def test_operator__new_nan__refused() -> None:
     workload = operator(lambda x: x * float("nan"), reference=lambda x: x.clone(), cases={"one": {"shapes": [(4,)]}})
-    (result,) = check_outputs(_bound(workload), open_device("cpu"))
+    (result,) = check_outputs(_bound(workload))
     assert result.status == "failed"
 
 

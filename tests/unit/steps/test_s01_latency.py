@@ -319,7 +319,6 @@ def _soak(tmp_path: Path, call: Callable[[torch.nn.Module, torch.Tensor], object
     device = open_device("cpu")
     context = StepContext(
         workload=BoundWorkload("soaked", workload, device, seed=1),
-        device=device,
         limits={},
         seed=1,
         root=tmp_path,

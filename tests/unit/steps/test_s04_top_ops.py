@@ -273,7 +273,7 @@ def cpu_context(workload, artifacts):
     device = open_device("cpu")
     bound = BoundWorkload("real", workload, device, seed=1)
     return StepContext(
-        workload=bound, device=device, limits={}, seed=1, root=Path(__file__).parents[3],
+        workload=bound, limits={}, seed=1, root=Path(__file__).parents[3],
         artifacts=artifacts, progress=lambda text: None,
     )  # fmt: skip
 

@@ -56,7 +56,6 @@ def context_of(workload: Workload) -> StepContext:
     device = open_device("cpu")
     return StepContext(
         workload=BoundWorkload("shaped", workload, device, seed=1),
-        device=device,
         limits={},
         seed=1,
         root=Path(),

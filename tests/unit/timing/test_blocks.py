@@ -91,7 +91,7 @@ def test_run_block__any__counts_switches_and_faults() -> None:
 
 def test_block_recorder__blocks_of_a_shape__columns_in_the_order_they_ran() -> None:
     device = FakeDevice(kernel_times={"aten::mm": [9 * MS, 1 * MS, 2 * MS, 9 * MS, 3 * MS]})
-    recorder = BlockRecorder(_bound(device, curve(0, 0)), device)
+    recorder = BlockRecorder(_bound(device, curve(0, 0)))
     recorder.record("default", calls=2, quad=4, sequence=8)
     recorder.record("default", calls=1, quad=5, sequence=11)
     columns = recorder.columns()["default"]
@@ -111,7 +111,7 @@ def test_block_recorder__wait_booked_within_a_short_call__no_time_is_negative() 
             self.waited_ns += 9 * MS
 
     device = LateBooks()
-    recorder = BlockRecorder(_bound(device, curve(MS, 0)), device)
+    recorder = BlockRecorder(_bound(device, curve(MS, 0)))
     recorder.record("default", calls=2, quad=0, sequence=0, as_served=True)
 
     columns = recorder.columns()["default"]
@@ -122,7 +122,7 @@ def test_block_recorder__wait_booked_within_a_short_call__no_time_is_negative() 
 
 def test_block_recorder__shape_without_block__is_left_out() -> None:
     device = FakeDevice(capabilities=frozenset())
-    recorder = BlockRecorder(_bound(device, curve(MS, 0, shapes={"short": {}, "long": {}})), device)
+    recorder = BlockRecorder(_bound(device, curve(MS, 0, shapes={"short": {}, "long": {}})))
     recorder.record("long", calls=1, quad=0, sequence=0)
     assert list(recorder.columns()) == ["long"]
     assert recorder.columns()["long"].times.cpu_source == "thread_cpu"
@@ -131,12 +131,12 @@ def test_block_recorder__shape_without_block__is_left_out() -> None:
 def test_block_recorder__unknown_shape__key_error() -> None:
     device = FakeDevice()
     with pytest.raises(KeyError, match="wide"):
-        BlockRecorder(_bound(device, curve(MS, 0)), device).record("wide", calls=1, quad=0, sequence=0)
+        BlockRecorder(_bound(device, curve(MS, 0))).record("wide", calls=1, quad=0, sequence=0)
 
 
 def test_warm_up__constant_calls__steady_after_three_equal_blocks() -> None:
     device = FakeDevice()
-    found = warm_up(_bound(device, curve(MS, 0)), device, block_seconds=0.02, cap_seconds=5.0)
+    found = warm_up(_bound(device, curve(MS, 0)), block_seconds=0.02, cap_seconds=5.0)
     assert found.steady
     assert found.block_calls == {"default": 20}
     # The first, then blocks of 1, 5 and 5, quarters of those to come.
@@ -145,7 +145,7 @@ def test_warm_up__constant_calls__steady_after_three_equal_blocks() -> None:
 
 def test_warm_up__call_longer_than_a_block__at_least_three_calls() -> None:
     device = FakeDevice()
-    found = warm_up(_bound(device, curve(50 * MS, 0)), device, block_seconds=0.02, cap_seconds=5.0)
+    found = warm_up(_bound(device, curve(50 * MS, 0)), block_seconds=0.02, cap_seconds=5.0)
     assert found.block_calls == {"default": 3}
 
 
@@ -156,7 +156,7 @@ def test_warm_up__calls_of_seconds__warm_once_they_get_no_faster_and_one_a_block
     script: KernelTime, calls: int
 ) -> None:
     device = FakeDevice(kernel_times={"aten::mm": script})
-    found = warm_up(_bound(device, curve(0, 0)), device, block_seconds=0.02, cap_seconds=8.0)
+    found = warm_up(_bound(device, curve(0, 0)), block_seconds=0.02, cap_seconds=8.0)
     assert found.steady
     assert (found.calls, found.block_calls) == (calls, {"default": 1})
     assert found.call_seconds == pytest.approx(2.6, rel=0.01)
@@ -169,14 +169,14 @@ def test_warm_up__two_shapes__block_calls_of_each() -> None:
         inputs=lambda batch, seed, length: FakeTensor(length, 0),
         shapes={"short": {"length": 1}, "long": {"length": 4}},
     )
-    found = warm_up(_bound(device, workload), device, block_seconds=0.02, cap_seconds=5.0)
+    found = warm_up(_bound(device, workload), block_seconds=0.02, cap_seconds=5.0)
     assert found.block_calls == {"short": 20, "long": 5}
 
 
 def _warm(script: KernelTime, cap_seconds: float, noise: float = 0.0) -> tuple[bool, float]:
     device = FakeDevice(kernel_times={"aten::mm": script}, noise=noise)
     started = device.host_ns
-    found = warm_up(_bound(device, curve(0, 0)), device, block_seconds=0.02, cap_seconds=cap_seconds)
+    found = warm_up(_bound(device, curve(0, 0)), block_seconds=0.02, cap_seconds=cap_seconds)
     return found.steady, (device.host_ns - started) / 1e9
 
 

@@ -31,7 +31,7 @@ MS = 1_000_000
 
 def recorder(counters: HardwareCounters | None) -> BlockRecorder:
     device = FakeDevice(capabilities=frozenset())
-    return BlockRecorder(BoundWorkload("fake", curve(MS, 0), device, seed=1), device, counters=counters)
+    return BlockRecorder(BoundWorkload("fake", curve(MS, 0), device, seed=1), counters=counters)
 
 
 def test_attribute_bytes__cache_misses__are_those_of_the_header() -> None:

@@ -35,9 +35,7 @@ def _bound(device: FakeDevice, stages: dict[str, Any], **fields: Any) -> BoundWo
 
 def test_preprocessing__stages__each_timed_and_the_wall_is_their_sum() -> None:
     device = FakeDevice()
-    recorder = BlockRecorder(
-        _bound(device, {"decode": _works(device, 2 * MS), "resize": _works(device, 3 * MS)}), device
-    )
+    recorder = BlockRecorder(_bound(device, {"decode": _works(device, 2 * MS), "resize": _works(device, 3 * MS)}))
     block = recorder.record_preprocessing("default", calls=4, quad=0, sequence=0)
     recorder.record_preprocessing("default", calls=2, quad=1, sequence=5)
     assert block.calls.wall.tolist() == [5 * MS] * 4
@@ -63,7 +61,7 @@ def test_preprocessing__stage_changes_its_input__gets_a_fresh_copy_every_time() 
 
     device = FakeDevice()
     workload = Workload(build=lambda handle: print, inputs=lambda batch, seed: np.ones(batch), preprocess=shrink)
-    preprocessing = Preprocessing(BoundWorkload("fake", workload, device, seed=1), device, "default")
+    preprocessing = Preprocessing(BoundWorkload("fake", workload, device, seed=1), "default")
     for _ in range(20):
         preprocessing()
     assert set(seen) == {1.0}
@@ -72,20 +70,20 @@ def test_preprocessing__stage_changes_its_input__gets_a_fresh_copy_every_time() 
 def test_warm_up__preprocessing__block_calls_of_its_own_at_least_one() -> None:
     device = FakeDevice()
     bound = _bound(device, {"decode": _works(device, 5 * MS)}, shapes={"short": {}, "long": {}})
-    recorder = BlockRecorder(bound, device)
-    found = warm_up(bound, device, block_seconds=0.02, cap_seconds=5.0, preprocessing=recorder.preprocessing)
+    recorder = BlockRecorder(bound)
+    found = warm_up(bound, block_seconds=0.02, cap_seconds=5.0, preprocessing=recorder.preprocessing)
     assert found.block_calls == {"short": 20, "long": 20}
     assert found.preprocess_calls == {"short": 4, "long": 4}
     slow = _bound(device, {"decode": _works(device, 100 * MS)})
-    recorder = BlockRecorder(slow, device)
-    found = warm_up(slow, device, block_seconds=0.02, cap_seconds=5.0, preprocessing=recorder.preprocessing)
+    recorder = BlockRecorder(slow)
+    found = warm_up(slow, block_seconds=0.02, cap_seconds=5.0, preprocessing=recorder.preprocessing)
     assert found.preprocess_calls == {"default": 1}
 
 
 def test_block_recorder__no_preprocessing__costs_nothing() -> None:
     device = FakeDevice()
     bound = BoundWorkload("fake", curve(MS, 0), device, seed=1)
-    recorder = BlockRecorder(bound, device)
+    recorder = BlockRecorder(bound)
     assert recorder.preprocessing == {}
     assert recorder.preprocess_columns(HERE) == {}
-    assert warm_up(bound, device, block_seconds=0.02, cap_seconds=5.0).preprocess_calls == {}
+    assert warm_up(bound, block_seconds=0.02, cap_seconds=5.0).preprocess_calls == {}

@@ -55,7 +55,7 @@ def workload(code: str, arguments: str = "") -> Mistake:
         file.write_text(WORKLOAD.format(code=code, arguments=f", {arguments}" if arguments else ""))
         device = open_device("cpu")
         bound = BoundWorkload("net", load_workload(file, "net", root=root, python_path=[]), device, seed=0)
-        if failed := try_calls(bound, device, root):
+        if failed := try_calls(bound, root):
             raise failed[2]
 
     return measure

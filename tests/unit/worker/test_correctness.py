@@ -19,7 +19,7 @@ def checked(call, *, inputs=None, **fields):
 
     workload = Workload(build=lambda device: {}, inputs=inputs or random, call=call, batch=4, **fields)
     device = open_device("cpu")
-    (result,) = check_outputs(BoundWorkload("w", workload, device, seed=1), device)
+    (result,) = check_outputs(BoundWorkload("w", workload, device, seed=1))
     return result
 
 

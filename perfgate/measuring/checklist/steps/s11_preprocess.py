@@ -115,7 +115,7 @@ def _measure_host(
 ) -> None:
     device = context.device
     context.doing("timing the stages of preprocessing")
-    preprocessing = Preprocessing(context.workload, device, shape)
+    preprocessing = Preprocessing(context.workload, shape)
     times_ns = _time_stages(preprocessing, context, effort.stages)
     for stage, column in zip(preprocessing.stages, times_ns.T):
         of_stage = outcome.under(stage=stage.name)
@@ -196,11 +196,10 @@ def _measure_device(
     context.doing("preprocessing on the device")
     by_device = Preprocessing(
         workload,
-        device,
         shape,
         (Stage("device", lambda raw: on_device(device.to_device(raw))),),
     )
-    by_host = Preprocessing(workload, device, shape)
+    by_host = Preprocessing(workload, shape)
     batches = (device.to_device(by_host()), by_device())
     if workload.workload.train_step is not None:
         # A call trains the model, so inputs are compared instead of outputs.

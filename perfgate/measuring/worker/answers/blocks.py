@@ -43,7 +43,7 @@ class BlockAnswers:
     ) -> None:
         self._loaded = loaded
         self._workload = loaded.workload
-        self._device = loaded.device
+        self._device = loaded.workload.device
         self._counters = counters
         self._recorder: BlockRecorder | None = None
         self._layout: Layout | None = None
@@ -63,7 +63,7 @@ class BlockAnswers:
     def count_by(self, counters: HardwareCounters | None) -> None:
         """Record from here on by other counters: a forked process has none of its parent's."""
         self._counters = counters
-        self._recorder = BlockRecorder(self._workload, self._device, counters=counters)
+        self._recorder = BlockRecorder(self._workload, counters=counters)
 
     @property
     def recorder(self) -> BlockRecorder:
@@ -72,13 +72,10 @@ class BlockAnswers:
         return self._recorder
 
     def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
-        self._recorder = BlockRecorder(
-            self._workload, self._device, counters=self._counters
-        )
+        self._recorder = BlockRecorder(self._workload, counters=self._counters)
         files = open_files()
         warm = warm_up(
             self._workload,
-            self._device,
             block_seconds=request.block_seconds,
             cap_seconds=request.cap_seconds,
             least_seconds=request.least_seconds,

@@ -45,7 +45,7 @@ class ChecklistAnswers:
     def __init__(self, loaded: LoadedWorkload, began: float) -> None:
         self._loaded = loaded
         self._workload = loaded.workload
-        self._device = loaded.device
+        self._device = loaded.workload.device
         self._process = StepProcess(began, loaded.request)
         self._compiled: Compiled | None = None
         # Open until the process ends: its home, where they lie, is removed then.
@@ -61,7 +61,6 @@ class ChecklistAnswers:
     def _run_step(self, request: StepRequest) -> StepReply:
         context = StepContext(
             workload=self._workload,
-            device=self._device,
             limits=request.limits,
             seed=request.seed,
             root=self._loaded.root,
@@ -95,7 +94,6 @@ class ChecklistAnswers:
     ) -> StepContext:
         return StepContext(
             workload=self._workload,
-            device=self._device,
             limits=limits,
             seed=seed,
             root=self._loaded.root,

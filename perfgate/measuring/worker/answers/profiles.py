@@ -29,7 +29,7 @@ class ProfileAnswers:
 
     def __init__(self, loaded: LoadedWorkload) -> None:
         self._workload = loaded.workload
-        self._device = loaded.device
+        self._device = loaded.workload.device
         self._root = loaded.root
         self.answers: Answers = {
             ProfileRequest: self._profile,

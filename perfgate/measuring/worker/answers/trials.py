@@ -31,7 +31,7 @@ class TrialAnswers:
     def __init__(self, loaded: LoadedWorkload) -> None:
         self._loaded = loaded
         self._workload = loaded.workload
-        self._device = loaded.device
+        self._device = loaded.workload.device
         self.answers: Answers = {
             TryRequest: self._try,
             SignatureRequest: self._sign,
@@ -42,7 +42,7 @@ class TrialAnswers:
 
     def _try(self, request: TryRequest) -> Tried:
         began = time.monotonic()
-        failure = try_calls(self._workload, self._device, self._loaded.root)
+        failure = try_calls(self._workload, self._loaded.root)
         seconds = time.monotonic() - began
         packages = loaded_distributions() if request.packages else None
         if failure is not None:
@@ -52,9 +52,7 @@ class TrialAnswers:
             )
         watching = None
         if self._loaded.line_watch is not None:
-            watching = self._loaded.line_watch.run(
-                self._workload, self._device, request.seconds
-            )
+            watching = self._loaded.line_watch.run(self._workload, request.seconds)
         copies_fit = copies_that_fit(self._device)
         return Tried(
             seconds=seconds, packages=packages, watching=watching, copies_fit=copies_fit
@@ -73,7 +71,7 @@ class TrialAnswers:
         return CallTimed(seconds=total_ns / 1e9)
 
     def _check(self, _: CheckRequest) -> CheckReply:
-        return CheckReply(results=check_outputs(self._workload, self._device))
+        return CheckReply(results=check_outputs(self._workload))
 
     def _recount(self, request: RecountRequest) -> Recounted:
         return Recounted(
