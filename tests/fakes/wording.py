@@ -7,7 +7,7 @@ import msgspec
 from perfgate.document.message import Message
 from perfgate.document.run import StepResult, Value
 from perfgate.judging.report.text.messages import word
-from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.step import StepOutcome
 
 
 def reason_of(measured: StepOutcome | StepResult | Value) -> str:

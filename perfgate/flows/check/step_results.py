@@ -22,8 +22,8 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import Replicate
 from perfgate.document.telemetry import TelemetryReading
-from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
 from perfgate.measuring.checklist.runner import step_result
+from perfgate.measuring.checklist.step import StepOutcome, unavailable
 from perfgate.measuring.checklist.steps.s05_batch import judge_sweep
 from perfgate.measuring.checklist.steps.s19_thermal import judge_watched
 

@@ -11,17 +11,16 @@ import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.document.run import Roof
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.counting.account import measure_roof
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.devices.device import Call
-from perfgate.measuring.timing.calls import timed_call
-from perfgate.measuring.timing.versus import (
+from perfgate.measuring.timing.calls import (
     FEWEST_QUADS,
     Versus,
     compare,
     summarize_turns,
+    timed_call,
 )
 from perfgate.measuring.workload.operators import as_model
 from perfgate.system.garbage import quiet

@@ -10,9 +10,13 @@ from typing import NamedTuple
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.document.run import CounterSet, KernelTimes, OperatorRow, StepResult
-from perfgate.measuring.checklist.outcome import StepOutcome, not_applicable
 from perfgate.measuring.checklist.runner import find_steps, step_result
-from perfgate.measuring.checklist.step import RecordedStep, RecordingContext
+from perfgate.measuring.checklist.step import (
+    RecordedStep,
+    RecordingContext,
+    StepOutcome,
+    not_applicable,
+)
 from perfgate.trace.analysis.kernel_times import kernel_times
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import TimeSpan

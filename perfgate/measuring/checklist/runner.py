@@ -10,8 +10,7 @@ from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
 from perfgate.measuring.checklist.mistakes import ProjectCode, explained, own_traceback
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import Step, StepContext
+from perfgate.measuring.checklist.step import Step, StepContext, StepOutcome
 from perfgate.plugins import STEPS, load_members
 
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.timing.calls import compiled_graphs, timed_call

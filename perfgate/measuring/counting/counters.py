@@ -190,7 +190,7 @@ class _CountedCalls:
     def counter_set(
         self, tallies: list[CallTally], savings: list[Counter[Site]]
     ) -> CounterSet:
-        from perfgate.measuring.counting.settings import process_settings
+        from perfgate.measuring.counting.modes import process_settings
 
         last = tallies[-1]
         values = last.values()

@@ -1,12 +1,13 @@
 """Profile a few calls at a time, and return each operator's time in a typical one.
 
 Two processes that take turns at this can be compared operator by operator. They share the machine's momentary state, so a
-turn is short, and all deferrable work comes after the last one.
+turn is short, and all deferrable work comes after the last one. Slow calls are sampled by ``locate_stalls``.
 """
 
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -308,3 +309,52 @@ class _Watch:
             self._depth[name] -= 1
             if not self._depth[name]:
                 self.times.setdefault(name, []).append(float(ended - began))
+
+
+# Seconds between two samples of one call, and the slow calls that are enough.
+SAMPLE_EVERY = 0.002
+ENOUGH_STALLS = 4
+
+
+def locate_stalls(
+    call: Call,
+    device: Device,
+    lines: SourceLines,
+    *,
+    longer_than: float,
+    calls: int,
+    seconds: float,
+) -> dict[str, int]:
+    """The samples of each line of the project in those of at most ``calls`` calls that take ``longer_than`` seconds.
+
+    It takes no more than about ``seconds``. A timer interrupts slow calls, so none of them is timed. Only the main thread can
+    set the handler of a signal.
+    """
+    samples: Counter[str] = Counter()
+    stalls = 0
+    is_stall = False
+
+    def sample(_signal: int, frame: FrameType | None) -> None:
+        nonlocal is_stall
+        is_stall = True
+        line = lines.of(frame)
+        if line is not None:
+            samples[line] += 1
+
+    before = signal.signal(signal.SIGALRM, sample)
+    ends = device.clock_ns() + int(seconds * 1e9)
+    try:
+        for _ in range(calls):
+            is_stall = False
+            signal.setitimer(signal.ITIMER_REAL, longer_than, SAMPLE_EVERY)
+            try:
+                call()
+                device.synchronize()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            stalls += is_stall
+            if stalls >= ENOUGH_STALLS or device.clock_ns() > ends:
+                break
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    return dict(samples)

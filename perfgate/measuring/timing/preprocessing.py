@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfgate.measuring.devices.device import Call, Device
-from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
+from perfgate.measuring.timing.calls import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, Stage, copied
 from perfgate.stats.arrays import Ints
 

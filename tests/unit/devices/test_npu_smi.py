@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from perfgate.document.telemetry import DeviceProcess, DeviceState
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.answers import UnparsedAnswerError
 from perfgate.measuring.devices.ascend.info_table import TableChip, parse_info
-from perfgate.measuring.devices.ascend.npu_smi import MappedChip, find_block, parse_blocks, parse_map
+from perfgate.measuring.devices.ascend.npu_smi import (
+    MappedChip,
+    UnparsedAnswerError,
+    find_block,
+    parse_blocks,
+    parse_map,
+)
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "npu_smi"

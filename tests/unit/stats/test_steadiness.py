@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfgate.stats.steadiness import steadiness
+from perfgate.stats.changes import steadiness
 
 
 def noisy(count: int = 3000, *, seed: int = 0, sigma: float = 0.02) -> np.ndarray:

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from perfgate.document.run import Finding
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import Step, StepContext
+from perfgate.measuring.checklist.step import Step, StepContext, StepOutcome
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload

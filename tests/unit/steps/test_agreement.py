@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfgate.measuring.checklist.agreement import agreement  # noqa: E402
+from perfgate.measuring.checklist.experiment import agreement  # noqa: E402
 
 
 def test_agreement__equal__everything_agrees() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from perfgate.document.message import Message
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s10_batching import STEP, items_agree
 from perfgate.measuring.checklist.steps.s10_batching.serving import ServiceModel, candidates, measure_service
 from perfgate.measuring.devices.backends.cpu import CpuDevice

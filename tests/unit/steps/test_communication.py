@@ -27,8 +27,7 @@ from perfgate.measuring.checklist.collectives.job import (
     run_job,
     sizes_up_to,
 )
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s16_communication import (
     STEP,
     Skew,

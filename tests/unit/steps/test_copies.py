@@ -15,16 +15,17 @@ from perfgate.errors import MeasuringError
 from perfgate.judging.report.text.messages import word
 from perfgate.measuring.checklist.copies.copies import (
     CopiesLevel,
+    best_gain,
     level_of_new_process,
     start_cold,
     time_processes,
     time_threads,
+    too_large,
 )
 from perfgate.measuring.checklist.step import StepContext, StepProcess
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.checklist.steps.s01_latency import start_spread
 from perfgate.measuring.checklist.steps.s10_batching import STEP
-from perfgate.measuring.checklist.steps.s10_batching.copies import best_gain, too_large
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload

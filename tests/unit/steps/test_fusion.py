@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from perfgate import trace
-from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s06_fusion import STEP, judge_patterns, merged_share
 from perfgate.measuring.checklist.steps.s06_fusion.kernels import is_elementwise, is_fused, read_fusion_result
 from perfgate.measuring.checklist.steps.s06_fusion.node_times import NodeTimes, node_times

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.catalogue.lookup import RULES
-from perfgate.measuring.checklist.outcome import StepOutcome, limit
+from perfgate.measuring.checklist.step import StepOutcome, limit
 from tests.wording import finding_text
 
 

@@ -11,8 +11,7 @@ import torch
 
 from perfgate import trace
 from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s17_memory import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload

@@ -9,14 +9,13 @@ from torch import nn
 
 from perfgate import trace
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.agreement import Agreement
-from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.experiment import Agreement
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps import s08_precision
 from perfgate.measuring.checklist.steps.s08_precision import STEP
 from perfgate.measuring.checklist.steps.s08_precision.trial import PrecisionTrial
-from perfgate.measuring.timing.versus import Versus
+from perfgate.measuring.timing.calls import Versus
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
 from perfgate.trace.model.recording import Kernel, Recording, Tensors, Timeline

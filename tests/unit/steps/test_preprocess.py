@@ -13,13 +13,12 @@ import torch
 
 from perfgate import trace
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.steps import s11_preprocess
 from perfgate.measuring.checklist.steps.s11_preprocess import STEP, preparing_share
 from perfgate.measuring.devices.backends.cpu import CpuDevice
+from perfgate.measuring.timing.calls import summarize_turns
 from perfgate.measuring.timing.preprocessing import compare_pipeline, exposed_share
-from perfgate.measuring.timing.versus import summarize_turns
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder

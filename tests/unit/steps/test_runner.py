@@ -10,9 +10,8 @@ import pytest
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve

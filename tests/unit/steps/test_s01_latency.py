@@ -13,8 +13,7 @@ import torch
 from perfgate.document.budget import Budget
 from perfgate.document.run import Value
 from perfgate.document.samples import unpack
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s01_latency import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload

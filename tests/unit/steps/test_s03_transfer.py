@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.measuring.checklist.steps.s03_transfer import STEP, judge_inputs
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of

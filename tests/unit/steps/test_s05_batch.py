@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from perfgate.measuring.checklist.outcome import StepOutcome
+from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.measuring.checklist.steps.s05_batch import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import SLA, Workload

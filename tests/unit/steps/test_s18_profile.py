@@ -11,8 +11,7 @@ import torch
 from perfgate import trace
 from perfgate.document.run import Finding
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.checklist.steps.s18_profile import STEP
 from perfgate.measuring.devices.registry import open_device

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import torch
 
-from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.shape_space import measure_shape_space, propose
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload

@@ -17,8 +17,7 @@ from perfgate import trace
 from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s19_thermal import (
     CANARY,
     LAUNCHES,

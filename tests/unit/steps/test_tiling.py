@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from perfgate import trace
-from perfgate.measuring.checklist.agreement import agreement
+from perfgate.measuring.checklist.experiment import agreement
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s13_tiling import STEP, core_uses, known_cores
 from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay, record_products

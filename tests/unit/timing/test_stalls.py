@@ -4,7 +4,7 @@ import signal
 import time
 from pathlib import Path
 
-from perfgate.measuring.counting.slow_lines import ENOUGH_STALLS, locate_stalls
+from perfgate.measuring.counting.profile import ENOUGH_STALLS, locate_stalls
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.registry import open_device
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.measuring.timing.versus import FEWEST_QUADS, compare
+from perfgate.measuring.timing.calls import FEWEST_QUADS, compare
 from tests.fakes.device import FakeDevice
 
 MS = 1_000_000

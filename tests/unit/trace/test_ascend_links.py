@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from perfgate import trace
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import RecordedStep, RecordingContext
+from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps import s02_utilization, s03_transfer, s16_communication
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.recording import Recording, Timeline

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perfgate.document.run import Evidence
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
 from perfgate.measuring.checklist.recorded import (
     add_rate,
     busy_window,
@@ -15,6 +14,7 @@ from perfgate.measuring.checklist.recorded import (
     profiled,
     waiting_shares,
 )
+from perfgate.measuring.checklist.step import MaybeEvidence, StepOutcome
 from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import reduce_timeline
 from perfgate.trace.analysis.ranks import ranks_by_lag

@@ -12,9 +12,13 @@ from perfgate.catalogue.names import START_SPREAD
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.copies.copies import level_of_new_process, start_cold
 from perfgate.measuring.checklist.experiment import experiment
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    MaybeEvidence,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+)
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import (
     CallBudget,
@@ -33,7 +37,7 @@ from perfgate.measuring.workload.workload import SLA
 from perfgate.protocol import LoadRequest
 from perfgate.stats.arrays import Floats
 from perfgate.stats.arrivals import draw
-from perfgate.stats.steadiness import steadiness
+from perfgate.stats.changes import steadiness
 from perfgate.stats.summary import (
     P99_FLOOR,
     TENTH_FLOOR,

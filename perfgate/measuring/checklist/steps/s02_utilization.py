@@ -9,7 +9,6 @@ import msgspec
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.graph_head import exposed_head_ns
-from perfgate.measuring.checklist.outcome import StepOutcome
 from perfgate.measuring.checklist.recorded import (
     busy_window,
     device_times_missing,
@@ -17,7 +16,7 @@ from perfgate.measuring.checklist.recorded import (
     profiled,
     waiting_shares,
 )
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.card import read_under_load

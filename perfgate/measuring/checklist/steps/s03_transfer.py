@@ -14,11 +14,6 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence
 from perfgate.measuring.checklist.experiment import outcome_of, own_call
-from perfgate.measuring.checklist.outcome import (
-    MaybeEvidence,
-    StepOutcome,
-    not_applicable,
-)
 from perfgate.measuring.checklist.recorded import (
     add_rate,
     busy_window,
@@ -26,7 +21,13 @@ from perfgate.measuring.checklist.recorded import (
     or_absent,
     profiled,
 )
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    MaybeEvidence,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    not_applicable,
+)
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.devices.device import Call, Device, DeviceEvent
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls

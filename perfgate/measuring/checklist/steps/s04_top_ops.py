@@ -14,9 +14,13 @@ from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, OperatorRow, Roof, ShapeKernels
 from perfgate.measuring.checklist.operator_cases import measure_cases
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome
 from perfgate.measuring.checklist.recorded import or_absent
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    MaybeEvidence,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+)
 from perfgate.measuring.checklist.traces import kernels_are_hidden, steady_calls
 from perfgate.measuring.counting.account import account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace

@@ -17,13 +17,14 @@ from perfgate.measuring.checklist.batch_sweep import (
     probe,
     visit_all,
 )
-from perfgate.measuring.checklist.outcome import (
+from perfgate.measuring.checklist.step import (
+    RecordingContext,
+    StepContext,
     StepOutcome,
     limit,
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.stats.knee import NEARLY, Knee, find_knee, smallest_within, typical_rates
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet

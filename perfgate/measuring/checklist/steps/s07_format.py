@@ -12,8 +12,13 @@ from typing import Any, NamedTuple
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.audit import AuditedOp, audit_shape
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    MaybeEvidence,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    unavailable,
+)
 from perfgate.measuring.checklist.traces import kernels_are_hidden, steady_summary
 from perfgate.measuring.devices.batches import tensors
 from perfgate.trace.analysis.summary import kernels_of

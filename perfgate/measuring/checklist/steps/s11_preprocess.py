@@ -11,23 +11,26 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.agreement import agreement
-from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.outcome import (
+from perfgate.measuring.checklist.experiment import (
+    FailedExperiment,
+    agreement,
+    experiment,
+)
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import (
     MaybeEvidence,
+    RecordingContext,
+    StepContext,
     StepOutcome,
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.timing.calls import CallBudget, time_calls
+from perfgate.measuring.timing.calls import CallBudget, compare, time_calls
 from perfgate.measuring.timing.preprocessing import (
     Preprocessing,
     compare_pipeline,
     exposed_share,
 )
-from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
 from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.summary import quantile

@@ -11,9 +11,15 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.outcome import Limits, StepOutcome, limit, unavailable
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    Limits,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    limit,
+    unavailable,
+)
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.tally import SYNCS, CallTally

@@ -11,12 +11,6 @@ from typing import Any
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.agreement import (
-    TRAINS,
-    compare_outputs,
-    copy_of_model,
-    rotating,
-)
 from perfgate.measuring.checklist.audit import (
     CAUSES,
     EITHER,
@@ -26,15 +20,24 @@ from perfgate.measuring.checklist.audit import (
     is_cast,
 )
 from perfgate.measuring.checklist.experiment import (
+    TRAINS,
     ExperimentError,
     FailedExperiment,
+    compare_outputs,
+    copy_of_model,
     experiment,
+    rotating,
 )
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    MaybeEvidence,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    unavailable,
+)
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.devices.batches import each_tensor
-from perfgate.measuring.timing.versus import Versus, compare
+from perfgate.measuring.timing.calls import Versus, compare
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import kernels_of
 from perfgate.trace.model.kernel_table import KernelTable

@@ -21,12 +21,20 @@ from perfgate.measuring.checklist.experiment import (
     outcome_of,
     own_call,
 )
-from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
 from perfgate.measuring.checklist.recorded import add_rate, busy_window, profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    unavailable,
+)
 from perfgate.measuring.devices.device import Call, Device
-from perfgate.measuring.timing.calls import find_steady_state, timed_call
-from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
+from perfgate.measuring.timing.calls import (
+    FEWEST_QUADS,
+    find_steady_state,
+    summarize_turns,
+    timed_call,
+)
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.counters import CounterColumns

@@ -25,12 +25,13 @@ from perfgate.measuring.checklist.collectives.job import (
 )
 from perfgate.measuring.checklist.collectives.recorded import judge_recorded_ranks
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.outcome import (
+from perfgate.measuring.checklist.step import (
+    RecordingContext,
+    StepContext,
     StepOutcome,
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.stats.arrays import Ints

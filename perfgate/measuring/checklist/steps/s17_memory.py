@@ -9,8 +9,13 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    MaybeEvidence,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    unavailable,
+)
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.device import Call, Device, MemoryStatistics

@@ -10,8 +10,12 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.outcome import StepOutcome, unavailable
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    unavailable,
+)
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within, read_calls
 from perfgate.measuring.devices.device import Call, Device

@@ -16,14 +16,15 @@ from perfgate.document.message import Message, reason_of
 from perfgate.document.run import Evidence
 from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.outcome import (
+from perfgate.measuring.checklist.recorded import profiled, setting_number
+from perfgate.measuring.checklist.step import (
     Limits,
     MaybeEvidence,
+    RecordingContext,
+    StepContext,
     StepOutcome,
     unavailable,
 )
-from perfgate.measuring.checklist.recorded import profiled, setting_number
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.devices.host import run_times
 from perfgate.measuring.devices.registry import monitored_kinds

@@ -11,8 +11,12 @@ import re
 import msgspec
 
 from perfgate.document.telemetry import DeviceProcess, DeviceState
-from perfgate.measuring.devices.ascend.answers import refuse_failure, unread_output
-from perfgate.measuring.devices.ascend.titles import Column, column_of
+from perfgate.measuring.devices.ascend.npu_smi import (
+    Column,
+    column_of,
+    refuse_failure,
+    unread_output,
+)
 from perfgate.measuring.devices.cells import (
     MIB,
     MOST_TEXT,

@@ -3,18 +3,29 @@
 Known blocks of ``-t``, recognized by content and never by line number: a block may start with its ``Chip ID`` (``-t common``;
 ``-t usages`` of 310B), end with it (``-t usages`` of 910 and 310P, ``-t proc-mem``), or have none (``-c``, ``-t health``, 950).
 The ``mcu`` may follow the chips; its temperature and power are the board's.
+
+Titles of lists and tables are recognized by meaning, because chips and drivers spell them differently: ``NPU`` and
+``NPU ID``, ``AICore(%)`` and ``NPU Util(%)``, ``Phy-ID`` and ``Chip Phy-ID``. Their words hardly change.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceProcess
-from perfgate.measuring.devices.ascend.answers import refuse_failure, unread_output
-from perfgate.measuring.devices.ascend.titles import Column, column_of
-from perfgate.measuring.devices.cells import MIB, MOST_TEXT, number, scaled, whole, word
+from perfgate.measuring.devices.cells import (
+    MIB,
+    MOST_TEXT,
+    number,
+    quoted,
+    scaled,
+    whole,
+    word,
+)
 
 _MAP_TITLE = re.compile(r"\S.{0,40}?\b(?:ID|Name)\b", re.IGNORECASE)
 _PROCESS = re.compile(
@@ -201,4 +212,104 @@ def _block(entries: list[tuple[str, str]], npu_id: int | None) -> ChipBlock:
     mcu = values.get(_NAME, "").lower() == "mcu"
     return ChipBlock(
         npu_id=npu_id, chip_id=chip_id, mcu=mcu, values=values, processes=processes
+    )
+
+
+Column = Literal[
+    "npu", "chip", "logic", "physical", "slot", "name", "health", "bus", "power", "temperature", "load", "hugepages",
+    "hbm", "ddr", "pid", "container_pid", "process", "process_memory",
+]  # fmt: skip
+
+# A title has the meaning of the first entry of which it has a word for each beginning.
+_MEANINGS: dict[tuple[str, ...], Column] = {
+    ("process", "container"): "container_pid",
+    ("process", "id"): "pid",
+    ("process", "name"): "process",
+    ("process", "mem"): "process_memory",
+    ("logic",): "logic",
+    ("phy",): "physical",
+    ("slot",): "slot",
+    ("name",): "name",
+    ("health",): "health",
+    ("bus",): "bus",
+    ("power",): "power",
+    ("temp",): "temperature",
+    ("hugepages",): "hugepages",
+    ("hbm",): "hbm",
+    ("mem",): "ddr",
+    ("aicore",): "load",
+    ("util",): "load",
+    ("chip",): "chip",
+    ("device",): "physical",
+    ("npu",): "npu",
+    ("card",): "npu",
+}
+
+
+def column_of(title: str) -> Column | None:
+    words = re.findall(r"[a-z]+", title.lower())
+    for beginnings, column in _MEANINGS.items():
+        if all(_has_word(words, beginning) for beginning in beginnings):
+            return column
+    return None
+
+
+def _has_word(words: list[str], beginning: str) -> bool:
+    return any(word.startswith(beginning) for word in words)
+
+
+# Printed texts in lower case, and the message for each. Sources: error_container_-8005 and usage_text_on_wrong_type of the
+# recorded outputs, the return values of the DCMI manual (-8005 not ready, -8020 in use), the driver's refusal of a card that
+# has the id of another container, the dynamic linker of glibc.
+_REFUSALS = (
+    ("ret is -8005", "device.npu-hidden"),
+    ("ret is -8020", "device.npu-in-use"),
+    ("container id verify failed", "device.npu-other-container"),
+    ("dcmi module initialize failed", "device.npu-driver-stopped"),
+    ("error while loading shared libraries", "device.npu-driver-not-found"),
+    ("command not found", "device.npu-smi-not-installed"),
+    ("error parameter of", "device.npu-smi-other-version"),
+    ("usage:", "device.npu-smi-help"),
+)
+_MOST_LINES = 4
+_LONGEST_LINE = 120
+
+
+class UnparsedAnswerError(UnmeasuredError):
+    """npu-smi answered in a format that perfgate does not know."""
+
+
+def refuse_failure(text: str, command: str) -> None:
+    """Raise UnmeasuredError if ``text`` is a failure or the help instead of an answer to ``command``."""
+    lower = text[:MOST_TEXT].lower()
+    if not lower.strip():
+        raise UnmeasuredError(Message("device.tool-silent", {"command": command}))
+    for sign, meaning in _REFUSALS:
+        if sign in lower:
+            printed = quoted(text, sign)
+            raise UnmeasuredError(
+                Message(
+                    "device.npu-smi-refuses",
+                    {
+                        "command": command,
+                        "meaning": Message(meaning),
+                        "printed": printed,
+                    },
+                )
+            )
+
+
+def unread_output(text: str, command: str) -> UnparsedAnswerError:
+    """The error for an answer without a chip, with its first lines; rulers and the version are left out."""
+    lines: list[str] = []
+    for line in text[:MOST_TEXT].splitlines():
+        words = " ".join(line.split())
+        if any(map(str.isalnum, words)) and "Version:" not in words:
+            lines.append(f'"{words[:_LONGEST_LINE]}"')
+    first_lines = "; ".join(lines[:_MOST_LINES])
+    return UnparsedAnswerError(
+        Message(
+            "device.npu-smi-unread",
+            {"command": command, "lines": first_lines, "count": len(lines)},
+        )
     )

@@ -6,7 +6,6 @@ from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import ClockCommands, Sensor, Watch
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.answers import UnparsedAnswerError
 from perfgate.measuring.devices.ascend.info_table import parse_info
 from perfgate.measuring.devices.ascend.machine import (
     ASCEND,
@@ -24,6 +23,7 @@ from perfgate.measuring.devices.ascend.machine import (
     release_of,
     set_env,
 )
+from perfgate.measuring.devices.ascend.npu_smi import UnparsedAnswerError
 from perfgate.measuring.devices.ascend.reading import (
     find_chip,
     read_processes,

@@ -22,7 +22,7 @@ from perfgate.measuring.checklist.step import Experiments, StepContext, StepProc
 from perfgate.measuring.checklist.steps.s09_graph import compiled_for_check
 from perfgate.measuring.checklist.steps.s09_graph.compilation import Compiled
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
-from perfgate.measuring.timing.versus import compare
+from perfgate.measuring.timing.calls import compare
 from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
 from perfgate.protocol import (
     CompiledCall,

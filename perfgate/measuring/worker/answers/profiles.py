@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes
-from perfgate.measuring.counting.slow_lines import locate_stalls
+from perfgate.measuring.counting.profile import (
+    OperatorProfile,
+    SubroutineTimes,
+    locate_stalls,
+)
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
 from perfgate.protocol import (

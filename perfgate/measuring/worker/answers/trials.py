@@ -7,9 +7,9 @@ import time
 from perfgate.measuring.counting.again import count_again
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.worker.correctness import check_outputs
+from perfgate.measuring.worker.host_build import signature_of
 from perfgate.measuring.worker.loaded import Answers, LoadedWorkload
 from perfgate.measuring.worker.packages import loaded_distributions
-from perfgate.measuring.worker.signature import signature_of
 from perfgate.measuring.worker.trial import copies_that_fit, try_calls
 from perfgate.protocol import (
     CallTimed,

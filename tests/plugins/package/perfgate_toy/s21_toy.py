@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.outcome import StepOutcome
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 
 
 class ToyStep:

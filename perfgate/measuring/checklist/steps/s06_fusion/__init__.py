@@ -9,14 +9,15 @@ from pathlib import Path
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence
-from perfgate.measuring.checklist.outcome import (
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import (
     MaybeEvidence,
+    RecordingContext,
+    StepContext,
     StepOutcome,
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s06_fusion.kernels import (
     KernelFusion,
     is_fused,

@@ -17,13 +17,14 @@ from perfgate.measuring.checklist.audit import (
     is_cast,
 )
 from perfgate.measuring.checklist.experiment import FailedExperiment
-from perfgate.measuring.checklist.outcome import (
+from perfgate.measuring.checklist.step import (
     MaybeEvidence,
+    RecordingContext,
+    StepContext,
     StepOutcome,
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
     PrecisionTrial,
     try_autocast,

@@ -7,22 +7,20 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.agreement import (
-    TRAINS,
-    Agreement,
-    compare_outputs,
-    copy_of_model,
-    rotating,
-)
 from perfgate.measuring.checklist.audit import audit_call
 from perfgate.measuring.checklist.experiment import (
+    TRAINS,
+    Agreement,
     ExperimentError,
     FailedExperiment,
+    compare_outputs,
+    copy_of_model,
     experiment,
+    rotating,
 )
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor
-from perfgate.measuring.timing.versus import Versus, compare
+from perfgate.measuring.timing.calls import Versus, compare
 from perfgate.measuring.workload.bound import refusal
 from perfgate.system.garbage import quiet
 

@@ -29,9 +29,14 @@ from perfgate.measuring.checklist.graph_head import (
     head_times,
     spans_of_recording,
 )
-from perfgate.measuring.checklist.outcome import MaybeEvidence, StepOutcome, unavailable
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import (
+    MaybeEvidence,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    unavailable,
+)
 from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     GRAPHS_ONLY,
     Compiled,
@@ -51,7 +56,7 @@ from perfgate.measuring.counting.compiled import (
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
-from perfgate.measuring.timing.versus import Versus
+from perfgate.measuring.timing.calls import Versus
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import counts_by_name

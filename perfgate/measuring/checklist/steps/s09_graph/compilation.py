@@ -18,11 +18,12 @@ from types import FrameType
 from typing import Any
 
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.checklist.experiment import (
+    Agreement,
     ExperimentError,
     FailedExperiment,
     TimeUpError,
+    agreement,
     experiment,
 )
 from perfgate.measuring.checklist.mistakes import one_line
@@ -31,8 +32,7 @@ from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Call
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
-from perfgate.measuring.timing.calls import timed_call
-from perfgate.measuring.timing.versus import Versus, compare
+from perfgate.measuring.timing.calls import Versus, compare, timed_call
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.processes import kill_descendants, running_below
 

@@ -8,22 +8,23 @@ from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
+from perfgate.measuring.checklist.copies.copies import measure_copies
 from perfgate.measuring.checklist.experiment import (
     FailedExperiment,
+    agreement,
     experiment,
     outcome_of,
     own_call,
 )
-from perfgate.measuring.checklist.outcome import (
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import (
     MaybeEvidence,
+    RecordingContext,
+    StepContext,
     StepOutcome,
     not_applicable,
 )
-from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copies
 from perfgate.measuring.checklist.steps.s10_batching.serving import (
     Candidate,
     PolicyReplay,

@@ -7,39 +7,38 @@ from functools import partial
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
-from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import (
     ExperimentError,
     FailedExperiment,
+    agreement,
     experiment,
-)
-from perfgate.measuring.checklist.outcome import (
-    MaybeEvidence,
-    StepOutcome,
-    not_applicable,
 )
 from perfgate.measuring.checklist.recorded import profiled, setting_number
 from perfgate.measuring.checklist.shape_space import measure_shape_space
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.checklist.steps.s13_tiling.blocks import (
-    cache_blocks,
-    quantized_groups,
+from perfgate.measuring.checklist.step import (
+    MaybeEvidence,
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    not_applicable,
 )
-from perfgate.measuring.checklist.steps.s13_tiling.cores import (
+from perfgate.measuring.checklist.steps.s13_tiling.kernel_use import (
     CoreUse,
+    cache_blocks,
     core_uses,
     cube_clock,
     known_cores,
+    known_peaks,
+    product_uses,
+    quantized_groups,
 )
-from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
 from perfgate.measuring.checklist.steps.s13_tiling.products import (
     ProductReplay,
     ReplayedProduct,
     record_products,
 )
 from perfgate.measuring.checklist.traces import steady_summary
-from perfgate.measuring.timing.calls import timed_call
-from perfgate.measuring.timing.versus import Versus, compare
+from perfgate.measuring.timing.calls import Versus, compare, timed_call
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.flops import Arithmetic
