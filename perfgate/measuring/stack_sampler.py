@@ -248,17 +248,18 @@ class StackSampler:
         return self._frames[call]
 
     def _document(self, began: int, ended: int) -> bytes:
-        document = {
-            "pid": self.pid,
-            "rank": int(os.environ.get("RANK", "-1")),
-            "began": began,
-            "ended": ended,
-            "library": sysconfig.get_paths()["stdlib"],
-            "frames": self._listed,
-            "stacks": list(self._stacks),
-            "samples": [sample.as_row() for sample in self._samples],
-        }
-        return json.dumps(document).encode()
+        return json.dumps(
+            {
+                "pid": self.pid,
+                "rank": int(os.environ.get("RANK", "-1")),
+                "began": began,
+                "ended": ended,
+                "library": sysconfig.get_paths()["stdlib"],
+                "frames": self._listed,
+                "stacks": list(self._stacks),
+                "samples": [sample.as_row() for sample in self._samples],
+            }
+        ).encode()
 
     def _write(self, suffix: str, data: bytes) -> None:
         with suppress(OSError):

@@ -66,8 +66,14 @@ def with_compilations(
     for counted in counters:
         breaks, recompiles = result.breaks[counted.shape], result.steady[counted.shape]
         sites = counter_sites([*Counter(breaks).items(), *recompiles.items()], root)
-        values = {GRAPH_BREAKS: len(breaks), RECOMPILES: recompiles.total()}
-        completed.append(with_counts(counted, values, {}, sites))
+        completed.append(
+            with_counts(
+                counted,
+                {GRAPH_BREAKS: len(breaks), RECOMPILES: recompiles.total()},
+                {},
+                sites,
+            )
+        )
     return completed
 
 

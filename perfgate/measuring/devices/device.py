@@ -289,9 +289,11 @@ class Device(Protocol):
                 shutil.copyfileobj(source, target, 1 << 20)
             packed.replace(path)
         except OSError as error:
-            values = {"path": str(path), "error": str(error)}
             raise UnmeasuredError(
-                Message("device.trace-not-writable", values)
+                Message(
+                    "device.trace-not-writable",
+                    {"path": str(path), "error": str(error)},
+                )
             ) from error
         finally:
             plain.unlink(missing_ok=True)

@@ -35,8 +35,12 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
     program = find_program(command[0], os.environ)
     words = " ".join(command)
     if program is None:
-        places = {"command": command[0], "folders": ", ".join(_TOOL_FOLDERS)}
-        raise UnmeasuredError(Message("system.command-not-found", places))
+        raise UnmeasuredError(
+            Message(
+                "system.command-not-found",
+                {"command": command[0], "folders": ", ".join(_TOOL_FOLDERS)},
+            )
+        )
     try:
         result = subprocess.run(
             [str(program), *command[1:]],

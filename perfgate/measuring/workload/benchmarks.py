@@ -92,8 +92,12 @@ def _timed_by_test(test: str) -> Timed:
     threading.Thread(target=work, daemon=True).start()
     capture.is_over.wait()
     if capture.failures or capture.timed is None:
-        values = {"test": test, "error": capture.failures[0][-_MOST_TEXT:]}
-        raise WorkloadError(Message("workload.no-benchmark", values))
+        raise WorkloadError(
+            Message(
+                "workload.no-benchmark",
+                {"test": test, "error": capture.failures[0][-_MOST_TEXT:]},
+            )
+        )
     return capture.timed
 
 
@@ -266,12 +270,16 @@ def _timed_by_pyperf(script: str, name: str) -> Timed:
         sys.path.insert(0, str(Path(script).resolve().parent))
         runpy.run_path(script, run_name="__main__")
     if name not in benchmarks:
-        values = {
-            "file": script,
-            "name": repr(name),
-            "names": ", ".join(benchmarks) or "–",
-        }
-        raise WorkloadError(Message("workload.missing-benchmark", values))
+        raise WorkloadError(
+            Message(
+                "workload.missing-benchmark",
+                {
+                    "file": script,
+                    "name": repr(name),
+                    "names": ", ".join(benchmarks) or "–",
+                },
+            )
+        )
     return benchmarks[name]
 
 

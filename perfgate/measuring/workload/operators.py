@@ -95,8 +95,12 @@ def random_inputs(
     arguments = []
     for shape, stride in zip(shapes, strides or [None] * len(shapes)):
         if stride is not None and len(stride) != len(shape):
-            values = {"shape": str(tuple(shape)), "strides": str(tuple(stride))}
-            raise WorkloadError(Message("workload.case-stride", values))
+            raise WorkloadError(
+                Message(
+                    "workload.case-stride",
+                    {"shape": str(tuple(shape)), "strides": str(tuple(stride))},
+                )
+            )
         size = list(shape)
         if stride is not None:
             # All elements between the first and the last, with the elements that strides leave out.

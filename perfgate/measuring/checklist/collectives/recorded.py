@@ -14,7 +14,7 @@ from perfgate.measuring.checklist.recorded import (
     profiled,
     waiting_shares,
 )
-from perfgate.measuring.checklist.step import MaybeEvidence, StepOutcome
+from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import reduce_timeline
 from perfgate.trace.analysis.ranks import ranks_by_lag
@@ -92,16 +92,19 @@ def _judge_packets(outcome: StepOutcome, link: str, packets: Sequence[Packets]) 
     share = small.time_ns / total_ns
     number = small.number + large.number
     outcome.under(link=link).number("communication.small_packets", share, count=number)
-    evidence: MaybeEvidence = {
-        "link": link,
-        "share": share,
-        "smaller": smallest,
-        "small packets": small.number,
-        "packets": number,
-        "small ones [B/s]": small.bytes_per_second,
-        "others [B/s]": large.bytes_per_second,
-    }
-    outcome.above("communication.small_packets", share, evidence)
+    outcome.above(
+        "communication.small_packets",
+        share,
+        {
+            "link": link,
+            "share": share,
+            "smaller": smallest,
+            "small packets": small.number,
+            "packets": number,
+            "small ones [B/s]": small.bytes_per_second,
+            "others [B/s]": large.bytes_per_second,
+        },
+    )
 
 
 @dataclass
@@ -198,16 +201,19 @@ def _judge_lag_and_links(
         links_between(tables), share=outcome.limit("communication.slow_link.warning")
     ):
         share = link.bandwidth / link.middle
-        evidence: MaybeEvidence = {
-            "link": link.link,
-            "source": link.source,
-            "target": link.target,
-            "group": link.group,
-            "share": share,
-            "bandwidth [B/s]": link.bandwidth,
-            "middle bandwidth [B/s]": link.middle,
-        }
-        outcome.below("communication.slow_link", share, evidence)
+        outcome.below(
+            "communication.slow_link",
+            share,
+            {
+                "link": link.link,
+                "source": link.source,
+                "target": link.target,
+                "group": link.group,
+                "share": share,
+                "bandwidth [B/s]": link.bandwidth,
+                "middle bandwidth [B/s]": link.middle,
+            },
+        )
 
 
 def _judge_retransmissions(
@@ -234,16 +240,17 @@ def _judge_retransmissions(
     for resent in by_group.values():
         shape, collective = max(resent, key=lambda member: _rdma_ns(member[1]))
         seconds = _rdma_ns(collective) / 1e9
-        evidence: MaybeEvidence = {
-            "collective": type_by_name(collective.name),
-            "time": seconds,
-            "size [B]": sum(
-                link.size_bytes for link in collective.links if link.link == _RDMA
-            ),
-            "collectives": len(resent),
-        }
         outcome.under(shape=shape).above(
-            "communication.retransmission", seconds, evidence
+            "communication.retransmission",
+            seconds,
+            {
+                "collective": type_by_name(collective.name),
+                "time": seconds,
+                "size [B]": sum(
+                    link.size_bytes for link in collective.links if link.link == _RDMA
+                ),
+                "collectives": len(resent),
+            },
         )
 
 

@@ -22,7 +22,6 @@ from perfgate.measuring.checklist.recorded import (
     profiled,
 )
 from perfgate.measuring.checklist.step import (
-    MaybeEvidence,
     RecordingContext,
     StepContext,
     StepOutcome,
@@ -155,12 +154,15 @@ def judge_inputs(
     superfluous = sum(
         bytes_of(tensor) * (1 - _HALF / tensor.element_size()) for tensor in wide
     )
-    evidence: MaybeEvidence = {
-        "size": size,
-        "dtype": str(largest.dtype).removeprefix("torch."),
-        "saved": share * superfluous / copied,
-    }
-    outcome.note("transfer.full_precision", "info", evidence)
+    outcome.note(
+        "transfer.full_precision",
+        "info",
+        {
+            "size": size,
+            "dtype": str(largest.dtype).removeprefix("torch."),
+            "saved": share * superfluous / copied,
+        },
+    )
 
 
 def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, Floats]:

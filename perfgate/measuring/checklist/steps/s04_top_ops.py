@@ -16,7 +16,6 @@ from perfgate.document.run import CounterSet, OperatorRow, Roof, ShapeKernels
 from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
 from perfgate.measuring.checklist.step import (
-    MaybeEvidence,
     RecordingContext,
     StepContext,
     StepOutcome,
@@ -190,13 +189,16 @@ def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
         # Every operator without a kernel for the device is a finding, with its line.
         for site in counter_set.sites:
             if site.metric == FALLBACKS:
-                evidence: MaybeEvidence = {
-                    "op": site.name,
-                    "calls": site.count,
-                    "shape": counter_set.shape,
-                    "line": site.line,
-                }
-                outcome.note("ops.fallback", "warning", evidence)
+                outcome.note(
+                    "ops.fallback",
+                    "warning",
+                    {
+                        "op": site.name,
+                        "calls": site.count,
+                        "shape": counter_set.shape,
+                        "line": site.line,
+                    },
+                )
     for counter_set in counters:
         _judge_unstable(outcome, counter_set)
     for counter_set in counters:
@@ -304,13 +306,16 @@ def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
         "->",
         *dict.fromkeys(heaviest.outputs.dtypes),
     ]
-    evidence: MaybeEvidence = {
-        "op": heaviest.type or heaviest.name,
-        "calls": calls,
-        "share": int(on_cpu.duration.sum()) / (int(table.duration.sum()) or 1),
-        "types": " ".join(types),
-    }
-    outcome.above("ops.ai_cpu", int(on_cpu.duration.max()) / 1e9, evidence)
+    outcome.above(
+        "ops.ai_cpu",
+        int(on_cpu.duration.max()) / 1e9,
+        {
+            "op": heaviest.type or heaviest.name,
+            "calls": calls,
+            "share": int(on_cpu.duration.sum()) / (int(table.duration.sum()) or 1),
+            "types": " ".join(types),
+        },
+    )
 
 
 def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:

@@ -191,11 +191,13 @@ def _judge(outcome: StepOutcome, measured: _Conversions) -> None:
     outcome.number("format.share", share)
     outcome.number("format.conversions", per_call, count=calls)
     for pair, ns in times.most_common(_MOST_PAIRS):
-        numbers = {
-            "format.conversions": counts[pair] / calls,
-            "format.time": ns / calls / 1e9,
-        }
-        outcome.under(pair=pair).numbers(numbers, count=calls)
+        outcome.under(pair=pair).numbers(
+            {
+                "format.conversions": counts[pair] / calls,
+                "format.time": ns / calls / 1e9,
+            },
+            count=calls,
+        )
     if conversions:
         ((pair, _),) = times.most_common(1)
         of_pair = [conversion for conversion in conversions if conversion.pair == pair]
@@ -218,16 +220,19 @@ def _judge_orders(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
     outcome.number("format.mixed_convolutions", len(mixed))
     if mixed:
         op, convolution = mixed[0]
-        evidence: MaybeEvidence = {
-            "op": op.name,
-            "inputs": op.inputs,
-            "mixed": len(mixed),
-            "convolutions": len(convolutions),
-            "input": convolution.input,
-            "weight": convolution.weight,
-            "line": op.line,
-        }
-        outcome.above("format.mixed", len(mixed), evidence)
+        outcome.above(
+            "format.mixed",
+            len(mixed),
+            {
+                "op": op.name,
+                "inputs": op.inputs,
+                "mixed": len(mixed),
+                "convolutions": len(convolutions),
+                "input": convolution.input,
+                "weight": convolution.weight,
+                "line": op.line,
+            },
+        )
 
 
 def _judge_boundaries(outcome: StepOutcome, context: StepContext, shape: str) -> None:

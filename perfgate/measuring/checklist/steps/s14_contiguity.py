@@ -29,7 +29,6 @@ from perfgate.measuring.checklist.experiment import (
     rotating,
 )
 from perfgate.measuring.checklist.step import (
-    MaybeEvidence,
     RecordingContext,
     StepContext,
     StepOutcome,
@@ -117,23 +116,27 @@ def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
                 judged_counts[op.name, copy.cause, op.line] += 1
                 judged_sizes[op.name, copy.cause, op.line] += copy.size
     for cause in CAUSES:
-        numbers = {
-            "contiguity.copies": counts[cause],
-            "contiguity.copy_share": sizes[cause] / written,
-        }
-        outcome.under(cause=cause).numbers(numbers)
+        outcome.under(cause=cause).numbers(
+            {
+                "contiguity.copies": counts[cause],
+                "contiguity.copy_share": sizes[cause] / written,
+            }
+        )
     share = judged_sizes.total() / written
     outcome.number("contiguity.copy_share", share)
     for site, size in judged_sizes.most_common(1):
         name, why, line = site
-        evidence: MaybeEvidence = {
-            "op": name,
-            "cause": why,
-            "copies": judged_counts[site],
-            "bytes": size,
-            "line": line,
-        }
-        outcome.above("contiguity.copy_share", share, evidence)
+        outcome.above(
+            "contiguity.copy_share",
+            share,
+            {
+                "op": name,
+                "cause": why,
+                "copies": judged_counts[site],
+                "bytes": size,
+                "line": line,
+            },
+        )
 
 
 def _judge_kernels(outcome: StepOutcome, kernels: KernelTable) -> bool:

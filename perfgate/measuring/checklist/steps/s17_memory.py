@@ -132,16 +132,18 @@ def _add_pool(
         # One missing value stands for the whole pool.
         outcome.missing("memory.allocated", Message("system.no-pool"))
         return
-    numbers = {
-        "memory.allocated": float(after.peak_allocated),
-        "memory.reserved": float(after.peak_reserved),
-        "memory.fragmentation": _fragmentation(
-            after.peak_allocated, after.peak_reserved
-        ),
-        "memory.retries": float(after.retries - before.retries),
-        "memory.segments": (after.segments - before.segments) / calls,
-    }
-    outcome.numbers(numbers, count=calls)
+    outcome.numbers(
+        {
+            "memory.allocated": float(after.peak_allocated),
+            "memory.reserved": float(after.peak_reserved),
+            "memory.fragmentation": _fragmentation(
+                after.peak_allocated, after.peak_reserved
+            ),
+            "memory.retries": float(after.retries - before.retries),
+            "memory.segments": (after.segments - before.segments) / calls,
+        },
+        count=calls,
+    )
 
 
 def _fragmentation(allocated: float, reserved: float) -> float:
@@ -231,11 +233,13 @@ def _add_operators(outcome: StepOutcome, summary: DeviceSummary) -> None:
         key=lambda total: (-total.total_bytes, total.name),
     )
     for total in allocations[:_TOP_OPS]:
-        numbers = {
-            "memory.operator_total": total.total_bytes,
-            "memory.operator_held": total.held_bytes,
-        }
-        outcome.under(op=total.name).numbers(numbers, count=total.count)
+        outcome.under(op=total.name).numbers(
+            {
+                "memory.operator_total": total.total_bytes,
+                "memory.operator_held": total.held_bytes,
+            },
+            count=total.count,
+        )
     for most in allocations[:1]:
         outcome.note(
             "memory.largest",

@@ -120,11 +120,15 @@ def analyse(
 
 
 def why_incomplete(folder: Path, recording: Path) -> UnmeasuredError:
-    values = {
-        "missing": ", ".join(missing_from(recording)),
-        "printed": _tail(folder / "analysis.log"),
-    }
-    return UnmeasuredError(Message("device.analysis-incomplete", values))
+    return UnmeasuredError(
+        Message(
+            "device.analysis-incomplete",
+            {
+                "missing": ", ".join(missing_from(recording)),
+                "printed": _tail(folder / "analysis.log"),
+            },
+        )
+    )
 
 
 def missing_from(recording: Path) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfgate.document.message import Message, MessageValue, UnmeasuredError, quote
+from perfgate.document.message import Message, UnmeasuredError, quote
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.ascend.machine import (
     installed_cann,
@@ -189,8 +189,11 @@ def _import_npu() -> Any:
                 "device.npu-libraries",
                 {"libraries": ", ".join(missing), "command": command},
             )
-        values: dict[str, MessageValue] = {"error": first_line(error), "remedy": remedy}
-        raise UnmeasuredError(Message("device.no-torch-npu", values)) from error
+        raise UnmeasuredError(
+            Message(
+                "device.no-torch-npu", {"error": first_line(error), "remedy": remedy}
+            )
+        ) from error
     return torch.npu  # type: ignore[attr-defined]
 
 

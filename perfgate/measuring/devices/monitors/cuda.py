@@ -194,8 +194,11 @@ def parse_rows(
                 )
             rows.append(dict(zip(fields, map(str.strip, cells))))
     except csv.Error as error:
-        values = {"command": command, "error": str(error)}
-        raise UnmeasuredError(Message("device.nvidia-smi-no-table", values)) from error
+        raise UnmeasuredError(
+            Message(
+                "device.nvidia-smi-no-table", {"command": command, "error": str(error)}
+            )
+        ) from error
     if not rows:
         raise UnmeasuredError(
             Message("device.nvidia-smi-no-row", {**printed, "count": len(fields)})

@@ -191,14 +191,17 @@ def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
         outcome.under(op=pieces.op).number("tiling.kv_block", pieces.size)
         share = pieces.total_ns / total_ns
         if share >= outcome.limit("tiling.heavy"):
-            evidence: MaybeEvidence = {
-                "op": pieces.op,
-                "size": pieces.size,
-                "time_share": share,
-                "block [B]": pieces.block_bytes,
-                "blocks": pieces.blocks,
-            }
-            outcome.below("tiling.kv_block", pieces.size, evidence)
+            outcome.below(
+                "tiling.kv_block",
+                pieces.size,
+                {
+                    "op": pieces.op,
+                    "size": pieces.size,
+                    "time_share": share,
+                    "block [B]": pieces.block_bytes,
+                    "blocks": pieces.blocks,
+                },
+            )
     for pieces in quantized_groups(table)[:_TOP_OPS]:
         outcome.under(op=pieces.op).number("tiling.quant_group", pieces.size)
         share = pieces.total_ns / total_ns
