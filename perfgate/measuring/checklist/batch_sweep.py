@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from perfgate.document.sweep import Sweep
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
@@ -23,8 +23,7 @@ from perfgate.measuring.workload.bound import BoundWorkload
 _LARGEST, LARGEST_OF_ALL = 64, 4096
 
 
-@dataclass(frozen=True)
-class SweepEffort:
+class SweepEffort(NamedTuple):
     """``call_seconds``: the sweep ends at a size with a longer single call."""
 
     visits: int

@@ -16,7 +16,6 @@ import os
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, NamedTuple, TypeVar
 
@@ -120,8 +119,7 @@ TRAINS = Message("operators.training-changes-model")
 _ROUNDING = 1e-3
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(NamedTuple):
     """The largest absolute difference, the largest relative to the reference's largest value.
 
     ``not_finite`` counts elements that are NaN or infinite in the second output but not in the first; ``comparable`` is

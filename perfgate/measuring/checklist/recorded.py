@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import card
@@ -29,8 +28,7 @@ NO_DEVICE = Message("times.nothing-on-device")
 _NUMBERS = range(1, 20)
 
 
-@dataclass(frozen=True)
-class RecordedChecklist:
+class RecordedChecklist(NamedTuple):
     """The parts of a run document that come from a recording."""
 
     steps: list[StepResult]

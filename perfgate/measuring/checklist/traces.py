@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from perfgate.document.run import Artifact
@@ -80,8 +79,8 @@ def _record(context: StepContext, shape: str, name: str) -> CallTrace:
         trace = record_calls(
             context.device, call, calls=calls, folder=Path(folder), name=name
         )
-        return replace(
-            trace, path=trace.path.replace(context.artifacts / trace.path.name)
+        return trace._replace(
+            path=trace.path.replace(context.artifacts / trace.path.name)
         )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from perfgate.trace.model.recording import Timeline
 from perfgate.trace.readers.ascend.archive import pack
 
 
-@dataclass(frozen=True)
-class CallTrace:
+class CallTrace(NamedTuple):
     """A trace of some calls on one device, and the file it was read from."""
 
     timeline: Timeline

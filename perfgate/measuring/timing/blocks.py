@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +41,7 @@ class BlockCalls(NamedTuple):
     stages: Ints | None = None
 
 
-@dataclass(frozen=True)
-class BlockTimes:
+class BlockTimes(NamedTuple):
     """One block: its calls, and its disturbances.
 
     ``took_ns`` is the whole block, with the unrecorded call and the garbage collection, and ``took_delay_ns`` the part of

@@ -11,7 +11,7 @@ import random
 import sys
 from array import array
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,16 +26,14 @@ WINDOWS = 5
 FALLEN_BEHIND = 0.05
 
 
-@dataclass(frozen=True)
-class CallTimes:
+class CallTimes(NamedTuple):
     """Nanoseconds of each call in call order: by the device's timer, and CPU time of the calling thread."""
 
     wall: Ints
     cpu: Ints
 
 
-@dataclass(frozen=True)
-class CallBudget:
+class CallBudget(NamedTuple):
     """When to stop: after ``calls`` calls and ``seconds``, both reached; at the latest after ``most_seconds``."""
 
     calls: int
@@ -176,8 +174,7 @@ CAP_WINDOWS = 30
 CAP_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
-class SteadyState:
+class SteadyState(NamedTuple):
     """The result of the search for a steady state. ``steady`` False is an answer too; ``call_ns`` is the median of the last
     window.
     """
@@ -254,8 +251,7 @@ _BLOCK_NS = 20_000_000
 _WARM_UP_CALLS = 3
 
 
-@dataclass(frozen=True)
-class Versus:
+class Versus(NamedTuple):
     """How many times as fast the second way is as the first (above 1: faster), and the interval at ``CONFIDENCE``.
 
     ``first_ns`` and ``second_ns`` are the median nanoseconds of a call; ``quads`` the pairs of blocks behind the interval.

@@ -6,7 +6,7 @@ every arrival during it had to wait ("coordinated omission", Gil Tene; wrk2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ _PATIENCE = 2.0
 _LEAD_NS = 1_000_000
 
 
-@dataclass(frozen=True)
-class OpenLoop:
+class OpenLoop(NamedTuple):
     """Nanoseconds from the intended start of each call to its end, in the order of sending, and when each was intended.
 
     ``gave_up`` is set if the rest was not sent, because the device was too far behind.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -87,7 +86,7 @@ class BlockRecorder:
                 calls_of_block = calls_of_block._replace(
                     host=np.maximum(calls_of_block.host, 1)
                 )
-            block = replace(block, calls=calls_of_block)
+            block = block._replace(calls=calls_of_block)
         self._blocks[shape].append(RecordedBlock(quad, sequence, block))
         return block
 
@@ -113,8 +112,8 @@ class BlockRecorder:
             counters=self._counters,
         )
         stages = preprocessing.taken(calls)
-        block = replace(
-            block, calls=block.calls._replace(wall=stages.sum(axis=1), stages=stages)
+        block = block._replace(
+            calls=block.calls._replace(wall=stages.sum(axis=1), stages=stages)
         )
         self._preprocess_blocks[shape].append(RecordedBlock(quad, sequence, block))
         return block

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,8 +42,7 @@ from perfgate.trace.model.recording import ProfilerStep, Timeline
 _LOADING = "enumerate(DataLoader)#"
 
 
-@dataclass(frozen=True)
-class _Effort:
+class _Effort(NamedTuple):
     """Seconds per shape for the stages, the model alone, the pipeline, and preprocessing on the device."""
 
     stages: float

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -240,8 +240,7 @@ def judge_skew(outcome: StepOutcome, meetings: Skew, context: StepContext) -> No
         )
 
 
-@dataclass(frozen=True)
-class OperationTimes:
+class OperationTimes(NamedTuple):
     """One operation over ``ranks`` ranks: by increasing size in bytes, the nanoseconds of each repetition on the slowest rank.
 
     ``wrong`` are the sizes with wrong results on a rank.
@@ -272,8 +271,7 @@ class OperationTimes:
         return transfer_line(sizes, np.array(list(map(self.seconds, self.nanoseconds))))
 
 
-@dataclass(frozen=True)
-class Skew:
+class Skew(NamedTuple):
     """The arrival skew of ranks after the same work: median seconds from first to last, and of the work itself.
 
     ``last`` is the rank that is nearly always last, None if there is none.

@@ -6,8 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -162,16 +161,14 @@ def _judge_recorded_clock(
         outcome.below("thermal.kernel_clock", heaviest.hertz / rated, evidence)
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """One slice: its end, and for each subject its items, matrix products or series of launches per second."""
 
     ended_ns: int
     rates: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Soak:
+class Soak(NamedTuple):
     """All slices, the start of the first, and the number of calls.
 
     ``waited`` is the share of time in which the process was ready to run but others had its CPUs, None if unknown.

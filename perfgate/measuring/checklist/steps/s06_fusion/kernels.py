@@ -11,7 +11,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +48,7 @@ FUSION_RESULT = "fusion_result.json"
 _MOST_BYTES = 16 << 20
 
 
-@dataclass(frozen=True)
-class KernelFusion:
+class KernelFusion(NamedTuple):
     """Of one device, over all its spans: fused kernels, and nanoseconds in sequences and in all kernels.
 
     ``heaviest`` is the sequence with the most time.

@@ -7,10 +7,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,8 +78,7 @@ _OPERATOR_COMPILED = re.compile(r"AscendCL@opCompile")
 _FUNCTION_COMPILED = re.compile(r"_compile\.\S*compile_inner \(dynamo_timed\)")
 
 
-@dataclass(frozen=True)
-class _Effort:
+class _Effort(NamedTuple):
     """The most seconds for compiling, and the seconds of the comparison."""
 
     compile: float
@@ -153,8 +152,7 @@ class GraphStep:
 STEP = GraphStep()
 
 
-@dataclass(frozen=True)
-class _Timed:
+class _Timed(NamedTuple):
     """A compiled call, its difference from the plain one, and its times."""
 
     call: Compiled

@@ -12,10 +12,9 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.experiment import (
@@ -52,8 +51,7 @@ _SETTINGS: Mapping[str, Any] = {
 _RING_AGAIN_SECONDS = 0.2
 
 
-@dataclass(frozen=True)
-class Compiled:
+class Compiled(NamedTuple):
     """A call without the compiler and the same call compiled, the time of the first compiled call, and their agreement.
 
     ``first_call`` makes one on the first input of the shape and returns the nanoseconds it took.

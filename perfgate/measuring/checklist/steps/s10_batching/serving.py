@@ -6,7 +6,8 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -95,8 +96,7 @@ def measure_service(context: StepContext, shape: str) -> ServiceModel:
     )
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A policy and the result of its simulation.
 
     ``at_most`` is the highest rate in requests per second at which its kind keeps the P99 of the SLA, 0 if there is none, and
@@ -156,7 +156,7 @@ def candidates(
             for policy in policies
         ]
         rated.append(
-            replace(candidate, at_most=max(rates, key=lambda highest: highest[1]))
+            candidate._replace(at_most=max(rates, key=lambda highest: highest[1]))
         )
     return rated
 
@@ -188,8 +188,7 @@ def _rate_kept(
     return highest_rate(keeps, most=service.capacity(policy.batch), steps=8, halvings=6)
 
 
-@dataclass(frozen=True)
-class PolicyReplay:
+class PolicyReplay(NamedTuple):
     """The stretches of requests as one policy served them."""
 
     policy: BatchingPolicy

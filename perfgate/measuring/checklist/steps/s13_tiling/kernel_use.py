@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -57,8 +57,7 @@ _UTILIZATION, _CYCLES = "cube_utilization(%)", "aic_total_cycles"
 _VECTOR_CORES_A_CUBE_CORE = 2
 
 
-@dataclass(frozen=True)
-class CoreUse:
+class CoreUse(NamedTuple):
     """All kernels of one type on one unit; shares are weighted by the time of the kernels.
 
     ``occupancy`` is the share of the unit's cores that a kernel's blocks fill. ``attained`` is the busiest pipe's share of all
@@ -244,8 +243,7 @@ _Member = TypeVar("_Member")
 _BYTES = {"FLOAT16": 2, "BF16": 2, "BFLOAT16": 2, "FLOAT": 4, "INT8": 1}
 
 
-@dataclass(frozen=True)
-class LoadedPieces:
+class LoadedPieces(NamedTuple):
     """The pieces that one operator loads: ``size`` is the number of elements of one in its heaviest kernels."""
 
     op: str
