@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from perfgate.measuring.timing.calls import (
     Versus,
     compare,
     summarize_turns,
+    time_in_rounds,
     timed_call,
 )
 from perfgate.measuring.workload.operators import as_model
@@ -108,15 +108,19 @@ def _cold(
     native: Call, candidate: Call, context: StepContext, sweep: Callable[[], None]
 ) -> Versus:
     """Time both in turns, in random order, each after a sweep of the cache."""
-    chance = random.Random(context.seed)
-    rounds: list[list[float]] = []
-    for _ in range(2 * FEWEST_QUADS):
-        turn = [0.0, 0.0]
-        for way in chance.sample((0, 1), 2):
-            sweep()
-            turn[way] = float(timed_call((native, candidate)[way], context.device))
-        rounds.append(turn)
-    return summarize_turns(np.asarray(rounds))
+
+    def cold_ns(call: Call) -> float:
+        sweep()
+        return float(timed_call(call, context.device))
+
+    times = time_in_rounds(
+        {"native": partial(cold_ns, native), "candidate": partial(cold_ns, candidate)},
+        context.device,
+        seconds=0,
+        seed=context.seed,
+        fewest=2 * FEWEST_QUADS,
+    )
+    return summarize_turns(np.column_stack(list(times.values())))
 
 
 def _add_roofline(

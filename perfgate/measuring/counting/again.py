@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
 from perfgate.document.run import CounterSet
-from perfgate.measuring.counting.collect import calls_within, record_calls
+from perfgate.measuring.counting.collect import calls_within, trace_calls
 from perfgate.measuring.counting.counters import (
     count_calls,
     count_operators,
@@ -78,14 +77,9 @@ def _count(
 def _with_traced_kernels(
     workload: BoundWorkload, shape: str, counted: CounterSet
 ) -> CounterSet:
-    call = workload.caller(shape)
-    with quiet(), tempfile.TemporaryDirectory(prefix="count-") as folder:
-        trace = record_calls(
-            workload.device,
-            call,
-            calls=_TRACED_CALLS,
-            folder=Path(folder),
-            name="calls",
+    with quiet():
+        trace = trace_calls(
+            workload.device, workload.caller(shape), calls=_TRACED_CALLS
         )
         works = work_by_span(trace.events, trace.spans())
     return with_kernels(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +94,16 @@ def record_calls(
             )
         )
     return trace
+
+
+def trace_calls(
+    device: Device, call: Call, *, calls: int, within: Path | None = None
+) -> CallTrace:
+    """Trace ``calls`` calls, and leave no file; the profiler writes below the folder ``within``."""
+    with tempfile.TemporaryDirectory(dir=within, prefix=".trace-") as folder:
+        return record_calls(
+            device, call, calls=calls, folder=Path(folder), name="trace"
+        )
 
 
 def read_calls(path: Path) -> CallTrace:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import signal
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,7 +22,7 @@ from perfgate.catalogue.names import FUNCTION_TIME, MODULE_TIME
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.samples import KernelBlocks
-from perfgate.measuring.counting.collect import CallTrace, read_calls, record_calls
+from perfgate.measuring.counting.collect import CallTrace, read_calls, trace_calls
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.device import Call, Device, KernelRun
 from perfgate.measuring.devices.kernels import KernelBlock, kernel_columns
@@ -58,10 +57,7 @@ class OperatorProfile:
         """Profile some calls of a shape. Raises KeyError for an unknown shape, MeasuringError without a profiler."""
         call, device = self._callers[shape], self._device
         if "kernel_timeline" in device.capabilities:
-            with tempfile.TemporaryDirectory() as folder:
-                trace = record_calls(
-                    device, call, calls=calls, folder=Path(folder), name="turn"
-                )
+            trace = trace_calls(device, call, calls=calls)
             self._profiles[shape].append(partial(_device_calls, trace))
         else:
             self._profiles[shape].append(

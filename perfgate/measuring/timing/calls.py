@@ -11,6 +11,7 @@ import random
 import sys
 from array import array
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -306,6 +307,27 @@ def _block(call: Call, device: Device, calls: int) -> float:
     # The first call finds the caches as the other way left them, and is not counted.
     timed_call(call, device)
     return float(np.median([timed_call(call, device) for _ in range(calls)]))
+
+
+def time_in_rounds(
+    ways: Mapping[str, Callable[[], float]],
+    device: Device,
+    *,
+    seconds: float,
+    seed: int,
+    fewest: int = FEWEST_QUADS,
+    most: float = math.inf,
+) -> dict[str, Floats]:
+    """Nanoseconds of each way, once a round and in random order, so that disturbances affect all ways alike."""
+    chance = random.Random(seed)
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    until = device.clock_ns() + int(seconds * 1e9)
+    rounds = 0
+    while rounds < fewest or (rounds < most and device.clock_ns() < until):
+        for way in chance.sample(list(ways), len(ways)):
+            times[way].append(ways[way]())
+        rounds += 1
+    return {way: np.array(numbers) for way, numbers in times.items()}
 
 
 def summarize_turns(quads: Floats) -> Versus:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pickle
-import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 
 from perfgate.measuring.devices.device import Call, Device
-from perfgate.measuring.timing.calls import FEWEST_QUADS, Versus, summarize_turns
+from perfgate.measuring.timing.calls import (
+    Versus,
+    summarize_turns,
+    time_in_rounds,
+)
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, Stage, copied
 from perfgate.stats.arrays import Ints
 
@@ -95,20 +99,15 @@ def compare_pipeline(
     device.synchronize()
     batch_seconds = (device.clock_ns() - started) / 1e9
     batches = max(_FEWEST_BATCHES, int(_ROUND_SECONDS / max(batch_seconds, 1e-9)))
-    lot = random.Random(seed)
-    rounds: list[tuple[float, float]] = []
-    until = device.clock_ns() + int(seconds * 1e9)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="preprocess") as thread:
-        ways = (
-            lambda: _ns_a_batch(_ahead(preprocess, thread, batches), feed, device),
-            lambda: _ns_a_batch(
-                (ready[number % len(ready)] for number in range(batches)), feed, device
+        ways = {
+            "pipeline": lambda: _ns_a_batch(
+                _ahead(preprocess, thread, batches), feed, device
             ),
-        )
-        while len(rounds) < FEWEST_QUADS or device.clock_ns() < until:
-            times = {way: ways[way]() for way in lot.sample((0, 1), 2)}
-            rounds.append((times[0], times[1]))
-    return summarize_turns(np.asarray(rounds))
+            "ready": lambda: _ns_a_batch(islice(cycle(ready), batches), feed, device),
+        }
+        times = time_in_rounds(ways, device, seconds=seconds, seed=seed)
+    return summarize_turns(np.column_stack(list(times.values())))
 
 
 def exposed_share(pipeline: Versus) -> tuple[float, float, float]:

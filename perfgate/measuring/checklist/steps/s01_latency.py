@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.catalogue.names import START_SPREAD
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.copies.copies import level_of_new_process, start_cold
-from perfgate.measuring.checklist.experiment import experiment
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import (
     MaybeEvidence,
@@ -68,6 +70,9 @@ _STRETCH = 1.5
 # The calls of a full run; 700 are enough for a P99 (662).
 _FULL_CALLS = 700
 _FULL_SECONDS = 30.0
+
+
+_Started = TypeVar("_Started")
 
 
 class LatencyStep:
@@ -156,38 +161,46 @@ def _cold_start(outcome: StepOutcome, context: StepContext, load: LoadRequest) -
     """The parts of a cold start on the first shape, each the median of consecutive new processes."""
     context.doing("starting a process that imports, loads and calls the workload")
     count = 1 if context.extent.quick else _COLD_STARTS
-    rows: list[tuple[int, int, int, int]] = []
-
-    def start() -> None:
-        cold = start_cold(load, folder=context.artifacts)
-        total_ns = cold.import_ns + cold.load_ns + cold.first_call_ns
-        rows.append((cold.import_ns, cold.load_ns, cold.first_call_ns, total_ns))
-
-    while len(rows) < count:
-        failed = experiment(context, start, failing="times.cold-start-failed")
-        if failed is not None:
-            outcome.missing(_COLD_START, failed.reason)
-            return
-    seconds = np.median(np.array(rows), axis=0) / 1e9
-    outcome.numbers(dict(zip(_COLD_START, seconds.tolist())), count=count)
+    start = partial(start_cold, load, folder=context.artifacts)
+    rows = []
+    for cold in _started(outcome, context, _COLD_START, start, count=count):
+        parts = cold.import_ns, cold.load_ns, cold.first_call_ns
+        rows.append((*parts, sum(parts)))
+    if rows:
+        seconds = np.median(np.array(rows), axis=0) / 1e9
+        outcome.numbers(dict(zip(_COLD_START, seconds.tolist())), count=count)
 
 
 def _time_starts(outcome: StepOutcome, context: StepContext, load: LoadRequest) -> None:
     """Time the calls of new processes on an accelerator, and add the spread between them."""
-    levels: list[float] = []
+    context.doing(
+        "starting a process to compare its calls with those of other processes"
+    )
+    start = partial(level_of_new_process, load, folder=context.artifacts)
+    levels = _started(
+        outcome, context, (START_SPREAD,), start, count=context.extent.starts
+    )
+    if levels:
+        outcome.number(START_SPREAD, start_spread(levels), count=len(levels))
 
-    def start() -> None:
-        context.doing(
-            "starting a process to compare its calls with those of other processes"
-        )
-        levels.append(level_of_new_process(load, folder=context.artifacts))
 
-    while len(levels) < context.extent.starts:
-        failed = experiment(context, start, failing="times.cold-start-failed")
-        if failed is not None:
-            outcome.missing([START_SPREAD], failed.reason)
-            return
-    outcome.number(START_SPREAD, start_spread(levels), count=len(levels))
+def _started(
+    outcome: StepOutcome,
+    context: StepContext,
+    metrics: Sequence[str],
+    start: Callable[[], _Started],
+    *,
+    count: int,
+) -> list[_Started]:
+    """The results of new processes, one after the other; if one fails, none, and the metrics are missing."""
+    results: list[_Started] = []
+    while len(results) < count:
+        started = experiment(context, start, failing="times.cold-start-failed")
+        if isinstance(started, FailedExperiment):
+            outcome.missing(metrics, started.reason)
+            return []
+        results.append(started)
+    return results
 
 
 def start_spread(levels: Sequence[float]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -29,7 +28,12 @@ from perfgate.measuring.checklist.step import (
 )
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.devices.device import Call, Device, DeviceEvent
-from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
+from perfgate.measuring.timing.calls import (
+    CallBudget,
+    find_steady_state,
+    time_calls,
+    time_in_rounds,
+)
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.stats.arrays import Floats
 from perfgate.system.garbage import quiet
@@ -168,29 +172,28 @@ def judge_inputs(
 def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, Floats]:
     """The nanoseconds of a call, on inputs that are on the device and for each way of copying, one number per round.
 
-    A round takes the medians of calls in random order, so that disturbances affect all ways alike.
+    A round takes the medians of calls.
     """
     most_rounds, seconds, warm_up_seconds = (
         (10, 3.0, 1.0) if context.extent.quick else (40, 20.0, 10.0)
     )
-    device, chance = context.device, random.Random(context.seed)
+    device = context.device
     find_steady_state(transfers.calls[_ON_DEVICE], device, cap_seconds=warm_up_seconds)
-    latest = device.clock_ns() + int(seconds * 1e9)
-    ways = list(transfers.calls)
-    rounds: list[list[float]] = []
-    while len(rounds) < _FEWEST_ROUNDS or (
-        len(rounds) < most_rounds and device.clock_ns() < latest
-    ):
-        times = [0.0] * len(ways)
-        for way in chance.sample(ways, len(ways)):
-            call = transfers.calls[way]
-            call()
-            device.synchronize()
-            times[ways.index(way)] = float(
-                np.median(time_calls(call, device, CallBudget(_CALLS_PER_ROUND)).wall)
-            )
-        rounds.append(times)
-    return dict(zip(ways, np.asarray(rounds).T))
+
+    def median_ns(call: Call) -> float:
+        call()
+        device.synchronize()
+        times = time_calls(call, device, CallBudget(_CALLS_PER_ROUND))
+        return float(np.median(times.wall))
+
+    return time_in_rounds(
+        {way: partial(median_ns, call) for way, call in transfers.calls.items()},
+        device,
+        seconds=seconds,
+        seed=context.seed,
+        fewest=_FEWEST_ROUNDS,
+        most=most_rounds,
+    )
 
 
 class _Transfers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -30,11 +29,12 @@ from perfgate.measuring.checklist.step import (
 )
 from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.timing.calls import (
-    FEWEST_QUADS,
     find_steady_state,
     summarize_turns,
+    time_in_rounds,
     timed_call,
 )
+from perfgate.stats.arrays import Floats
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.counters import CounterColumns
@@ -101,20 +101,18 @@ def _measure(context: StepContext, shape: str) -> StepOutcome:
         return unavailable(Message("system.cache-unknown"))
     context.doing("hot and cold caches with inputs of shape {shape}", shape=shape)
     buffers = _Buffers(context, shape, cache_bytes=size)
-    rounds = _rounds(context, buffers, sweep)
+    times = _time_ways(context, buffers, sweep)
     outcome = context.outcome()
     for way in (_HOT, _COLD, _ROTATING):
         of_way = outcome.under(shape=shape, buffers=way)
         if way == _ROTATING and buffers.refusal is not None:
             of_way.missing(_SENSITIVITY, buffers.refusal)
             continue
-        seconds = float(np.median([turn[way] for turn in rounds])) / 1e9
-        of_way.number("cache.call_time", seconds, count=len(rounds))
+        seconds = float(np.median(times[way])) / 1e9
+        of_way.number("cache.call_time", seconds, count=times[way].size)
         if way == _HOT:
             continue
-        versus = summarize_turns(
-            np.asarray([(turn[way], turn[_HOT]) for turn in rounds])
-        )
+        versus = summarize_turns(np.column_stack([times[way], times[_HOT]]))
         of_way.speedup(_SENSITIVITY, versus)
         # The whole interval must lie above the limit: single cold calls scatter.
         if versus.low > context.limit("cache.sensitivity.warning"):
@@ -168,11 +166,11 @@ class _Buffers:
         return self._invoke(next(self._copies))
 
 
-def _rounds(
+def _time_ways(
     context: StepContext, buffers: _Buffers, sweep: Callable[[], None]
-) -> list[dict[str, float]]:
-    """Nanoseconds of a call in each way, once a round and in random order, so that disturbances affect all ways alike."""
-    device, chance = context.device, random.Random(context.seed)
+) -> dict[str, Floats]:
+    """Nanoseconds of a call in each way, round by round."""
+    device = context.device
     find_steady_state(
         buffers.same, device, cap_seconds=context.seconds(quick=0.3, full=3.0)
     )
@@ -187,16 +185,10 @@ def _rounds(
     }
     if buffers.refusal is None:
         ways[_ROTATING] = lambda: _repeated(buffers.next, device)
-    until = device.clock_ns() + int(context.seconds(quick=0.8, full=8.0) * 1e9)
-    rounds: list[dict[str, float]] = []
-    while len(rounds) < FEWEST_QUADS or (
-        device.clock_ns() < until and len(rounds) < _MOST_ROUNDS
-    ):
-        turn = {}
-        for way in chance.sample(list(ways), len(ways)):
-            turn[way] = ways[way]()
-        rounds.append(turn)
-    return rounds
+    seconds = context.seconds(quick=0.8, full=8.0)
+    return time_in_rounds(
+        ways, device, seconds=seconds, seed=context.seed, most=_MOST_ROUNDS
+    )
 
 
 def _repeated(call: Call, device: Device) -> float:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +30,7 @@ from perfgate.measuring.checklist.step import (
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.counting.collect import record_calls
+from perfgate.measuring.counting.collect import trace_calls
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.stats.arrays import Ints
 from perfgate.stats.robust import TransferLine, transfer_line
@@ -132,15 +130,10 @@ def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:
         return
     shape = context.workload.shapes[0]
     context.doing("tracing the communication of shape {shape}", shape=shape)
-    with (
-        quiet(),
-        tempfile.TemporaryDirectory(
-            dir=context.artifacts, prefix=".communication-"
-        ) as folder,
-    ):
+    with quiet():
         call = context.workload.caller(shape)
-        trace = record_calls(
-            context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace"
+        trace = trace_calls(
+            context.device, call, calls=_TRACED_CALLS, within=context.artifacts
         )
     judge_recorded_ranks(outcome, summarize([trace.timeline]))
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +43,7 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     compiled_twin,
     compiling,
 )
-from perfgate.measuring.counting.collect import record_calls
+from perfgate.measuring.counting.collect import trace_calls
 from perfgate.measuring.counting.compiled import (
     COMPILED_AGAIN,
     NEW_INPUT,
@@ -201,16 +199,9 @@ def _time_graph(context: StepContext, shape: str) -> _Timed:
     with compiled(context, shape, seconds=effort.compile) as call:
         context.doing("timing the compiled call of shape {shape}", shape=shape)
         versus = call.compare(context, seconds=effort.compare)
-        with tempfile.TemporaryDirectory(
-            dir=context.artifacts, prefix=".graph-"
-        ) as folder:
-            trace = record_calls(
-                context.device,
-                call.fast,
-                calls=_TRACED_CALLS,
-                folder=Path(folder),
-                name="trace",
-            )
+        trace = trace_calls(
+            context.device, call.fast, calls=_TRACED_CALLS, within=context.artifacts
+        )
         return _Timed(
             call,
             versus,
