@@ -99,7 +99,7 @@ def steps(series: Floats, allowed: float = 0.0) -> list[int]:
     Values up to ``allowed`` apart are the same level.
     """
     last = series.size - 1
-    places: list[int] = []
+    places = []
     level = series[0] if series.size else 0.0
     for index in range(1, series.size):
         went_away = index < last and abs(series[index + 1] - level) <= allowed
@@ -161,8 +161,8 @@ def _merge(
     while len(begins) > 1:
         edges = [*begins, series.size]
         factor = _error_factor(series, edges)
-        candidates: list[LevelShift] = []
-        strengths: list[float] = []
+        candidates = []
+        strengths = []
         for start, index, end in zip(edges, edges[1:], edges[2:]):
             candidates.append(_shift(series, scale, factor, start, index, end))
             strengths.append(
@@ -183,7 +183,7 @@ def _merge(
 def _best_place(series: Floats, scale: float, edges: list[int]) -> int:
     """The place of the shift between two segments that costs least with the levels that they have now."""
     start, index, end = edges
-    costs: list[Floats] = []
+    costs = []
     for side in (series[start:index], series[index:end]):
         distances = (series[start:end] - np.median(side)) / scale
         costs.append(np.minimum(distances**2, CAP**2))
@@ -213,7 +213,7 @@ def _error_factor(series: Floats, edges: list[int]) -> float:
     Their correlation r is estimated from the residuals of the levels, and from differences of neighbours, which correlate
     by (r - 1)/2 and are free of levels and undetected drifts; the smaller estimate counts.
     """
-    residuals: list[Floats] = []
+    residuals = []
     for start, end in itertools.pairwise(edges):
         segment = series[start:end]
         residuals.append(segment - np.median(segment))
@@ -228,8 +228,8 @@ def _error_factor(series: Floats, edges: list[int]) -> float:
 def _shift(
     series: Floats, scale: float, factor: float, start: int, index: int, end: int
 ) -> LevelShift:
-    medians: list[float] = []
-    errors: list[float] = []
+    medians = []
+    errors = []
     for side in (series[start:index], series[index:end]):
         middle = float(np.median(side))
         deviation = _MAD * float(np.median(np.abs(side - middle)))

@@ -124,7 +124,7 @@ def dependent_quantile(samples: Samples, probability: float) -> SampleEstimate:
     alike = max(1, int(values.size / _dependence(values > plain.value)))
     lower, upper = interval_ranks(alike, probability)
     ordered = np.sort(values)
-    ends: list[float | None] = []
+    ends = []
     for rank in (lower, upper):
         end = None
         if rank is not None:

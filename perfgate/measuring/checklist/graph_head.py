@@ -110,7 +110,7 @@ def head_times(
     device = events.of_kind(*DEVICE_KINDS)
     marks = _HeadMarks(events, device, names)
     heads: list[_Head] = []
-    owners: list[int] = []
+    owners = []
     for call, (start, end) in enumerate(zip(calls.start.tolist(), calls.end.tolist())):
         of_call = marks.heads(start, end)
         if not of_call:

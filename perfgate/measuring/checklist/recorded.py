@@ -142,8 +142,8 @@ def busy_window(summary: DeviceSummary) -> TimeSpan | None:
     """From the first to the last task of the steps on the device; None if no task of a device was recorded."""
     if summary.on_host:
         return None
-    starts: list[int] = []
-    ends: list[int] = []
+    starts = []
+    ends = []
     for part in summary.work:
         events = part.inside()
         if len(events):

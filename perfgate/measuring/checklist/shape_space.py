@@ -30,7 +30,7 @@ def propose(shapes: Mapping[str, Arguments]) -> Iterator[tuple[str, str, Argumen
     argument that differs from the first shape with its value, and a kind.
     """
     typical = next(iter(shapes.values()))
-    smallest: dict[str, Any] = {}
+    smallest = {}
     for argument in typical:
         values: list[Any] = [shape.get(argument) for shape in shapes.values()]
         if all(map(_is_sequence, values)):

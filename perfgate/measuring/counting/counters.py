@@ -371,7 +371,7 @@ def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSe
     for row in rows:
         if row.kind in DEVICE_KINDS:
             by_name[row.op].append(row)
-    sites: list[CounterSite] = []
+    sites = []
     for site in counted.sites:
         sites += _at_lines(site, by_name[site.name])
     ops = [_op_at_line(op, by_name[op.op]) for op in counted.ops]

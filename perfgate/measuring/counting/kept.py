@@ -85,7 +85,7 @@ def with_kept_bytes(
         return msgspec.structs.replace(
             counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE]
         )
-    values: dict[str, int] = {}
+    values = {}
     ranges: dict[str, tuple[int, int]] = {}
     for name, growths in look.growths().items():
         least, most = min(growths), max(growths)

@@ -172,7 +172,7 @@ class _TracedCall:
         matches: dict[int, Dispatched] = {}
         busy_until: dict[int, int] = {}
         first, end = 0, len(self._names)
-        views: list[Dispatched] = []
+        views = []
         for operator in order:
             if operator.view:
                 views.append(operator)

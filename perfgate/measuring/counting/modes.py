@@ -209,7 +209,7 @@ _COMPILER = ("torch._inductor.config", "torch._dynamo.config")
 
 def process_settings() -> dict[str, str]:
     """Every setting that can be read; of the compiler those that differ from its defaults, if it is loaded."""
-    settings: dict[str, str] = {}
+    settings = {}
     for name, read in _FLAGS.items():
         try:
             settings[name] = str(read())

@@ -90,7 +90,7 @@ def recorded_calls(
     device: Device, folder: Path, recordings: Sequence[Path]
 ) -> dict[Path, RecordedCalls]:
     """What the recordings in ``folder`` contain; those not complete are left out."""
-    recorded: dict[Path, RecordedCalls] = {}
+    recorded = {}
     for recording in device.analyse_raw(folder, recordings):
         trace = read_calls(recording)
         kernels = kernel_columns(
@@ -107,7 +107,7 @@ def _kernel_runs(kernels: EventTable) -> list[KernelRun]:
 
     Their names and the shapes of their inputs stand for the size of a launch.
     """
-    runs: list[KernelRun] = []
+    runs = []
     for index in range(len(kernels)):
         launch, shape = kernels.names[kernels.name[index]], int(kernels.shape[index])
         if shape != NO_TEXT:
@@ -182,7 +182,7 @@ def _host_calls(results: Any) -> list[TimesByOperator]:
     # Looked up once, not per event.
     marks = _EventType.TorchOp, RecordScope.USER_SCOPE
     calls: list[TimesByOperator] = []
-    outside: list[int] = []
+    outside = []
     for root in sorted(
         results.experimental_event_tree(), key=lambda root: int(root.start_time_ns)
     ):

@@ -202,7 +202,7 @@ class CallTally:
 
         Of equally frequent lines the first to dispatch it counts.
         """
-        lines: dict[str, str] = {}
+        lines = {}
         most: Counter[str] = Counter()
         for (name, line), count in self.lines.items():
             if count > most[name]:

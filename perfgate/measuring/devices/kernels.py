@@ -90,7 +90,7 @@ def _rows(blocks: Sequence[KernelBlock]) -> list[KernelRow]:
             kind = kernel.name, kernel.launch
             ns_of_call[kind][index] += kernel.ns / block.calls
             counts[kind] += 1 / block.calls / len(blocks)
-    rows: list[KernelRow] = []
+    rows = []
     for kind, times in ns_of_call.items():
         name, launch = kind
         ns = float(np.median(times))

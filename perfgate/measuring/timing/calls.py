@@ -144,7 +144,7 @@ def _window_marks(
     has_queue = "queue" in device.capabilities
     ring: deque[DeviceEvent] = deque()
     marks: list[int] = []
-    ends: list[int] = []
+    ends = []
     completed = 0
     while len(marks) <= windows:
         call()

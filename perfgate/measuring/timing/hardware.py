@@ -76,7 +76,7 @@ class HardwareCounters:
     ) -> None:
         self._reader = reader
         self._descriptors: list[int | None] = []
-        refused: list[str] = []
+        refused = []
         reason = ""
         for config, name in _NAMES.items():
             try:
@@ -123,7 +123,7 @@ def counted(
 
 def shared_counters(counts: Sequence[HardwareCounts]) -> str | None:
     """The counters that this process opened but some block lacks; None if there are none."""
-    lacking: list[str] = []
+    lacking = []
     for name, column in zip(_NAMES.values(), zip(*counts)):
         if None in column:
             lacking.append(name)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.measuring.devices.device import Call, Device, DeviceEvent
+from perfgate.measuring.devices.device import Call, Device
 from perfgate.measuring.workload.workload import Traffic
 from perfgate.stats.arrays import Floats, Ints
 from perfgate.stats.arrivals import draw
@@ -59,7 +59,7 @@ def run_open_loop(call: Call, device: Device, arrivals: Floats) -> OpenLoop:
     begun = device.clock_ns() + _LEAD_NS
     intended = begun + np.round(arrivals * 1e9).astype(np.int64)
     latest = begun + int(_PATIENCE * arrivals[-1] * 1e9) + int(1e9)
-    marks: list[DeviceEvent] = []
+    marks = []
     for time_ns in intended.tolist():
         device.idle_until(time_ns)
         output = call()

@@ -151,7 +151,7 @@ class BlockRecorder:
 
     def preprocess_columns(self, root: Path) -> dict[str, BlockColumns]:
         """The blocks of preprocessing of every shape; lines of stages are those below ``root``."""
-        columns: dict[str, BlockColumns] = {}
+        columns = {}
         for shape, blocks in self._preprocess_blocks.items():
             if not blocks:
                 continue
@@ -160,7 +160,7 @@ class BlockRecorder:
                 for block in blocks
                 if block.times.calls.stages is not None
             ]
-            times: list[StageTimes] = []
+            times = []
             for stage, wall in zip(
                 self.preprocessing[shape].stages, np.concatenate(stage_rows).T
             ):

@@ -69,7 +69,7 @@ def warm_up(
         settling=int(SETTLING_SECONDS * share_ns),
         cap=int(cap_seconds * share_ns),
     )
-    states: list[SteadyState] = []
+    states = []
     call_ns = 0.0
     block_calls, preprocess_calls = {}, {}
     for shape, call in callers.items():
@@ -108,7 +108,7 @@ def _settle(call: Call, device: Device, limits: _Limits, *, inputs: int) -> Stea
     first_ns = timed_call(call, device)
     started = device.clock_ns()
     calls, block_calls = 1, 1
-    fastest: list[float] = []
+    fastest = []
     previous_ns = float(first_ns)
     while True:
         graphs = compiled_graphs()

@@ -121,7 +121,7 @@ class LineRecorder:
     def entered_functions(self, roots: Iterable[str]) -> list[str]:
         """The functions of the project that ran, as ``file:line`` of their first line below a root."""
         tops = [os.path.realpath(root) for root in roots]
-        functions: set[str] = set()
+        functions = set()
         for code in self.entered:
             path = os.path.realpath(code.co_filename)
             for top in tops:

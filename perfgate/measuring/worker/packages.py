@@ -32,7 +32,7 @@ def loaded_sources() -> list[str]:
     """The Python files of the project's modules: not of Python and its start, torch and perfgate."""
     platform = {*sys.stdlib_module_names, *_modules_of(_PLATFORM), *_AT_START}
     stdlib = f"{sysconfig.get_path('stdlib')}/"
-    sources: set[str] = set()
+    sources = set()
     for name, file in module_files():
         is_of_python = file.startswith(stdlib) and "site-packages" not in file
         if (
@@ -55,7 +55,7 @@ def module_files() -> Iterator[tuple[str, str]]:
 
 def _modules_of(distributions: Sequence[str]) -> set[str]:
     """The top-level modules of distributions and of those that they require, extras aside."""
-    modules: set[str] = set()
+    modules = set()
     waiting = list(distributions)
     for name in waiting:  # grows
         try:
@@ -77,7 +77,7 @@ def _modules_of(distributions: Sequence[str]) -> set[str]:
 def _top_level(distribution: Distribution, name: str) -> list[str]:
     if listed := distribution.read_text("top_level.txt"):
         return listed.split()
-    modules: set[str] = set()
+    modules = set()
     for file in distribution.files or ():
         module = file.parts[0].removesuffix(".py")
         if module.isidentifier():
@@ -91,8 +91,8 @@ def distributions_of(
     """The names of the distributions that a file of ``files`` belongs to."""
     paths = set(files)
     paths.update([os.path.realpath(file) for file in paths])
-    names: set[str] = set()
-    loaded: list[str] = []
+    names = set()
+    loaded = []
     for distribution in distributions:
         name = distribution.metadata["Name"]
         # As on the import path: of several with one name only the first is imported.

@@ -260,8 +260,8 @@ class _Server:
         ours from its beginning (CLONE_PARENT): children of other workers stay until these end.
         """
         spare = self.own_children | self.workers.keys()
-        of_worker: list[str] = []
-        of_unknown: list[str] = []
+        of_worker = []
+        of_unknown = []
         for pid in set(children()) - spare:
             owner = self._owner(pid, dead_worker)
             if owner is None:

@@ -58,7 +58,7 @@ class Holdings(NamedTuple):
         if changed.keys() - _SET_BY_TORCH:
             return []
         packages = self.modules - {_OURS}
-        modules: list[str] = []
+        modules = []
         for name, module in list(sys.modules.items()):
             # Names that users made up have no spec to be found by.
             has_spec = getattr(module, "__spec__", None) is not None

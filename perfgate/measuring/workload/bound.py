@@ -81,7 +81,7 @@ class BoundWorkload:
         """The rotating inputs of a shape on the device, made on first use."""
         key = (shape, batch or self.batch)
         if key not in self._pools:
-            pool: list[Any] = []
+            pool = []
             for index in range(POOL_SIZE):
                 pool.append(
                     self.device.to_device(

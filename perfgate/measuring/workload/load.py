@@ -242,7 +242,7 @@ FUNCTIONS = (
 
 def describe_shapes(workload: Workload) -> dict[str, str]:
     """Each shape's arguments as text, e.g. ``length=512``."""
-    shapes: dict[str, str] = {}
+    shapes = {}
     for name, arguments in workload.shapes.items():
         shapes[name] = ", ".join(
             f"{argument}={value!r}" for argument, value in sorted(arguments.items())
@@ -256,7 +256,7 @@ def describe_functions(workload: Workload) -> dict[str, str]:
     It covers the function's byte code, constants, names and defaults, so an edited comment keeps it. Callees are not covered.
     Two Python versions give two hashes. Objects without code, such as a class, count by their name.
     """
-    hashes: dict[str, str] = {}
+    hashes = {}
     for name in FUNCTIONS:
         function = getattr(workload, name)
         if function is not None:

@@ -217,7 +217,7 @@ def _read_sequence(output: Any, depth: int) -> Any:
 
 def _read_members(output: Any, depth: int) -> Any:
     """A list of the members, or the output itself if none was deferred."""
-    members: list[Any] = []
+    members = []
     is_changed = False
     for before in output:
         after = read(before, depth=depth)
@@ -227,7 +227,7 @@ def _read_members(output: Any, depth: int) -> Any:
 
 
 def _read_mapping(output: Mapping[Any, Any], depth: int) -> Any:
-    changed: dict[Any, Any] = {}
+    changed = {}
     for key, before in output.items():
         after = read(before, depth=depth)
         if after is not before:
@@ -331,7 +331,7 @@ def _read_properties(output: Any, depth: int) -> None:
 @functools.lru_cache(maxsize=256)
 def _properties(kind: type) -> tuple[str, ...]:
     """The public properties that a class of the project's and its bases in the project compute."""
-    names: list[str] = []
+    names = []
     for base in kind.__mro__:
         if is_installed(base):
             continue

@@ -105,7 +105,7 @@ def main(folder: Path) -> None:
 def _report(rank: _Rank) -> RankReport:
     largest = rank.agreed(rank.free_bytes(), dist.ReduceOp.MIN) / _MEMORY_SHARES
     sizes = [size for size in rank.plan.sizes if size <= largest]
-    timed: list[OperationSamples] = []
+    timed = []
     refused: dict[str, str] = {}
     for operation in OPERATIONS:
         if why := _refusal(rank, operation):

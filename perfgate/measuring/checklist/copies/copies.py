@@ -255,7 +255,7 @@ def measure_copies(outcome: StepOutcome, context: StepContext) -> None:
     """Time the copies on the first shape, in threads and in processes."""
     shape = context.workload.shapes[0]
     own_call(context, shape)
-    gains: dict[str, Versus] = {}
+    gains = {}
     for way in ("threads", "processes"):
         context.doing(
             "up to {copies} {way} at the same time, on shape {shape}",

@@ -269,7 +269,7 @@ def _add_class_shares(
     """Add and return the share of each class of operators, without collectives, which mostly wait."""
     in_classes = [total for total in totals if total.kind not in ("comm", "fused")]
     all_ns = sum(total.typical_ns for total in in_classes) or 1
-    shares: dict[OpClass, float] = {}
+    shares = {}
     for op, ns in class_totals(in_classes).items():
         shares[op] = ns / all_ns
         outcome.under(**{"class": op}).number("ops.share", shares[op])

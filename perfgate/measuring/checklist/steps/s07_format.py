@@ -162,7 +162,7 @@ def _of_trace(
 
 
 def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
-    conversions: list[_Conversion] = []
+    conversions = []
     busy_ns = 0
     for op in audit:
         busy_ns += op.host_ns

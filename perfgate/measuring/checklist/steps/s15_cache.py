@@ -200,7 +200,7 @@ def _repeated(call: Call, device: Device) -> float:
 def _judge_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
     """Memory reads and writes per second from the first to the last task of the steps; absent without counters."""
     window = busy_window(summary)
-    mean_rates: list[float] = []
+    mean_rates = []
     for access, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
         readings = summary.timeline.readings.get(name)
         if readings is None or window is None:
@@ -259,7 +259,7 @@ def _rates(counters: CounterColumns) -> dict[str, float]:
             counts[match["access"], match["result"]] += int(
                 np.nansum(np.rint(counters.columns(name)[name]))
             )
-    rates: dict[str, float] = {}
+    rates = {}
     for access in ("read", "write"):
         hits, misses = counts[access, "hit"], counts[access, "miss"]
         if hits + misses:

@@ -290,8 +290,8 @@ def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
     operations = []
     for operation in OPERATIONS:
         by_rank = [report.timed_of(operation) for report in reports]
-        slowest: dict[int, Ints] = {}
-        wrong: list[int] = []
+        slowest = {}
+        wrong = []
         for samples in zip(*by_rank):
             size = samples[0].size
             slowest[size] = np.max([sample.nanoseconds for sample in samples], axis=0)

@@ -114,7 +114,7 @@ def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) ->
                     )
                 )
             plain.append(_plain_ns(call, device, calls))
-        profiled: dict[Path, float] = {}
+        profiled = {}
         for path in device.analyse_raw(Path(folder), recordings):
             # A typical call, by its mark in the trace.
             marks = read_calls(path).spans()

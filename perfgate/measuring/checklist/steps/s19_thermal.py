@@ -83,7 +83,7 @@ class ThermalStep:
         soaked, sensed = _soak_and_sense(context, shape, seconds)
         outcome = context.outcome()
         of_shape = outcome.under(shape=shape)
-        losses: dict[str, SampleEstimate] = {}
+        losses = {}
         for subject in soaked.slices[0].rates:
             losses[subject] = derating(soaked, *ends, of=subject)
             of_shape.under(of=subject).estimate("thermal.derating", losses[subject])

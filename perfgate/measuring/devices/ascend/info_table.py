@@ -89,7 +89,7 @@ class InfoTable(msgspec.Struct, kw_only=True):
         """The processes on a chip except for ``own``; None if the table has no processes."""
         if self.processes is None:
             return None
-        processes: list[DeviceProcess] = []
+        processes = []
         for row in self.processes:
             if (
                 row.is_on(npu_id, chip_id)
@@ -135,7 +135,7 @@ class _Reader:
         if any(map(str.isdigit, "".join(cells))):
             return False
         columns: list[list[Column | None]] = []
-        unknown: list[str] = []
+        unknown = []
         for cell in cells:
             titles = _TITLE.findall(cell)
             columns.append([column_of(title) for title in titles])
@@ -205,7 +205,7 @@ def _values(titles: list[list[Column | None]], cells: list[str]) -> _Row:
 def _chip(row: _Row) -> TableChip:
     name = row.get("name", "")
     used, total = _memory(row)
-    units: dict[str, float] = {}
+    units = {}
     load = share(row.get("load"))
     if load is not None and not _SLICE.search(
         name

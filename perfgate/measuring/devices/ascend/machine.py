@@ -230,7 +230,7 @@ def _version_in(file: Path) -> str | None:
 
 def missing_libraries(host: Host, names: tuple[str, ...] = NEEDED) -> list[str]:
     folders = list(_library_folders(host))
-    missing: list[str] = []
+    missing = []
     for name in names:
         if not any(os.access(folder / name, os.R_OK) for folder in folders):
             missing.append(name)
@@ -358,7 +358,7 @@ _CARD = re.compile(r"davinci([0-9]{1,5})")
 
 def card_nodes(host: Host) -> list[Path]:
     """``/dev/davinci0`` and so on, by number."""
-    nodes: dict[int, Path] = {}
+    nodes = {}
     with suppress(OSError):
         for entry in host.below("/dev").iterdir():
             if match := _CARD.fullmatch(entry.name):

@@ -92,7 +92,7 @@ def parse_blocks(text: str, command: str) -> list[ChipBlock]:
     Raises UnmeasuredError for a failure, the help, and a text without one key that has a value.
     """
     refuse_failure(text, command)
-    blocks: list[ChipBlock] = []
+    blocks = []
     npu_id: int | None = None
     entries: list[tuple[str, str]] = []
     for key, value in _entries(text):
@@ -109,7 +109,7 @@ def parse_blocks(text: str, command: str) -> list[ChipBlock]:
 
 def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None:
     """The block of a chip, never of the mcu; a block without an id if there is no other."""
-    nameless: list[ChipBlock] = []
+    nameless = []
     for block in blocks:
         if block.mcu:
             continue
@@ -128,8 +128,8 @@ def parse_map(text: str, command: str = "npu-smi info -m") -> list[MappedChip]:
     Raises UnmeasuredError for a failure, the help, and a text in which no chip has a runtime's number.
     """
     refuse_failure(text, command)
-    chips: list[MappedChip] = []
-    columns: list[Column | None] = []
+    chips = []
+    columns = []
     for line in text[:MOST_TEXT].splitlines():
         titles = [column_of(title) for title in _MAP_TITLE.findall(line)]
         if "npu" in titles:
@@ -301,7 +301,7 @@ def refuse_failure(text: str, command: str) -> None:
 
 def unread_output(text: str, command: str) -> UnparsedAnswerError:
     """The error for an answer without a chip, with its first lines; rulers and the version are left out."""
-    lines: list[str] = []
+    lines = []
     for line in text[:MOST_TEXT].splitlines():
         words = " ".join(line.split())
         if any(map(str.isalnum, words)) and "Version:" not in words:

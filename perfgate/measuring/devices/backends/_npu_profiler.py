@@ -134,7 +134,7 @@ def why_incomplete(folder: Path, recording: Path) -> UnmeasuredError:
 def missing_from(recording: Path) -> list[str]:
     """The files that an analysed recording should have and has not, or has not to their end."""
     results = recording / RESULTS
-    missing: list[str] = []
+    missing = []
     for name in _TABLES:
         table = results / name
         if not table.is_file() or not table.stat().st_size:

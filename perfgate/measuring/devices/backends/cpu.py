@@ -140,7 +140,7 @@ def held_by_call(calls: Iterable[Sequence[tuple[int, int]]]) -> list[MemoryCount
     counts = []
     for events in calls:
         before = sum(live.values())
-        own: dict[int, int] = {}
+        own = {}
         now = peak = allocations = 0
         for address, size in events:
             if size > 0:

@@ -122,7 +122,7 @@ class CudaDevice(AcceleratorDevice):
 
 def kernels_of(events: Iterable[Any]) -> list[KernelRun]:
     """The kernels among the events of Kineto, as torch hands them over."""
-    kernels: list[KernelRun] = []
+    kernels = []
     for event in events:
         if _is_kernel(event):
             start_ns, ns = _ns(event, "start"), _ns(event, "duration")

@@ -117,7 +117,7 @@ class CpuSensor:
 
 def _numbers(folders: list[Path], name: str) -> list[float]:
     """The numbers in these files, as far as they have one."""
-    numbers: list[float] = []
+    numbers = []
     for folder in folders:
         value = _number(folder / name)
         if value is not None:

@@ -261,7 +261,7 @@ def choose_row(
 def to_telemetry(
     row: dict[str, str], processes: list[DeviceProcess] | None
 ) -> DeviceState:
-    units: dict[str, float] = {}
+    units = {}
     for name, column in _LOADS.items():
         load = share(row[column])
         if load is not None:

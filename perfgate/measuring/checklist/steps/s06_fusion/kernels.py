@@ -83,7 +83,7 @@ def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
     begin, end = _sequences(runs, elementwise[runs.order])
     until = np.concatenate(([0], np.cumsum(runs.duration[runs.order])))
     lengths = until[end] - until[begin]
-    heaviest: list[int] = []
+    heaviest = []
     if lengths.size:
         longest = int(np.argmax(lengths))
         heaviest = runs.name[runs.order[begin[longest] : end[longest]]].tolist()

@@ -71,7 +71,7 @@ def node_times(
             return None
         times: NodeTimes | None
         if kernels is None:
-            lengths: list[float | None] = []
+            lengths = []
             for window in windows:
                 lengths.append(None if window is None else float(window.length))
             times = NodeTimes(
@@ -141,8 +141,8 @@ def _kernel_times(
     launched: IntColumn, durations: IntColumn, windows: Sequence[TimeSpan | None]
 ) -> NodeTimes | None:
     """Assign each kernel to the node during which the host launched it."""
-    positions: list[int] = []
-    ran: list[TimeSpan] = []
+    positions = []
+    ran = []
     for position, window in enumerate(windows):
         if window is not None:
             positions.append(position)

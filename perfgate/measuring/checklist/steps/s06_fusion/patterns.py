@@ -197,7 +197,7 @@ class _Dataflow:
         """Make the next node the writer of these tensors, and return the elements of the first."""
         from perfgate.measuring.counting.operator_calls import weak_storage
 
-        elements: list[int] = []
+        elements = []
         writer = len(self.nodes)
         for tensor in _flat(result):
             storage = weak_storage(tensor)
@@ -328,7 +328,7 @@ class _Graph:
     ) -> list[int] | None:
         """The shortest way from after ``start`` to a free node that is the goal, through free nodes of some roles."""
         ways: list[list[int]] = [[]]
-        visited: set[int] = set()
+        visited = set()
         while ways:
             way = ways.pop(0)
             for following in step(way[-1] if way else start):
@@ -456,8 +456,8 @@ def _after_products(graph: _Graph) -> Iterator[Pattern]:
 
 def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | None]:
     """The operators that could run in the product's epilogue, those that a change of layout keeps out of it, and which."""
-    following: list[int] = []
-    behind: list[int] = []
+    following = []
+    behind = []
     separated_by: str | None = None
     at = product
     while len(takers := graph.down(at)) == 1 and takers[0] not in graph.claimed:
@@ -529,7 +529,7 @@ def _connected(
     """The groups of pointwise nodes of one stage that use each other's results, in the order of the call."""
     unclaimed = set(pointwise)
     for first in sorted(pointwise):
-        group: set[int] = set()
+        group = set()
         waiting = [first]
         while waiting:
             at = waiting.pop()

@@ -85,7 +85,7 @@ class ReplayedProduct:
 
     def padding(self, multiple: int) -> dict[str, int]:
         """The sizes that are not a multiple but near the next, and that next multiple."""
-        padding: dict[str, int] = {}
+        padding = {}
         for letter, size in self.sizes().items():
             nearest = -(-size // multiple) * multiple
             if letter in self.form.padded and size < nearest <= _MOST_PADDING * size:
