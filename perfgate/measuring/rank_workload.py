@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from perfgate.errors import PerfgateError
+from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.torch_backends import TORCH_BACKENDS
 from perfgate.measuring.rank import turn
@@ -44,24 +43,13 @@ def main(reference: str) -> None:
         # The mean of all float tensors must be equal on base and head.
         means = [
             tensor.detach().float().mean()
-            for tensor in _tensors(outputs)
+            for tensor in tensors(outputs)
             if tensor.is_floating_point()
         ]
         turn(
             loss=torch.stack(means).mean() if means else None,
             samples=bound.batch * len(calls),
         )
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for entry in value.values():
-            yield from _tensors(entry)
-    elif isinstance(value, (list, tuple)):
-        for entry in value:
-            yield from _tensors(entry)
 
 
 if __name__ == "__main__":

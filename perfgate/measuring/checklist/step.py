@@ -53,11 +53,6 @@ Interval = tuple[float | None, float | None]
 _MOST_SEVERE_FIRST: tuple[Severity, ...] = ("severe", "warning", "info")
 
 
-def limit(name: str, limits: Limits) -> float:
-    """The project's own limit, or else the card's. Raises KeyError for an unknown name."""
-    return limits.get(name, LIMITS[name].default)
-
-
 @dataclass
 class StepOutcome:
     """The values and findings of a step, added one by one; a step that could not measure sets ``absent`` and ``reason``.
@@ -168,7 +163,7 @@ class StepOutcome:
 
     def limit(self, name: str) -> float:
         """The project's own limit, or else the card's. Raises KeyError for an unknown name."""
-        return limit(name, self.limits)
+        return self.limits.get(name, LIMITS[name].default)
 
     def above(
         self, rule: str, value: float, evidence: MaybeEvidence | None = None
@@ -276,7 +271,7 @@ class Judging:
         return StepOutcome(limits=self.limits)
 
     def limit(self, name: str) -> float:
-        return limit(name, self.limits)
+        return self.outcome().limit(name)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def count_in_order(
 
     Of a slow call fewer are made: two repeats, the last of which is the repeated call on the first new input.
     """
-    calls = _CountedCalls(workload, shape, root)
+    calls = CountedCalls(workload, shape, root)
     with quiet():
         call_ns = calls.warm_up()
         if call_ns >= _SLOW_NS:
@@ -88,14 +88,14 @@ def count_in_order(
 
 def count_operators(workload: BoundWorkload, shape: str, *, root: Path) -> CounterSet:
     """Count the operators of two calls after one, without memory and savings: all that a first look at slow calls needs."""
-    calls = _CountedCalls(workload, shape, root)
+    calls = CountedCalls(workload, shape, root)
     with quiet():
         workload.invoke(calls.pool[0])
         tallies = [calls.count(inputs) for inputs in calls.pool[:_FEWEST_REPEATS]]
     return calls.counter_set(tallies, [])
 
 
-class _CountedCalls:
+class CountedCalls:
     """Makes calls of one shape and counts them."""
 
     def __init__(self, workload: BoundWorkload, shape: str, root: Path) -> None:

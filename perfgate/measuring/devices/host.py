@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -94,6 +95,14 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+def available_memory() -> int | None:
+    """The bytes available to programs without swapping, None if the kernel does not report them."""
+    available = re.search(
+        r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE
+    )
+    return int(available[1]) << 10 if available else None
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from perfgate.catalogue.lookup import RULES
-from perfgate.measuring.checklist.step import StepOutcome, limit
+from perfgate.measuring.checklist.step import StepOutcome
 from tests.wording import finding_text
 
 
 def test_limit__given_by_the_project__comes_first() -> None:
-    assert limit("transfer.share.warning", {"transfer.share.warning": 0.1}) == 0.1
-    assert limit("transfer.share.warning", {}) == 0.05
+    assert StepOutcome(limits={"transfer.share.warning": 0.1}).limit("transfer.share.warning") == 0.1
+    assert StepOutcome().limit("transfer.share.warning") == 0.05
 
 
 def test_limit__unknown_name__key_error() -> None:
     with pytest.raises(KeyError, match="shape"):
-        limit("transfer.shape", {})
+        StepOutcome().limit("transfer.shape")
 
 
 @pytest.mark.parametrize(("value", "severity"), [(0.05, None), (0.06, "warning"), (0.20, "warning"), (0.21, "severe")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -38,7 +37,7 @@ from perfgate.measuring.checklist.experiment import (
     own_call,
 )
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
-from perfgate.measuring.devices.host import text_of
+from perfgate.measuring.devices.host import available_memory
 from perfgate.measuring.timing.calls import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.stats.arrays import Floats
@@ -148,16 +147,6 @@ def time_processes(
             )
 
         return _up_and_down(run, levels)
-
-
-def free_memory() -> int | None:
-    """The bytes available to programs without swapping, None if the kernel does not report them."""
-    available = re.search(
-        r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE
-    )
-    if available:
-        return int(available[1]) << 10
-    return None
 
 
 def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:
@@ -310,7 +299,7 @@ def _time_copies(context: StepContext, way: str, seconds: float) -> list[CopiesL
 def too_large(context: StepContext) -> Message | None:
     """Why the processes do not fit into memory: the kernel would kill one of them, or another user's."""
     most = max(context.settings.copies)
-    needed, free = most * context.device.host_memory().resident, free_memory()
+    needed, free = most * context.device.host_memory().resident, available_memory()
     if free is None or needed <= free:
         return None
     return Message(

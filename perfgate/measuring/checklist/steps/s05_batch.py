@@ -21,7 +21,6 @@ from perfgate.measuring.checklist.step import (
     RecordingContext,
     StepContext,
     StepOutcome,
-    limit,
     not_applicable,
     unavailable,
 )
@@ -80,8 +79,21 @@ def judge_sweep(
         return not_applicable(_why_fixed(sweep, configured))
     outcome = StepOutcome(limits=limits)
     of_shape = outcome.under(shape=shape)
-    _add_knee(of_shape, find_knee(sweep.rates, limit("batch.knee.gain", limits)))
-    _note_limits_of_sweep(outcome, sweep, limits)
+    noted = {
+        "batch.out_of_memory": sweep.out_of_memory,
+        "batch.too_slow": sweep.too_slow,
+    }
+    knee = find_knee(sweep.rates, outcome.limit("batch.knee.gain"))
+    if knee is None:
+        of_shape.missing("batch.knee", Message("times.knee-not-reached"))
+        noted["batch.knee"] = sweep.sizes[-1]
+    else:
+        _add_size(of_shape, "batch.knee", knee)
+    for rule, size in noted.items():
+        if size:
+            outcome.note(rule, "info", {"batch": size})
+    for size, error in sweep.refused.items():
+        outcome.note("batch.refused", "info", {"batch": size, "error": error})
     _add_best(outcome, of_shape, sweep, configured, promised)
     for size in sweep.sizes:
         of_shape.under(batch=str(size)).median(
@@ -109,12 +121,7 @@ def _add_best(
         of_shape.missing("batch.loss", Message("times.knee-needs-throughput"))
         return
     best = smallest_within(fast, NEARLY)
-    of_shape.number(
-        "batch.best",
-        float(best.size),
-        count=best.visits,
-        interval=(float(best.earliest), float(best.shown)),
-    )
+    _add_size(of_shape, "batch.best", best)
     if configured not in sweep.rates:
         of_shape.missing("batch.loss", Message("times.knee-needs-throughput"))
         return
@@ -124,29 +131,9 @@ def _add_best(
     outcome.above("batch.loss", loss, {"batch": configured, "best": best.size})
 
 
-def _add_knee(outcome: StepOutcome, knee: Knee | None) -> None:
-    if knee is None:
-        outcome.missing("batch.knee", Message("times.knee-not-reached"))
-        return
+def _add_size(outcome: StepOutcome, metric: str, knee: Knee) -> None:
     bounds = float(knee.earliest), float(knee.shown)
-    outcome.number("batch.knee", float(knee.size), count=knee.visits, interval=bounds)
-
-
-def _note_limits_of_sweep(
-    outcome: StepOutcome, sweep: Sweep, limits: Mapping[str, float]
-) -> None:
-    """Note the end of the sweep, an unknown knee, and the sizes that the model refused."""
-    is_reached = find_knee(sweep.rates, limit("batch.knee.gain", limits)) is not None
-    noted = [
-        ("batch.out_of_memory", sweep.out_of_memory),
-        ("batch.too_slow", sweep.too_slow),
-        ("batch.knee", None if is_reached else sweep.sizes[-1]),
-    ]
-    for rule, size in noted:
-        if size:
-            outcome.note(rule, "info", {"batch": size})
-    for size, error in sweep.refused.items():
-        outcome.note("batch.refused", "info", {"batch": size, "error": error})
+    outcome.number(metric, float(knee.size), count=knee.visits, interval=bounds)
 
 
 def _why_fixed(sweep: Sweep, configured: int) -> Message:

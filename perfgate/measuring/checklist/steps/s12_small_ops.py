@@ -13,15 +13,14 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
-    Limits,
     RecordingContext,
     StepContext,
     StepOutcome,
-    limit,
     unavailable,
 )
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.counting.collect import calls_within
+from perfgate.measuring.counting.counters import CountedCalls
 from perfgate.measuring.counting.tally import SYNCS, CallTally
 from perfgate.measuring.devices.device import Call
 from perfgate.stats.summary import quantile
@@ -52,6 +51,7 @@ _NODE_LAUNCH = ("node", "launch")
 _LAUNCH = re.compile(r"launch", re.IGNORECASE)
 _LATEST = int(np.iinfo(np.int64).max)
 _BOUND = "small_ops.launch_bound"
+_SHORT = "small_ops.short"
 _HOST_DEVICE = Message("operators.host-is-device")
 _NOTHING = Message("operators.trace-empty")
 
@@ -76,7 +76,7 @@ class SmallOpsStep:
         """Judge the launches of every rank of a recording."""
         outcome = context.outcome()
         for summary in context.summaries:
-            launches = _launches_of(summary, context.limits)
+            launches = _launches_of(summary, context.limit(_SHORT))
             if launches is not None:
                 rank = outcome.under(**profiled(summary))
                 _judge_launches(rank, launches, summary)
@@ -97,9 +97,11 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     call = context.workload.caller(shape)
     state = context.warm_up(shape, quick=0.5, full=5.0)
     summary = steady_summary(context, shape)
-    tally = _dispatched(context, shape)
+    # The operators that one steady call dispatches, in order.
+    counted = CountedCalls(context.workload, shape, context.root)
+    tally = counted.count(counted.pool[0], in_order=True)
     names = {name for name, count in tally.ops.items() if count} - tally.views
-    launches = _launches_of(summary, context.limits, dispatched=names)
+    launches = _launches_of(summary, outcome.limit(_SHORT), dispatched=names)
     if launches is None:
         return
     # Operators on little data; views neither move data nor launch kernels.
@@ -132,20 +134,6 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
         launches,
         [_enqueue_ns(context, call) for _ in range(enqueued)],
     )
-
-
-def _dispatched(context: StepContext, shape: str) -> CallTally:
-    """The operators that one steady call dispatches, in order."""
-    # torch is imported here, so that the step can be listed without it.
-    from perfgate.measuring.counting.dispatch import CountingMode
-
-    workload, tally = context.workload, CallTally(order=[])
-    inputs = workload.pool(shape)[0]
-    CountingMode(tally, root=context.root, waits=context.device.host_waits()).count(
-        lambda: workload.invoke(inputs)
-    )
-    context.device.synchronize()
-    return tally
 
 
 def _no_launch_bound(context: StepContext, tally: CallTally) -> Message | None:
@@ -210,9 +198,9 @@ class _Launches:
 
 
 def _launches_of(
-    summary: DeviceSummary, limits: Limits, *, dispatched: Collection[str] = ()
+    summary: DeviceSummary, shorter: float, *, dispatched: Collection[str] = ()
 ) -> _Launches | None:
-    """The launches in a trace, None if it holds none.
+    """The launches in a trace, None if it holds none; those of less than ``shorter`` seconds are short.
 
     On a device these are the kernels, without collectives and copies. On a CPU they are the outermost operators or, if the
     names of the ``dispatched`` operators are known, the outermost of those: events inside them and composite operators around
@@ -233,7 +221,7 @@ def _launches_of(
         work = work.of_kind("compute")
     if not len(work):
         return None
-    shorter_ns = limit("small_ops.short", limits) * 1e9
+    shorter_ns = shorter * 1e9
     durations = work.duration[np.argsort(work.start, kind="stable")].astype(np.float64)
     if durations.size % summary.spans == 0:
         # One launch that the scheduler interrupted would outweigh all others of its call.

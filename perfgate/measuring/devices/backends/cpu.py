@@ -26,7 +26,7 @@ from perfgate.measuring.devices.device import (
     HostWait,
     MemoryCount,
 )
-from perfgate.measuring.devices.host import text_of
+from perfgate.measuring.devices.host import available_memory, text_of
 from perfgate.trace.model.events import CALL
 
 KIND = "cpu"
@@ -99,16 +99,8 @@ class CpuDevice(Device):
 
     def cache_sweeper(self) -> Callable[[], None] | None:
         """A function that reads twice that cache; None also if it would take a quarter of the free memory."""
-        size = self.cache_bytes()
-        # Memory available to a program without swapping; empty if the kernel does not report it.
-        available = re.search(
-            r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE
-        )
-        if (
-            size is None
-            or available is None
-            or 2 * size > (int(available[1]) << 10) / 4
-        ):
+        size, available = self.cache_bytes(), available_memory()
+        if size is None or available is None or 2 * size > available / 4:
             return None
         return sweeper(self.handle(), 2 * size, self.synchronize)
 

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perfgate.measuring.counting.tally import SourceLines
+from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Call
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class _Dataflow:
         """The tensors among the values that an operator of the call wrote to, each with its last writer."""
         from perfgate.measuring.counting.operator_calls import weak_storage
 
-        for tensor in _flat(values):
+        for tensor in tensors(values):
             storage = weak_storage(tensor)
             if storage is not None and storage.cdata in self._writers:
                 yield tensor, self._writers[storage.cdata]
@@ -199,7 +200,7 @@ class _Dataflow:
 
         elements = []
         writer = len(self.nodes)
-        for tensor in _flat(result):
+        for tensor in tensors(result):
             storage = weak_storage(tensor)
             if storage is not None:
                 elements.append(tensor.numel())
@@ -225,16 +226,6 @@ def _python_call(frame: FrameType | None) -> tuple[int, int]:
     if frame is not None:
         return (id(frame), frame.f_lasti)
     return (0, 0)
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, (list, tuple)):
-        for member in value:
-            yield from _flat(member)
-    elif isinstance(value, dict):
-        yield from _flat(list(value.values()))
-    else:
-        yield value
 
 
 def _role(call: OperatorCall) -> Role:
@@ -282,15 +273,9 @@ def can_hold_patterns(nodes: Sequence[Node]) -> bool:
 def find_patterns(nodes: Sequence[Node]) -> list[Pattern]:
     """Every pattern, in the order of the call: the largest kinds claim their operators first."""
     graph = _Graph(nodes)
-    finders: tuple[Callable[[_Graph], Iterator[Pattern]], ...] = (
-        _attentions,
-        _norms,
-        _after_products,
-        _chains,
-    )
-    patterns: list[Pattern] = []
-    for finder in finders:
-        patterns += finder(graph)
+    patterns = [*_attentions(graph), *_norms(graph)]
+    patterns += _after_products(graph)
+    patterns += _chains(graph)
     return sorted(patterns, key=lambda pattern: pattern.ops)
 
 

@@ -27,8 +27,7 @@ from perfgate.measuring.checklist.step import (
 )
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
     PrecisionTrial,
-    try_autocast,
-    try_full,
+    try_other_precision,
 )
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.trace.analysis.operators import op_class
@@ -276,14 +275,14 @@ def _try(
     context: StepContext, shape: str, products: Iterable[AuditedProduct], share: float
 ) -> PrecisionTrial | FailedExperiment:
     seconds = context.seconds(quick=1.0, full=12.0) / len(context.workload.shapes)
-    if share < _MOSTLY:
-        return try_autocast(context, shape, seconds=seconds)
-    flops: Counter[str] = Counter()
-    for product in products:
-        if product.low:
-            flops[product.dtype] += product.flops
-    ((dtype, _),) = flops.most_common(1)
-    return try_full(context, shape, dtype=dtype, seconds=seconds)
+    dtype = None
+    if share >= _MOSTLY:
+        flops: Counter[str] = Counter()
+        for product in products:
+            if product.low:
+                flops[product.dtype] += product.flops
+        ((dtype, _),) = flops.most_common(1)
+    return try_other_precision(context, shape, dtype, seconds=seconds)
 
 
 def judge_trial(outcome: StepOutcome, trial: PrecisionTrial | FailedExperiment) -> None:

@@ -46,24 +46,20 @@ class PrecisionTrial(NamedTuple):
 _Way = tuple[Callable[[Any], Any], list[Any]]
 
 
-def try_autocast(
-    context: StepContext, shape: str, *, seconds: float
+def try_other_precision(
+    context: StepContext, shape: str, low: str | None, *, seconds: float
 ) -> PrecisionTrial | FailedExperiment:
-    """Compare the call as it is with itself under autocast."""
+    """Compare the workload as it is with a float32 copy if its precision is ``low``, else with itself under autocast."""
     if context.workload.workload.train_step is not None:
         return FailedExperiment(TRAINS)
-    trial = partial(_under_autocast, context, shape, seconds)
-    return experiment(context, trial, failing="operators.autocast-fails")
-
-
-def try_full(
-    context: StepContext, shape: str, *, dtype: str, seconds: float
-) -> PrecisionTrial | FailedExperiment:
-    """Compare a float32 copy of a model in low precision with the workload as it is."""
-    if context.workload.workload.train_step is not None:
-        return FailedExperiment(TRAINS)
-    trial = partial(_beside_full_copy, context, shape, dtype, seconds)
-    return experiment(context, trial, failing="operators.float32-copy-fails")
+    trial, failing = (
+        partial(_under_autocast, context, shape, seconds),
+        "operators.autocast-fails",
+    )
+    if low is not None:
+        trial = partial(_beside_full_copy, context, shape, low, seconds)
+        failing = "operators.float32-copy-fails"
+    return experiment(context, trial, failing=failing)
 
 
 def _under_autocast(context: StepContext, shape: str, seconds: float) -> PrecisionTrial:
