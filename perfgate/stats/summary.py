@@ -50,19 +50,17 @@ class SampleEstimate(NamedTuple):
         return self.low, self.high
 
 
-def quantile(
-    samples: Samples, probability: float, *, confidence: float = CONFIDENCE
-) -> SampleEstimate:
+def quantile(samples: Samples, probability: float) -> SampleEstimate:
     """The smallest sample with at least ``probability`` of all samples at or below it, and its interval.
 
-    The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - confidence) / 2`` for
+    The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - CONFIDENCE) / 2`` for
     independent samples. Calls that a neighbour slows down together are not: it speaks for this run alone. Raises ValueError
     without samples.
     """
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     if ordered.size == 0:
         raise ValueError("a quantile needs at least one sample")
-    lower, upper = interval_ranks(ordered.size, probability, confidence=confidence)
+    lower, upper = interval_ranks(ordered.size, probability)
     low = high = None
     if lower is not None:
         low = float(ordered[lower - 1])
@@ -81,15 +79,13 @@ def _rank(count: int, probability: float) -> int:
     return min(count, max(1, math.ceil(probability * count - 1e-9)))
 
 
-def interval_ranks(
-    count: int, probability: float, *, confidence: float = CONFIDENCE
-) -> tuple[int | None, int | None]:
+def interval_ranks(count: int, probability: float) -> tuple[int | None, int | None]:
     """The ranks (from 1) of the order statistics that are the ends of the interval; None if no rank suffices.
 
     The lower is the largest l with P(B < l) <= tail, the upper the smallest u with P(B >= u) <= tail, for B binomial(count,
-    probability) and tail (1 - confidence) / 2.
+    probability) and tail (1 - CONFIDENCE) / 2.
     """
-    tail = (1.0 - confidence) / 2.0
+    tail = (1.0 - CONFIDENCE) / 2.0
     lower = _last(count, lambda rank: float(bdtr(rank - 1, count, probability)) <= tail)
     beyond = _last(
         count, lambda rank: float(bdtrc(rank - 1, count, probability)) > tail

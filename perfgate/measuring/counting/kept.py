@@ -44,26 +44,20 @@ _PROBE_BYTES = 1 << 20
 _PROBES = 3
 
 
-class _Growth(NamedTuple):
-    """Bytes that each call of a stretch added to Python's memory, and to malloc's beyond that; None if malloc is unknown."""
-
-    python: int
-    native: int | None
-
-
 class _Look(NamedTuple):
-    """The growth of consecutive stretches, and the bytes by which each line of the project grew in a call."""
+    """The growth of consecutive stretches, and the bytes by which each line of the project grew in a call.
 
-    stretches: list[_Growth]
+    A stretch has the bytes that each of its calls added to Python's memory, and to malloc's beyond that, if malloc is known.
+    """
+
+    stretches: list[dict[str, int]]
     lines: Counter[str]
 
     def growths(self) -> dict[str, list[int]]:
-        """The growth of every stretch by metric, without malloc's if that is unknown."""
-        growths: dict[str, list[int]] = {KEPT_PYTHON: []}
-        for stretch in self.stretches:
-            growths[KEPT_PYTHON].append(stretch.python)
-            if stretch.native is not None:
-                growths.setdefault(KEPT_NATIVE, []).append(stretch.native)
+        """The growth of every stretch by metric."""
+        growths = {}
+        for name in self.stretches[0]:
+            growths[name] = [stretch[name] for stretch in self.stretches]
         return growths
 
     def leaks(self) -> bool:
@@ -184,18 +178,18 @@ class _Rounds:
             lines[line] //= _STRETCHES * rounds * len(self._inputs)
         return _Look(stretches, lines)
 
-    def _stretch(self, rounds: int) -> _Growth:
+    def _stretch(self, rounds: int) -> dict[str, int]:
         python_before, malloc_before = _held(self._malloc)
         self._run(rounds)
         python_after, malloc_after = _held(self._malloc)
         calls = rounds * len(self._inputs)
         python = max(0, python_after - python_before) // calls
         if malloc_before is None or malloc_after is None:
-            return _Growth(python, None)
+            return {KEPT_PYTHON: python}
         native = (
             (malloc_after - malloc_before) // calls - python - self._kept_in_tensors
         )
-        return _Growth(python, max(0, native))
+        return {KEPT_PYTHON: python, KEPT_NATIVE: max(0, native)}
 
 
 def _held(malloc: Callable[[], int] | None) -> tuple[int, int | None]:

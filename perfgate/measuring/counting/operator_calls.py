@@ -29,13 +29,15 @@ _INDEXING = frozenset(
 _MASKS = frozenset({torch.bool, torch.uint8})
 LOW_PRECISION = frozenset(
     {
-        *(torch.float16, torch.bfloat16, torch.qint8, torch.quint8, torch.qint32),
-        *(
-            torch.float8_e4m3fn,
-            torch.float8_e4m3fnuz,
-            torch.float8_e5m2,
-            torch.float8_e5m2fnuz,
-        ),
+        torch.float16,
+        torch.bfloat16,
+        torch.qint8,
+        torch.quint8,
+        torch.qint32,
+        torch.float8_e4m3fn,
+        torch.float8_e4m3fnuz,
+        torch.float8_e5m2,
+        torch.float8_e5m2fnuz,
     }
 )
 MAX_INPUTS = 200  # characters

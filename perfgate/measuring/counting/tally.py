@@ -39,24 +39,20 @@ BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = (
 )
 # Counters of every call; memory and others are present only if they can be counted.
 _DISPATCHED = (
-    *(
-        FRAMEWORK_OPS,
-        COPIES,
-        COPY_BYTES,
-        NONCONTIGUOUS_COPIES,
-        SYNCS,
-        LOW_PRECISION_OPS,
-        COLLECTIVES,
-        FLOPS,
-    ),
-    *(
-        DEFERRED_OPS,
-        DOUBLE_OPS,
-        AUTOGRAD_OPS,
-        TRAINING_MODULES,
-        LOADERS_IN_PROCESS,
-        BLOCKING_TRANSFERS,
-    ),
+    FRAMEWORK_OPS,
+    COPIES,
+    COPY_BYTES,
+    NONCONTIGUOUS_COPIES,
+    SYNCS,
+    LOW_PRECISION_OPS,
+    COLLECTIVES,
+    FLOPS,
+    DEFERRED_OPS,
+    DOUBLE_OPS,
+    AUTOGRAD_OPS,
+    TRAINING_MODULES,
+    LOADERS_IN_PROCESS,
+    BLOCKING_TRANSFERS,
 )
 
 

@@ -21,7 +21,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.host_build import HostBuild, build_on_host
 from perfgate.measuring.worker.spawn import write_stacks_to
 from perfgate.measuring.worker.worker import (
@@ -354,9 +353,7 @@ def _work(
         return 1
     pad = draw_pad(request.layout_seed)
     try:
-        WorkerLoop(
-            connection, cpus=request.cpus, counters=HardwareCounters(), built=built
-        ).loop()
+        WorkerLoop(connection, cpus=request.cpus, built=built).loop()
     except ConnectionClosed:
         return 0
     except BaseException:  # noqa: BLE001 - a request we cannot read: into the log

@@ -50,8 +50,7 @@ from perfgate.trace.model.communication import add_communication
 class WorkerLoop:
     """One worker process: at most one workload on one device, at one end of a socket.
 
-    ``counters`` see the threads that are started after them alone, so they are opened before anything else. ``built`` is a
-    workload that the fork server built on the host.
+    ``built`` is a workload that the fork server built on the host.
     """
 
     def __init__(
@@ -59,12 +58,12 @@ class WorkerLoop:
         connection: socket.socket,
         *,
         cpus: list[int],
-        counters: HardwareCounters | None = None,
         built: HostBuild | None = None,
     ) -> None:
+        # They see the threads that are started after them alone, so they are opened before anything else.
+        self.counters = HardwareCounters()
         self.connection = connection
         self.cpus = cpus
-        self.counters = counters
         self.built = built
         self.device: Device | None = None
         self.project: ProjectCode | None = None
@@ -115,8 +114,7 @@ class WorkerLoop:
         Not the other way round, for our parent is the fork server, and the new process's will be once we have ended.
         """
         # They would count for both processes, and take turns with the new counters.
-        if self.counters is not None:
-            self.counters.close()
+        self.counters.close()
         try:
             pid = os.fork()
         except OSError as error:
@@ -135,8 +133,7 @@ class WorkerLoop:
         self.connection = connection
         write_stacks_to(request.stack_path)
         self.pad = draw_pad(request.layout_seed)
-        if self.counters is not None:
-            self.counters = HardwareCounters()
+        self.counters = HardwareCounters()
         assert self.blocks is not None, "only a warm worker is forked"
         self.blocks.count_by(self.counters)
 

@@ -37,23 +37,19 @@ KIND = "cuda"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # Since driver 535 the reasons are called clocks_event_reasons; every driver still knows the older name.
 FIELDS = (
-    *(
-        "index",
-        "uuid",
-        "name",
-        "driver_version",
-        "temperature.gpu",
-        "power.draw",
-        "clocks.sm",
-        "clocks.max.sm",
-    ),
-    *(
-        "utilization.gpu",
-        "utilization.memory",
-        "memory.used",
-        "memory.total",
-        "clocks_throttle_reasons.active",
-    ),
+    "index",
+    "uuid",
+    "name",
+    "driver_version",
+    "temperature.gpu",
+    "power.draw",
+    "clocks.sm",
+    "clocks.max.sm",
+    "utilization.gpu",
+    "utilization.memory",
+    "memory.used",
+    "memory.total",
+    "clocks_throttle_reasons.active",
     "ecc.errors.uncorrected.volatile.total",
 )
 APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")

@@ -38,9 +38,7 @@ from perfgate.system.garbage import collector_off
 class BlockAnswers:
     """Runs timed blocks of a workload, with the ``counters`` of this process."""
 
-    def __init__(
-        self, loaded: LoadedWorkload, counters: HardwareCounters | None
-    ) -> None:
+    def __init__(self, loaded: LoadedWorkload, counters: HardwareCounters) -> None:
         self._loaded = loaded
         self._workload = loaded.workload
         self._device = loaded.workload.device
@@ -60,7 +58,7 @@ class BlockAnswers:
             CollectRequest: self._collect,
         }
 
-    def count_by(self, counters: HardwareCounters | None) -> None:
+    def count_by(self, counters: HardwareCounters) -> None:
         """Record from here on by other counters: a forked process has none of its parent's."""
         self._counters = counters
         self._recorder = BlockRecorder(self._workload, counters=counters)

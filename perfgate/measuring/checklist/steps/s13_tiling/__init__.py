@@ -187,30 +187,23 @@ def _judge_products(
 def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
     """Judge the size of the pieces that attention on a paged cache and products of quantized weights load."""
     total_ns = int(table.duration.sum()) or 1
-    for pieces in cache_blocks(table)[:_TOP_OPS]:
-        outcome.under(op=pieces.op).number("tiling.kv_block", pieces.size)
-        share = pieces.total_ns / total_ns
-        if share >= outcome.limit("tiling.heavy"):
-            outcome.below(
-                "tiling.kv_block",
-                pieces.size,
-                {
+    for metric, rows in (
+        ("tiling.kv_block", cache_blocks(table)),
+        ("tiling.quant_group", quantized_groups(table)),
+    ):
+        for pieces in rows[:_TOP_OPS]:
+            outcome.under(op=pieces.op).number(metric, pieces.size)
+            share = pieces.total_ns / total_ns
+            if share >= outcome.limit("tiling.heavy"):
+                evidence: MaybeEvidence = {
                     "op": pieces.op,
                     "size": pieces.size,
                     "time_share": share,
-                    "block [B]": pieces.block_bytes,
-                    "blocks": pieces.blocks,
-                },
-            )
-    for pieces in quantized_groups(table)[:_TOP_OPS]:
-        outcome.under(op=pieces.op).number("tiling.quant_group", pieces.size)
-        share = pieces.total_ns / total_ns
-        if share >= outcome.limit("tiling.heavy"):
-            outcome.below(
-                "tiling.quant_group",
-                pieces.size,
-                {"op": pieces.op, "size": pieces.size, "time_share": share},
-            )
+                }
+                if metric == "tiling.kv_block":
+                    loaded = {"block [B]": pieces.block_bytes, "blocks": pieces.blocks}
+                    evidence = {**evidence, **loaded}
+                outcome.below(metric, pieces.size, evidence)
 
 
 def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
