@@ -17,6 +17,7 @@ from perfgate.document.samples import (
     WorkerColumns,
     pack,
 )
+from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.kernels import KernelRecorder
 from perfgate.measuring.timing.blocks import BlockTimes, run_block
 from perfgate.measuring.timing.hardware import HardwareCounters, shared_counters
@@ -187,49 +188,37 @@ def _as_columns(
         cpu_source=source,
         stages=list(stages),
     )
-    columns = BlockColumns(
-        quad=[],
-        sequence=[],
-        calls=[],
-        times=times,
-        worker=_worker_columns(blocks),
-        device=_device_columns(blocks),
-    )
-    for block in blocks:
-        columns.quad.append(block.quad)
-        columns.sequence.append(block.sequence)
-        columns.calls.append(block.times.calls.wall.size)
-    return columns
-
-
-def _worker_columns(blocks: Sequence[RecordedBlock]) -> WorkerColumns:
-    columns = WorkerColumns(
+    worker = WorkerColumns(
         start_ns=[], end_ns=[], involuntary_switches=[], minor_faults=[]
     )
-    for _, _, block in blocks:
-        columns.start_ns.append(block.calls.start_ns)
-        columns.end_ns.append(block.calls.end_ns)
-        columns.involuntary_switches.append(block.involuntary_switches)
-        columns.minor_faults.append(block.minor_faults)
-        columns.took_ns.append(block.took_ns)
+    device = DeviceColumns()
+    columns = BlockColumns(
+        quad=[], sequence=[], calls=[], times=times, worker=worker, device=device
+    )
+    for quad, sequence, block in blocks:
+        columns.quad.append(quad)
+        columns.sequence.append(sequence)
+        columns.calls.append(block.calls.wall.size)
+        worker.start_ns.append(block.calls.start_ns)
+        worker.end_ns.append(block.calls.end_ns)
+        worker.involuntary_switches.append(block.involuntary_switches)
+        worker.minor_faults.append(block.minor_faults)
+        worker.took_ns.append(block.took_ns)
         if block.took_delay_ns is not None:
-            columns.took_delay_ns.append(block.took_delay_ns)
-        for column, count in zip(columns.counts, block.counts):
+            worker.took_delay_ns.append(block.took_delay_ns)
+        for column, count in zip(worker.counts, block.counts):
             if count is not None:
                 column.append(count)
-    for column in (columns.took_delay_ns, *columns.counts):
+        _add_state(device, block.condition)
+    for column in (worker.took_delay_ns, *worker.counts):
         if len(column) < len(blocks):  # some block lacks the number
             column.clear()
     return columns
 
 
-def _device_columns(blocks: Sequence[RecordedBlock]) -> DeviceColumns:
-    columns = DeviceColumns()
-    for block in blocks:
-        state = block.times.condition
-        columns.throttled.append(state.throttled)
-        columns.power_capped.append(state.power_capped)
-        columns.clock_share.append(state.clock_share())
-        processes = state.foreign_processes
-        columns.foreign_processes.append(None if processes is None else len(processes))
-    return columns
+def _add_state(columns: DeviceColumns, state: DeviceState) -> None:
+    columns.throttled.append(state.throttled)
+    columns.power_capped.append(state.power_capped)
+    columns.clock_share.append(state.clock_share())
+    processes = state.foreign_processes
+    columns.foreign_processes.append(None if processes is None else len(processes))

@@ -65,11 +65,8 @@ class CudaDevice(AcceleratorDevice):
         self.name = str(self._properties.name)
 
     def identity(self) -> str:
-        """The UUID as nvidia-smi writes it; torch has it since 2.4."""
-        uuid = getattr(self._properties, "uuid", None)
-        if uuid:
-            return f"GPU-{uuid}"
-        return ""
+        """The UUID as nvidia-smi writes it."""
+        return f"GPU-{self._properties.uuid}"
 
     def properties(self) -> dict[str, str]:
         import torch
@@ -125,14 +122,13 @@ def kernels_of(events: Iterable[Any]) -> list[KernelRun]:
     kernels = []
     for event in events:
         if _is_kernel(event):
-            start_ns, ns = _ns(event, "start"), _ns(event, "duration")
             kernels.append(
                 KernelRun(
                     event.name(),
                     _launch_size(event),
                     event.device_resource_id(),
-                    start_ns,
-                    ns,
+                    event.start_ns(),
+                    event.duration_ns(),
                 )
             )
     return kernels
@@ -146,13 +142,6 @@ def _is_kernel(event: Any) -> bool:
         return bool(event.activity_type() in ("kernel", "concurrent_kernel"))
     is_annotation = hasattr(event, "is_user_annotation") and event.is_user_annotation()
     return not is_annotation and not event.name().startswith(("Memcpy", "Memset"))
-
-
-def _ns(event: Any, name: str) -> int:
-    """A time of an event, in torch of old in microseconds."""
-    if hasattr(event, f"{name}_ns"):
-        return int(getattr(event, f"{name}_ns")())
-    return int(getattr(event, f"{name}_us")() * 1000)
 
 
 def _launch_size(event: Any) -> str:

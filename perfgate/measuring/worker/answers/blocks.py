@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 # The function itself, taken before user code may replace it.
 from gc import get_objects
@@ -105,21 +106,15 @@ class BlockAnswers:
         return LayoutMoved(movable=self._layout.movable)
 
     def _block(self, request: BlockRequest) -> BlockDone:
-        shape, calls, quad, sequence = (
-            request.shape,
-            request.calls,
-            request.quad,
-            request.sequence,
-        )
+        record = self.recorder.record_preprocessing
         if request.lane == "call":
-            as_served = request.as_served
-            self.recorder.record(
-                shape, calls=calls, quad=quad, sequence=sequence, as_served=as_served
-            )
-        else:
-            self.recorder.record_preprocessing(
-                shape, calls=calls, quad=quad, sequence=sequence
-            )
+            record = partial(self.recorder.record, as_served=request.as_served)
+        record(
+            request.shape,
+            calls=request.calls,
+            quad=request.quad,
+            sequence=request.sequence,
+        )
         return BlockDone()
 
     def _wake(self, request: WakeRequest) -> Woken:

@@ -262,18 +262,15 @@ def _recompiled(context: StepContext, shape: str, seconds: float) -> Compiled:
     import torch
 
     workload = context.workload
-    stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
-    if stance is None:
-        raise ExperimentError(Message("graph.compiles-itself"))
     if workload.workload.train_step is not None:
         raise ExperimentError(Message("graph.compiles-itself-training"))
     call = workload.caller(shape)
 
     def plain() -> Any:
-        with stance("force_eager"):
+        with torch.compiler.set_stance("force_eager"):
             return call()
 
-    with stance("force_eager"):
+    with torch.compiler.set_stance("force_eager"):
         reference = _output(workload, shape, context.seed)
     return _compile(context, shape, seconds, workload, reference, plain)
 
