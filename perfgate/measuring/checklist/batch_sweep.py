@@ -115,28 +115,27 @@ def visit_all(
         )
         for size in chance.sample(sweep.sizes, len(sweep.sizes)):
             if size in sweep.sizes:
-                _visit(context, shape, size, effort, sweep)
-
-
-def _visit(
-    context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep
-) -> None:
-    """Measure one size once more; several calls in flight may need memory that the single call of the probe did not."""
-    visit = partial(
-        measure_size, context.workload, shape, size, seconds=effort.visit_seconds
-    )
-    measured = experiment(context, visit)
-    if not isinstance(measured, FailedExperiment):
-        rate, latencies = measured
-        sweep.rates.setdefault(size, []).append(rate)
-        sweep.latencies.setdefault(size, []).extend(latencies)
-    elif measured.out_of_memory:
-        sweep.out_of_memory = size
-        forget(context, shape, sweep.drop_from(size))
-    else:
-        sweep.refused[size] = measured.reason
-        sweep.drop(size)
-        forget(context, shape, [size])
+                # Measure one size once more; several calls in flight may need memory
+                # that the single call of the probe did not.
+                visit = partial(
+                    measure_size,
+                    context.workload,
+                    shape,
+                    size,
+                    seconds=effort.visit_seconds,
+                )
+                measured = experiment(context, visit)
+                if not isinstance(measured, FailedExperiment):
+                    rate, latencies = measured
+                    sweep.rates.setdefault(size, []).append(rate)
+                    sweep.latencies.setdefault(size, []).extend(latencies)
+                elif measured.out_of_memory:
+                    sweep.out_of_memory = size
+                    forget(context, shape, sweep.drop_from(size))
+                else:
+                    sweep.refused[size] = measured.reason
+                    sweep.drop(size)
+                    forget(context, shape, [size])
 
 
 def measure_size(

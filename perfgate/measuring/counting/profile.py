@@ -60,9 +60,21 @@ class OperatorProfile:
             trace = trace_calls(device, call, calls=calls)
             self._profiles[shape].append(partial(_device_calls, trace))
         else:
-            self._profiles[shape].append(
-                partial(_host_calls, _host_profile(call, device, calls))
-            )
+            # Profile the calls in memory, without shapes and stacks, which cost time
+            # for every operator.
+            # The profiler is torch's inner one: starting torch.profiler.profile for the
+            # first time imports hundreds of modules, seconds in a forked worker (torch
+            # 2.13: 822 modules).
+            from torch.autograd.profiler import profile, record_function
+
+            with profile(use_cpu=True) as profiler:
+                for _ in range(calls):
+                    with record_function(CALL):
+                        call()
+                        device.synchronize()
+            if profiler.kineto_results is None:
+                raise UnmeasuredError(Message("operators.no-events"))
+            self._profiles[shape].append(partial(_host_calls, profiler.kineto_results))
 
     def leave(self, shape: str, *, calls: int, folder: Path) -> Path:
         """Profile some calls of a shape and leave the recording in ``folder`` for later analysis."""
@@ -155,24 +167,6 @@ def _device_calls(trace: CallTrace) -> list[TimesByOperator]:
                 float(own[index])
             )
     return calls
-
-
-def _host_profile(call: Call, device: Device, calls: int) -> Any:
-    """Profile the calls in memory, without shapes and stacks, which cost time for every operator.
-
-    The profiler is torch's inner one: starting torch.profiler.profile for the first time imports hundreds of modules,
-    seconds in a forked worker (torch 2.13: 822 modules).
-    """
-    from torch.autograd.profiler import profile, record_function
-
-    with profile(use_cpu=True) as profiler:
-        for _ in range(calls):
-            with record_function(CALL):
-                call()
-                device.synchronize()
-    if profiler.kineto_results is None:
-        raise UnmeasuredError(Message("operators.no-events"))
-    return profiler.kineto_results
 
 
 def _host_calls(results: Any) -> list[TimesByOperator]:

@@ -170,7 +170,16 @@ def _read_tensor(tensor: Any, torch: Any) -> None:
     if device in _LAZY_DEVICES:
         tensor.cpu()
     elif kind is not torch.Tensor and not _holds_its_values(kind):
-        _copy_values(tensor, torch)
+        # Make a tensor compute its values, even if its class defers them.
+        reading_into.append(None)
+        try:
+            with torch.no_grad():
+                values = reading_into[-1] = torch.empty(
+                    tensor.shape, dtype=tensor.dtype, device=tensor.device
+                )
+                values.copy_(tensor)
+        finally:
+            reading_into.pop()
     elif kind is not torch.Tensor and (wait := _waiting_method(kind)):
         getattr(tensor, wait)()
 
@@ -184,19 +193,6 @@ def _holds_its_values(kind: type) -> bool:
         "torchao",
         "torch_npu",
     )
-
-
-def _copy_values(tensor: Any, torch: Any) -> None:
-    """Make a tensor compute its values, even if its class defers them."""
-    reading_into.append(None)
-    try:
-        with torch.no_grad():
-            values = reading_into[-1] = torch.empty(
-                tensor.shape, dtype=tensor.dtype, device=tensor.device
-            )
-            values.copy_(tensor)
-    finally:
-        reading_into.pop()
 
 
 # --- containers

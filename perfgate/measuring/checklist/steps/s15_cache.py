@@ -36,7 +36,6 @@ from perfgate.measuring.timing.calls import (
 )
 from perfgate.stats.arrays import Floats
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.readings import MEMORY_READ, MEMORY_WRITE
@@ -88,7 +87,28 @@ class CacheStep:
                     rank.below("cache.hit_rate", row.rate, {"op": row.op})
             if not rows:
                 rank.missing("cache.hit_rate", _NO_COUNTERS)
-            _judge_traffic(rank, summary)
+            # Memory reads and writes per second from the first to the last task of the
+            # steps; absent without counters.
+            window = busy_window(summary)
+            mean_rates = []
+            for access, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
+                readings = summary.timeline.readings.get(name)
+                if readings is None or window is None:
+                    continue
+                rate = add_rate(
+                    rank.under(access=access), "cache.memory_traffic", readings, window
+                )
+                if rate is not None:
+                    mean_rates.append(rate)
+            peak = rank.limit("cache.memory_peak")
+            if peak > 0 and mean_rates:
+                share = sum(mean_rates) / peak
+                rank.number("cache.memory_share", share)
+                rank.above(
+                    "cache.memory_share",
+                    share,
+                    {"share": share, "traffic [B/s]": sum(mean_rates)},
+                )
         return outcome.or_unavailable(_NO_COUNTERS)
 
 
@@ -195,30 +215,6 @@ def _repeated(call: Call, device: Device) -> float:
     """The median of some calls after an untimed one, because another way left its data in the cache."""
     timed_call(call, device)
     return float(np.median([timed_call(call, device) for _ in range(_TIMED_CALLS)]))
-
-
-def _judge_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Memory reads and writes per second from the first to the last task of the steps; absent without counters."""
-    window = busy_window(summary)
-    mean_rates = []
-    for access, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
-        readings = summary.timeline.readings.get(name)
-        if readings is None or window is None:
-            continue
-        rate = add_rate(
-            outcome.under(access=access), "cache.memory_traffic", readings, window
-        )
-        if rate is not None:
-            mean_rates.append(rate)
-    peak = outcome.limit("cache.memory_peak")
-    if peak > 0 and mean_rates:
-        share = sum(mean_rates) / peak
-        outcome.number("cache.memory_share", share)
-        outcome.above(
-            "cache.memory_share",
-            share,
-            {"share": share, "traffic [B/s]": sum(mean_rates)},
-        )
 
 
 class HitRate(NamedTuple):

@@ -179,23 +179,10 @@ def _judge_shape(
             numbers["memory.fragmentation"],
             {"reserved [B]": reserved},
         )
-    _judge_growth(
-        outcome,
-        context,
-        shape,
-        values["memory.growth"],
-        values["memory.resident_growth"],
-    )
-
-
-def _judge_growth(
-    outcome: StepOutcome,
-    context: StepContext,
-    shape: str,
-    allocator: Value,
-    process: Value,
-) -> None:
-    """Report growth if the whole interval lies above the limit; for the process, growth beyond the allocator's."""
+    # Report growth if the whole interval lies above the limit; for the process, growth
+    # beyond the allocator's.
+    allocator = values["memory.growth"]
+    process = values["memory.resident_growth"]
     explained = 0.0
     low, high = allocator.interval or (None, None)
     if low is not None:

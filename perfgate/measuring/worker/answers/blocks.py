@@ -130,26 +130,23 @@ class BlockAnswers:
         return KernelsDone()
 
     def _collect(self, _: CollectRequest) -> Collected:
-        collected = Collected(
-            shapes=self.recorder.columns(),
-            preprocess=self.recorder.preprocess_columns(self._loaded.root),
-            kernels=self.recorder.kernel_columns(),
-            settings=self._library_settings(),
-            uncounted=self.recorder.uncounted,
-        )
-        # A resident worker goes on to the blocks of another pair.
-        self.recorder.clear()
-        return collected
-
-    def _library_settings(self) -> dict[str, str]:
-        """Settings that a workload may have changed although they were set for both sides alike.
-
-        Garbage frozen by user code (``gc.freeze``) is never collected, so its cost stays hidden.
-        """
+        # Settings that a workload may have changed although they were set for both
+        # sides alike.
+        # Garbage frozen by user code (``gc.freeze``) is never collected, so its cost
+        # stays hidden.
         settings = {"frozen objects": "more than set aside"}
         if any(entry is self._unfrozen for entry in get_objects()):
             settings["frozen objects"] = "as set aside"
         if torch := sys.modules.get("torch"):
             settings["torch threads"] = str(torch.get_num_threads())
             settings["torch interop threads"] = str(torch.get_num_interop_threads())
-        return settings
+        collected = Collected(
+            shapes=self.recorder.columns(),
+            preprocess=self.recorder.preprocess_columns(self._loaded.root),
+            kernels=self.recorder.kernel_columns(),
+            settings=settings,
+            uncounted=self.recorder.uncounted,
+        )
+        # A resident worker goes on to the blocks of another pair.
+        self.recorder.clear()
+        return collected
