@@ -13,6 +13,8 @@ from perfgate.trace.model.patterns import lazy_pattern
 _RANK = lazy_pattern(r"(?:^|[^a-z])rank[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
 # 1782000000.1-TP-0-PP-1.trace.json.gz (sglang/srt/utils/profile_utils.py); the ranks of DP and EP lie within the ranks of TP.
 _PLACE = lazy_pattern(r"(?:^|[^a-z])(tp|pp)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
+# Number and group in one word, which programs that name places do not write.
+_JOINED = lazy_pattern(r"(?:^|[^a-z])tp\d", re.IGNORECASE)
 # "[TP00] 4242", "[TP01-PP00] 4242" (sglang/srt/utils/profile_merger.py), "rank 3: 4242".
 _LABEL = lazy_pattern(
     r'^"?(?:\[([^\]]{1,60})\]|(rank[-_ ]?\d{1,9}))[ :]', re.IGNORECASE
@@ -28,18 +30,28 @@ def rank_in_name(path: Path) -> int | None:
     if match:
         return int(match[1])
     place = _place(path.name)
-    if "tp" not in place:
+    if "tp" not in place or _is_size(path):
         match = _RANK.search(path.absolute().parent.name)
         return int(match[1]) if match else None
     stage = place.get("pp", 0)
     if not stage:
         return place["tp"]
+    return stage * (max(_siblings(path)) + 1) + place["tp"]
+
+
+def _is_size(path: Path) -> bool:
+    """Whether the number in a name like allreduce_tp4.json is the size of the group: no sibling has place 0."""
+    return bool(_JOINED.search(path.name)) and min(_siblings(path)) > 0
+
+
+def _siblings(path: Path) -> list[int]:
+    """The places within the group of tensor parallelism of all files with names like this one."""
     prefix = path.name[: path.name.lower().find("tp")]
-    last = 0
+    places = [_place(path.name)["tp"]]
     for file in path.parent.iterdir():
         if file.name.startswith(prefix):
-            last = max(last, _place(file.name).get("tp", 0))
-    return stage * (last + 1) + place["tp"]
+            places.append(_place(file.name).get("tp", places[0]))
+    return places
 
 
 def process_label(process: str) -> str:

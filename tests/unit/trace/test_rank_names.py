@@ -53,6 +53,13 @@ def test_rank_in_name__pipeline__counted_with_the_neighbours(tmp_path: Path) -> 
     assert [rank_in_name(tmp_path / name) for name in names] == list(range(8))
 
 
+def test_rank_in_name__size_of_the_group__no_rank(tmp_path: Path) -> None:
+    for name in ("allreduce_tp4.json", "allreduce_tp8.json", "step_tp0.json", "step_tp1.json"):
+        (tmp_path / name).touch()
+    assert rank_in_name(tmp_path / "allreduce_tp4.json") is None
+    assert rank_in_name(tmp_path / "step_tp1.json") == 1
+
+
 def test_ranks_of_labels__number_or_order() -> None:
     labels = [process_label(name) for name in ('"[TP00] 42"', "[TP01] 42", "rank 3: 7", "4242", "[]")]
     assert labels == ["TP00", "TP01", "rank 3", "", ""]
