@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,16 +114,25 @@ def pytest_assertrepr_compare(left: object, right: object) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test of a folder in tests/ that has the name of a marker, and those that open pages in Chromium."""
-    folders = (
-        item.path.relative_to(_TESTS).parts[:-1]
-        if item.path.is_relative_to(_TESTS)
-        else ()
-    )
-    markers = {line.partition(":")[0] for line in item.config.getini("markers")}
-    for name in markers.intersection(folders[:1]):
-        item.add_marker(name)
+    folder = _folder_of(item.path)
+    if folder in _marker_names(item.config):
+        item.add_marker(folder)
     if "chromium" in getattr(item, "fixturenames", ()):
         item.add_marker("browser")
+
+
+@cache
+def _folder_of(path: Path) -> str:
+    """The folder of tests/ that a test module lies in, or nothing."""
+    if not path.is_relative_to(_TESTS):
+        return ""
+    folders = path.relative_to(_TESTS).parts[:-1]
+    return folders[0] if folders else ""
+
+
+@cache
+def _marker_names(config: pytest.Config) -> frozenset[str]:
+    return frozenset(line.partition(":")[0] for line in config.getini("markers"))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -62,7 +62,7 @@ ATTACKS = {
 }  # fmt: skip
 
 
-# By three different means, in one head: each must be named beside the others. Alone every attack runs with `make test-slow`.
+# By three different means, in one head: each must be named beside the others.
 AT_ONCE = ("source for a moment, then put back", "bytecode", "the workload file that measures base")
 
 
@@ -81,9 +81,10 @@ def checked(perfgate: Perfgate, clone: Clone, **environment: str) -> tuple[int, 
     return done.returncode, json.loads(path.read_text())
 
 
-@pytest.mark.parametrize(
-    "attacks", [AT_ONCE, *(pytest.param((name,), marks=pytest.mark.slow) for name in ATTACKS)], ids=", ".join
-)
+# The check of a job below takes the same way from the seals to the verdict, and tests/unit/conductor/test_seals.py
+# has every means of a change: a whole check of a function takes ten seconds more.
+@pytest.mark.slow
+@pytest.mark.parametrize("attacks", [AT_ONCE, *((name,) for name in ATTACKS)], ids=", ".join)
 def test_item_13__head_changes_what_base_runs__never_green_and_every_file_named(
     clone: Clone, perfgate: Perfgate, tmp_path: Path, attacks: tuple[str, ...]
 ) -> None:

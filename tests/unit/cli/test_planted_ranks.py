@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from perfgate.cli.main import cli
+from tests.command import run_perfgate
 from tests.fakes.training import MS, Training
 from tests.unit.cli.test_trace_ranks import job
 
@@ -87,7 +86,7 @@ FAULTS: dict[str, tuple[Callable[[Path, int], Path], Callable[[_Found], object],
 @pytest.mark.parametrize("ranks", [64, pytest.param(300, marks=pytest.mark.slow)])
 def test_ranks__planted_fault__named_and_nothing_else(tmp_path: Path, fault: str, ranks: int) -> None:
     plant, answer, expected = FAULTS[fault]
-    done = CliRunner().invoke(cli, ["trace", "ranks", str(plant(tmp_path / "job", ranks)), "--json", "--workers", "2"])
-    assert done.exit_code == 0, done.output
+    done = run_perfgate("trace", "ranks", str(plant(tmp_path / "job", ranks)), "--json", "--workers", "2")
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert answer(found) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from perfgate.cli.main import cli
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.trace.reducing import KEPT
+from tests.command import run_perfgate
 from tests.samples import unpacked
 
 RANKS = 6
@@ -78,9 +80,10 @@ def job(
     return folder
 
 
+# Commands of their own process: one of the tests would be copied for each worker, which takes the kernel a tenth of a second.
 def answer(folder: Path, *options: str) -> dict[str, Any]:
-    done = CliRunner().invoke(cli, ["trace", "ranks", str(folder), "--json", "--workers", "1", *options])
-    assert done.exit_code == 0, done.output
+    done = run_perfgate("trace", "ranks", str(folder), "--json", "--workers", "1", *options)
+    assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
@@ -89,7 +92,7 @@ def test_ranks__all_alike__none_is_slow(tmp_path: Path) -> None:
     assert (found["slow_ranks"], found["slow_links"]) == ([], [])
     assert [row["rank"] for row in found["ranks"]] == list(range(RANKS))
     assert found["links"] == RANKS * (RANKS - 1)
-    text = CliRunner().invoke(cli, ["trace", "ranks", str(tmp_path)]).stdout
+    text = run_perfgate("trace", "ranks", str(tmp_path)).stdout
     assert text.splitlines()[:2] == [
         "no rank delays the others by a hundredth of the job: 6 ranks, 8 collectives",
         "no link is slow: 30 links",
@@ -103,7 +106,7 @@ def test_ranks__one_computes_longer__it_is_named_though_all_steps_take_as_long(t
     (slow,) = found["slow_ranks"]
     assert (slow["rank"], slow["part"]) == (4, "computing")
     assert slow["behind"] == pytest.approx(0.22, abs=0.03)
-    text = CliRunner().invoke(cli, ["trace", "ranks", str(tmp_path), "--limit", "2"]).stdout
+    text = run_perfgate("trace", "ranks", str(tmp_path), "--limit", "2").stdout
     assert text.startswith("rank 4 is slow: 22.")
     assert len(text.splitlines()) <= 10
 
@@ -130,7 +133,7 @@ def test_ranks__one_comes_late__by_how_much_whatever_the_clocks_say(tmp_path: Pa
 def test_ranks__pipeline_of_three_stages__each_rank_s_stage(tmp_path: Path) -> None:
     found = answer(job(tmp_path, stages=3))
     assert [row["stage"] for row in found["ranks"]] == [0, 0, 1, 1, 2, 2]
-    shown = CliRunner().invoke(cli, ["trace", "ranks", str(tmp_path)], env={"COLUMNS": "120"}).stdout
+    shown = run_perfgate("trace", "ranks", str(tmp_path), environment={**os.environ, "COLUMNS": "120"}).stdout
     assert "stage" in shown
 
 
@@ -149,13 +152,13 @@ def test_ranks__folder_of_other_people__nothing_is_written_there(tmp_path: Path)
     before = sorted(folder.rglob("*"))
     answer(folder)
     assert sorted(folder.rglob("*")) == before
-    CliRunner().invoke(cli, ["trace", "reduce", str(folder), "--out", str(tmp_path / "tables")])
+    run_perfgate("trace", "reduce", str(folder), "--out", str(tmp_path / "tables"))
     assert sorted(folder.rglob("*")) == before
 
 
 def test_ranks__reduced_before__what_was_kept_unless_a_file_changed(tmp_path: Path) -> None:
     first = answer(job(tmp_path, slow_rank=1))
-    CliRunner().invoke(cli, ["trace", "reduce", str(tmp_path)])
+    run_perfgate("trace", "reduce", str(tmp_path))
     kept = sorted(tmp_path.rglob(KEPT))
     assert len(kept) == RANKS
     # What is kept is what is read: a mark in it shows.
@@ -171,7 +174,7 @@ def test_ranks__reduced_before__what_was_kept_unless_a_file_changed(tmp_path: Pa
 
 def test_reduce__tables_alone_copied_elsewhere__the_same_answer(tmp_path: Path) -> None:
     here, there = job(tmp_path / "here", slow_rank=2, slow_link=(0, 1)), tmp_path / "there"
-    done = CliRunner().invoke(cli, ["trace", "reduce", str(here), "--workers", "1"])
+    done = run_perfgate("trace", "reduce", str(here), "--workers", "1")
     written = [Path(line) for line in done.stdout.splitlines()]
     assert len(written) == RANKS
     for number, file in enumerate(written):
@@ -190,7 +193,7 @@ def test_reduce__tables_alone_copied_elsewhere__the_same_answer(tmp_path: Path) 
 
 def test_reduce__nobody_may_write_beside_the_recordings__tables_in_another_folder(tmp_path: Path) -> None:
     here, there = job(tmp_path / "here", slow_rank=2), tmp_path / "there"
-    done = CliRunner().invoke(cli, ["trace", "reduce", str(here), "--workers", "1", "--out", str(there)])
+    done = run_perfgate("trace", "reduce", str(here), "--workers", "1", "--out", str(there))
     assert len(done.stdout.splitlines()) == RANKS == len(list(there.glob(f"*{KEPT}")))
     assert {**answer(there), "path": ""} == {**answer(here), "path": ""}
 
@@ -203,7 +206,7 @@ def test_ranks__one_of_the_recordings_is_cut_off__it_is_listed_and_the_others_ar
     assert (found["slow_ranks"][0]["rank"], len(found["ranks"])) == (2, RANKS - 1)
     (left_out,) = found["gaps"]["left_out"]
     assert "host_5" in left_out["path"]
-    text = CliRunner().invoke(cli, ["trace", "ranks", str(folder)]).stdout
+    text = run_perfgate("trace", "ranks", str(folder)).stdout
     assert "1 of 6 recordings left out: " in text
 
 

@@ -25,7 +25,8 @@ def of_rank(rank: int, world: int = 4) -> dict[str, object]:
 
 
 def ranks(*paths: Path) -> list[int | None]:
-    return [row.rank for row in trace_ranks([Place(path) for path in paths], say=lambda _: None).document.ranks]
+    found = trace_ranks([Place(path) for path in paths], say=lambda _: None, workers=1)
+    return [row.rank for row in found.document.ranks]
 
 
 @each(
@@ -92,7 +93,7 @@ def test_ranks__whatever_the_names__found_in_the_folder_and_by_themselves(tmp_pa
 def test_ranks__one_rank_twice__named_and_compared_once(tmp_path: Path) -> None:
     for name, rank in (("a", 0), ("b", 0), ("c", 2)):
         recorded(tmp_path / f"{name}.pt.trace.json", steps(3), **of_rank(rank))
-    document = trace_ranks([Place(tmp_path)], say=lambda _: None).document
+    document = trace_ranks([Place(tmp_path)], say=lambda _: None, workers=1).document
     assert [row.rank for row in document.ranks] == [0, 2]
     (repeated,) = document.gaps.repeated
     assert repeated.rank == 0
@@ -139,7 +140,7 @@ def test_ranks__times_that_cannot_be_true__left_out_with_the_reason(tmp_path: Pa
             for event in filter(is_kernel, events):
                 event["dur"] = 0
         recorded(tmp_path / f"rank{rank}.json", events, **of_rank(rank, 3))
-    document = trace_ranks([Place(tmp_path)], say=lambda _: None).document
+    document = trace_ranks([Place(tmp_path)], say=lambda _: None, workers=1).document
     assert [row.rank for row in document.ranks] == [0, 2]
     assert "have no time or no duration" in document.gaps.left_out[0].reason
 
