@@ -21,12 +21,10 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from perfgate.conductor.load.clock import Clock
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.plan import PlannedRequest, plan_load
-from perfgate.conductor.load.record import Exchange
-from perfgate.conductor.load.target import Send
+from perfgate.conductor.load.record import Clock, Exchange, Send
 from perfgate.load_settings import LoadSettings
 
 # A bare answer, so that the server's own work disturbs little: the time of arrival, on the clock that all processes share.
@@ -107,9 +105,7 @@ def main() -> None:
         target=serve, args=(theirs, options.cores[1]), daemon=True
     )
     server.start()
-    server_target = HttpTarget(
-        f"http://127.0.0.1:{ours.recv()}", method="GET", timeout=10.0
-    )
+    server_target = HttpTarget(f"http://127.0.0.1:{ours.recv()}", timeout=10.0)
     pin(options.cores[0])
     print(
         f"{'rate':>8} {'reached':>8} {'failed':>7} {'sent P50':>11} {'sent P99':>11} {'there P50':>11} {'there P99':>11}"

@@ -7,6 +7,8 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from perfgate.conductor.load.record import Clock
+
 T = TypeVar("T")
 
 
@@ -29,7 +31,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.time
 
 
-class VirtualClock:
+class VirtualClock(Clock):
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 

@@ -1,15 +1,22 @@
-"""HTTP connections of one turn, and the retry of a request on a connection that the server has closed."""
+"""HTTP servers as targets, and the retry of a request on a connection that the server has closed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perfgate.conductor.load.record import ExchangeRecording, describe
+from perfgate.conductor.load.plan import PlannedRequest
+from perfgate.conductor.load.record import (
+    Clock,
+    Exchange,
+    ExchangeRecording,
+    Send,
+    describe,
+)
 from perfgate.errors import MeasuringError
 
 if TYPE_CHECKING:
@@ -36,6 +43,67 @@ def require_aiohttp() -> ModuleType:
             error=error,
         ) from error
     return aiohttp
+
+
+class AnswerError(Exception):
+    """An answer that is no success, or breaks its format."""
+
+
+class HttpRequest(NamedTuple):
+    """A request as it goes out, without a body if that is None."""
+
+    method: str
+    path: str
+    body: bytes | None
+
+
+@dataclass(frozen=True)
+class HttpServer:
+    """A server at ``url``, as in ``http://127.0.0.1:8000``.
+
+    A request fails after ``timeout`` seconds. Requests go ``without`` fields that the
+    server rejects, and without KEEP_ALIVE if that is among them.
+    """
+
+    url: str
+    _: KW_ONLY
+    timeout: float
+    without: frozenset[str] = frozenset()
+
+    @asynccontextmanager
+    async def connect(self, clock: Clock) -> AsyncIterator[Send]:
+        keep = KEEP_ALIVE not in self.without
+        async with open_connections(self.timeout, keep=keep) as connections:
+            yield lambda request: self._exchange(connections, request, clock)
+
+    def http_request(self, request: PlannedRequest) -> HttpRequest:
+        raise NotImplementedError
+
+    async def read(
+        self, response: aiohttp.ClientResponse, recording: ExchangeRecording
+    ) -> None:
+        """Read an answer into its recording. Raises AnswerError if it is a failure."""
+        raise NotImplementedError
+
+    async def _exchange(
+        self, connections: Connections, request: PlannedRequest, clock: Clock
+    ) -> Exchange:
+        sent = self.http_request(request)
+        address = self.url.rstrip("/") + sent.path
+        headers = {"X-Request-Id": request.id}
+        if sent.body is not None:
+            headers["Content-Type"] = "application/json"
+        recording = ExchangeRecording(request, clock)
+        try:
+            async with connections.answer(
+                recording, sent.method, address, sent.body, headers
+            ) as response:
+                await self.read(response, recording)
+        except AnswerError as error:
+            return recording.failed(str(error))
+        except request_errors() as error:
+            return recording.failed(explain(error, self.timeout))
+        return recording.done()
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfgate.conductor.load.connection import AnswerError
+
 # A chunk of an answer is some hundred bytes; one with all its log probabilities some hundred thousand.
 LONGEST_LINE = 2**20
 LONGEST_EVENT = 2**20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class EventStreamError(Exception):
+class EventStreamError(AnswerError):
     """The stream breaks the format, or a bound."""
 
 

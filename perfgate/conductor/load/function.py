@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from perfgate.conductor.load.clock import Clock
 from perfgate.conductor.load.connection import LONGEST_BODY, explain
 from perfgate.conductor.load.plan import PlannedRequest
-from perfgate.conductor.load.record import Exchange, ExchangeRecording
-from perfgate.conductor.load.target import Send
+from perfgate.conductor.load.record import Clock, Exchange, ExchangeRecording, Send
 
 _ENDED = "the process of the function has ended"
 

@@ -10,10 +10,16 @@ import asyncio
 
 import numpy as np
 
-from perfgate.conductor.load.clock import Clock, WallClock
 from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
-from perfgate.conductor.load.record import Exchange, ExchangeRecording, Load, describe
-from perfgate.conductor.load.target import Send, Target
+from perfgate.conductor.load.record import (
+    Clock,
+    Exchange,
+    ExchangeRecording,
+    Load,
+    Send,
+    Target,
+    describe,
+)
 from perfgate.system.garbage import quiet
 from perfgate.system.interrupts import safe_point
 
@@ -22,7 +28,7 @@ _LEAD = 0.001
 # How often a load looks for a signal.
 _SIGNAL_SECONDS = 0.2
 
-_WALL = WallClock()
+_WALL = Clock()
 
 
 def run_load(plan: LoadPlan, target: Target) -> Load:

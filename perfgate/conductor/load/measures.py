@@ -1,7 +1,6 @@
 """The numbers of a turn, from its exchanges. All times are in seconds.
 
-Failed requests, and answers without any text, have no time to first token: they are counted by name and never enter a mean
-as zero.
+Failed requests, and answers without any text, have no time to first token, and never enter a mean as zero.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ Floats = npt.NDArray[np.float64]
 class Measures:
     """The measures of one turn; arrays hold one value for each answered request, in the order of the plan."""
 
-    requests: int
-    # Ids of requests with an error, of requests that ended well without any text, and of answers without a token count.
-    failed: tuple[str, ...]
-    silent: tuple[str, ...]
-    uncounted: tuple[str, ...]
+    # Requests that ended well without any text.
+    silent: int
     # first - at, from the intended start; in a closed loop that is when the request was sent.
     time_to_first_token: Floats
     # (last - first) / (output_tokens - 1), of requests with two counted tokens or more.
@@ -48,46 +44,35 @@ class Measures:
         return float(self.time_per_output_token.mean())
 
     @property
-    def requests_per_second(self) -> float | None:
-        """Requests that went well and gave text / seconds of the turn."""
-        return self.latency.size / self.seconds if self.latency.size else None
-
-    @property
     def output_tokens_per_second(self) -> float | None:
         """Output tokens of the turn / seconds of the turn."""
         return self.output_tokens / self.seconds if self.output_tokens else None
 
 
 def measure_load(load: Load) -> Measures:
-    failed: list[str] = []
-    silent: list[str] = []
-    uncounted: list[str] = []
+    silent = 0
     answered: list[Exchange] = []
-    output_tokens = 0
-    gaps: list[Floats] = [np.array([], dtype=np.float64)]
+    output_tokens: int | None = 0
+    gaps = [np.array([], dtype=np.float64)]
     for exchange in load.exchanges:
         if exchange.error:
-            failed.append(exchange.id)
             continue
         if exchange.first is None:
-            silent.append(exchange.id)
+            silent += 1
             continue
         answered.append(exchange)
         gaps.append(np.diff(exchange.tokens))
-        if exchange.output_tokens is None:
-            uncounted.append(exchange.id)
+        if output_tokens is None or exchange.output_tokens is None:
+            output_tokens = None
         else:
             output_tokens += exchange.output_tokens
     return Measures(
-        requests=len(load.exchanges),
-        failed=tuple(failed),
-        silent=tuple(silent),
-        uncounted=tuple(uncounted),
+        silent=silent,
         time_to_first_token=_values(map(_time_to_first_token, answered)),
         time_per_output_token=_values(map(_time_per_output_token, answered)),
         inter_token=np.concatenate(gaps),
         latency=_values(exchange.last - exchange.at for exchange in answered),
-        output_tokens=None if uncounted or not answered else output_tokens,
+        output_tokens=output_tokens if answered else None,
         seconds=load.seconds,
     )
 

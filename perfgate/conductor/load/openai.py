@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from perfgate.conductor.load.clock import Clock
 from perfgate.conductor.load.connection import (
-    KEEP_ALIVE,
     LONGEST_BODY,
-    Connections,
-    explain,
+    AnswerError,
+    HttpRequest,
+    HttpServer,
     failure_text,
-    open_connections,
-    request_errors,
 )
 from perfgate.conductor.load.event_stream import EventStream, EventStreamError
 from perfgate.conductor.load.plan import PlannedRequest
-from perfgate.conductor.load.record import Exchange, ExchangeRecording, shortened
-from perfgate.conductor.load.target import Send
+from perfgate.conductor.load.record import ExchangeRecording, shortened
 
 if TYPE_CHECKING:
     import aiohttp
@@ -36,101 +31,71 @@ _PATHS: dict[Api, str] = {
 }
 _DONE = "[DONE]"
 _EVENT_STREAM = "text/event-stream"
+# What makes requests alike and their tokens countable, and what a server may do without.
+_OPTIONAL = {
+    "ignore_eos": True,
+    "temperature": 0,
+    "seed": 0,
+    "stream_options": {"include_usage": True},
+}
 
 
 @dataclass(frozen=True)
-class OpenAITarget:
-    """A server at ``url``, as in ``http://127.0.0.1:8000``, asked for greedy answers of exactly as many tokens as planned.
+class OpenAITarget(HttpServer):
+    """A server that is asked for greedy answers of exactly as many tokens as planned.
 
-    ``ignore_eos`` keeps the model from ending early; servers other than vLLM and SGLang may reject the parameter. ``extra``
-    goes into every request body and overrides perfgate's own fields. Requests may go ``without`` fields of ours that a
-    server rejects, and without KEEP_ALIVE. A request fails after ``timeout`` seconds.
+    ``ignore_eos`` keeps the model from ending early; servers other than vLLM and SGLang
+    may reject the parameter. ``extra`` goes into every request body and overrides
+    perfgate's own fields.
     """
 
-    url: str
     model: str
     api: Api = "completions"
-    timeout: float = 120.0
-    seed: int = 0
     ignore_eos: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    without: frozenset[str] = frozenset()
 
-    @asynccontextmanager
-    async def connect(self, clock: Clock) -> AsyncIterator[Send]:
-        async with open_connections(
-            self.timeout, keep=KEEP_ALIVE not in self.without
-        ) as connections:
-            yield lambda request: self._exchange(connections, request, clock)
-
-    def body(self, request: PlannedRequest) -> bytes:
-        """The JSON of a request."""
+    def http_request(self, request: PlannedRequest) -> HttpRequest:
         body: dict[str, Any] = {"model": self.model}
         if self.api == "completions":
             body["prompt"] = request.prompt
         else:
             body["messages"] = [{"role": "user", "content": request.prompt}]
         body["max_tokens"], body["stream"] = request.output_tokens, True
-        optional = {
-            "ignore_eos": True,
-            "temperature": 0,
-            "seed": self.seed,
-            "stream_options": {"include_usage": True},
-        }
         for name in self._optional():
-            body[name] = optional[name]
-        return msgspec.json.encode({**body, **self.extra})
+            body[name] = _OPTIONAL[name]
+        encoded = msgspec.json.encode({**body, **self.extra})
+        return HttpRequest("POST", _PATHS[self.api], encoded)
 
     def _optional(self) -> Iterator[str]:
-        """The fields that make requests alike and their tokens countable, and that a server may do without."""
-        if self.ignore_eos:
-            yield from self._accepted("ignore_eos")
-        yield from self._accepted("temperature", "seed", "stream_options")
-
-    def _accepted(self, *names: str) -> Iterator[str]:
-        for name in names:
-            if name not in self.without and name not in self.extra:
+        for name in _OPTIONAL:
+            is_wanted = name != "ignore_eos" or self.ignore_eos
+            if is_wanted and name not in self.without and name not in self.extra:
                 yield name
 
     def _rejected(self, status: int, answer: str) -> str:
-        """The field of ours that a refusal names; empty if it names none. A field of the body that it quotes does not count."""
+        """The field of ours that a refusal names; empty if it names none.
+
+        A field of the body that it quotes does not count.
+        """
         if 400 <= status < 500:
             for name in self._optional():
                 if re.search(rf"(?<!\w){name}(?!\w)(?![\"']\s*:)", answer):
                     return name
         return ""
 
-    async def _exchange(
-        self, connections: Connections, request: PlannedRequest, clock: Clock
-    ) -> Exchange:
-        body = self.body(request)
-        headers = {
-            **self.headers,
-            "Content-Type": "application/json",
-            "X-Request-Id": request.id,
-        }
-        recording = ExchangeRecording(request, clock)
-        address = self.url.rstrip("/") + _PATHS[self.api]
-        try:
-            async with connections.answer(
-                recording, "POST", address, body, headers
-            ) as response:
-                if response.status != 200:
-                    text = await failure_text(response)
-                    recording.rejected = self._rejected(response.status, text)
-                    return recording.failed(text)
-                if response.content_type != _EVENT_STREAM:
-                    text = await failure_text(response)
-                    return recording.failed(
-                        f"expected {_EVENT_STREAM}, received {response.content_type}: {text}"
-                    )
-                await _Answer(recording, self.api).read(response.content)
-        except EventStreamError as error:
-            return recording.failed(str(error))
-        except request_errors() as error:
-            return recording.failed(explain(error, self.timeout))
-        return recording.done()
+    async def read(
+        self, response: aiohttp.ClientResponse, recording: ExchangeRecording
+    ) -> None:
+        if response.status != 200:
+            text = await failure_text(response)
+            recording.rejected = self._rejected(response.status, text)
+            raise AnswerError(text)
+        if response.content_type != _EVENT_STREAM:
+            text = await failure_text(response)
+            raise AnswerError(
+                f"expected {_EVENT_STREAM}, received {response.content_type}: {text}"
+            )
+        await _Answer(recording, self.api).read(response.content)
 
 
 class _Delta(msgspec.Struct, frozen=True):

@@ -1,20 +1,40 @@
-"""The record of each request of a turn."""
+"""The record of each request of a turn: its clock, its answer, and the target that answers."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.conductor.load.clock import Clock
 from perfgate.conductor.load.plan import PlannedRequest
 
 Floats = npt.NDArray[np.float64]
 
 # A server's page about an error may be long, and only its beginning helps.
 LONGEST_ERROR = 500
+# A timer of the event loop fires up to 1 ms late (epoll counts whole milliseconds) and
+# then waits for its CPU: the last 2 ms before an intended start are spent asking the
+# loop again and again, while it serves other requests.
+_BUSY = 0.002
+
+
+class Clock:
+    """The clock of a load: ``time.perf_counter``; tests simulate one."""
+
+    def now(self) -> float:
+        """Seconds since some fixed moment."""
+        return time.perf_counter()
+
+    async def sleep_until(self, moment: float) -> None:
+        """Return once ``now()`` reaches ``moment``, at once if it already has."""
+        while (left := moment - self.now()) > 0:
+            await asyncio.sleep(left - _BUSY if left > _BUSY else 0)
 
 
 class Exchange(NamedTuple):
@@ -69,6 +89,21 @@ class Load(NamedTuple):
     def errors(self) -> list[str]:
         """The errors of the requests that failed."""
         return [exchange.error for exchange in self.exchanges if exchange.error]
+
+
+# Sends one request and waits for its whole answer. Times of the exchange are the
+# clock's; send_load makes them the turn's.
+Send = Callable[[PlannedRequest], Awaitable[Exchange]]
+
+
+class Target(Protocol):
+    """Something that requests can be sent to, for one turn at a time."""
+
+    def connect(self, clock: Clock) -> AbstractAsyncContextManager[Send]:
+        """Connections of one turn, which end with it.
+
+        Raises MeasuringError if a package is missing.
+        """
 
 
 @dataclass

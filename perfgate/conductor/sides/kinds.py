@@ -136,24 +136,19 @@ def place_of(
     cpus: list[int],
 ) -> SidePlace:
     """The place of the side called ``name``, bound to ``cpus``; each process has one thread per CPU."""
-    log = bench.log(f"{reference.name}-{name}")
-    profile = log.with_suffix(".profile")
     threads = max(1, len(cpus) // max(1, reference.settings.ranks))
-    return SidePlace(
+    place = SidePlace(
         root=checkout.root,
-        environment={
-            **profiling_environment(
-                bench.program_environment(checkout, threads=threads), profile
-            ),
-            DEVICE_VARIABLE: bench.config.device,
-        },
-        log=log,
-        profile=profile,
+        environment=bench.program_environment(checkout, threads=threads),
+        log=bench.log(f"{reference.name}-{name}"),
         cpus=cpus,
         left_behind=bench.leftovers[checkout.root],
         harness=checkout.harness,
-        room=bench.walls_of(checkout),
+        room=bench.rooms.walls(bench.rooms.of(checkout)),
     )
+    environment = profiling_environment(place.environment, place.profile)
+    environment[DEVICE_VARIABLE] = bench.config.device
+    return replace(place, environment=environment)
 
 
 def place_on_half(

@@ -19,7 +19,7 @@ from perfgate.conductor.failure import TurnError
 from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.workers.interpreters import our_process
 from perfgate.document.job import CpuTime
-from perfgate.document.message import Message
+from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.system.interrupts import safe_point
 from perfgate.system.logs import KEPT_BYTES, cut_log, log_tail
@@ -79,10 +79,8 @@ class CpuMeter:
         self._used, self._began = cpu_ns_below(pid), time.monotonic()
 
     def read(self) -> CpuTime:
-        seconds, used = (
-            time.monotonic() - self._began,
-            cpu_ns_below(self._pid) - self._used,
-        )
+        seconds = time.monotonic() - self._began
+        used = cpu_ns_below(self._pid) - self._used
         waited_ns = run_delay_ns_below(self._pid)
         waited: float | None = None
         if waited_ns is not None and self._waited is not None:
@@ -198,7 +196,11 @@ class SideProgram:
     def end_turn(self) -> None:
         self._turn_ended = time.monotonic(), self.cpu_ns()
 
-    def failed(self, kind: ErrorKind, message: Message) -> SideError:
+    def failed(
+        self, kind: ErrorKind, code: str, /, **values: MessageValue
+    ) -> SideError:
+        """The error with the message of this code, and the end of the log."""
+        message = Message(code, values)
         return SideError(
             ErrorDetail(kind=kind, message=message, log_tail=log_tail(self._log))
         )
@@ -208,8 +210,7 @@ class SideProgram:
             safe_point()
             if time.monotonic() > deadline:
                 raise self.failed(
-                    "timeout",
-                    Message("job.timed-out", {"line": self._line, "seconds": seconds}),
+                    "timeout", "job.timed-out", line=self._line, seconds=seconds
                 )
             self._connection.settimeout(_TICK_SECONDS)
             try:
@@ -217,9 +218,7 @@ class SideProgram:
             except TimeoutError:
                 continue
             if not data:
-                raise self.failed(
-                    "exit", Message("job.keeper-gone", {"line": self._line})
-                )
+                raise self.failed("exit", "job.keeper-gone", line=self._line)
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -10,10 +11,18 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.conductor.sides.program import SideProgram
-from perfgate.conductor.sides.stacks.stacks import SideStacks
+from perfgate.conductor.sides.program import SideError, SideProgram
+from perfgate.conductor.sides.stacks.stacks import (
+    SideStacks,
+    record_operators,
+    sample_stacks,
+)
 from perfgate.document.job import JobNumber, TurnResult
+from perfgate.document.message import MessageValue
+from perfgate.document.profile import ProfileUnit
+from perfgate.document.run import ErrorKind
 from perfgate.document.samples import SampleSet, pack
+from perfgate.job_settings import JobReference
 from perfgate.system.walls import Room
 
 # Quantiles up to P99 hardly change with more than this many.
@@ -87,8 +96,8 @@ class SidePlace:
 
     ``harness`` is the checkout with the recorded requests for both sides. ``alone`` means that it has its devices for
     itself while it runs. ``left_behind`` gets the names of the processes that a run leaves running, one list a run.
-    ``without`` are the fields left out of requests to either side; a side adds those that its server rejects. ``profile``
-    is the folder of its profile, empty until there is one. Its programs run within the walls of ``room``.
+    ``without`` are the fields left out of requests to either side; a side adds those that its server rejects. Its programs
+    run within the walls of ``room``.
     """
 
     root: Path
@@ -99,8 +108,12 @@ class SidePlace:
     left_behind: list[list[str]] = field(default_factory=list)
     harness: Path = Path()
     without: set[str] = field(default_factory=set)
-    profile: Path | None = None
     room: Room | None = None
+
+    @property
+    def profile(self) -> Path:
+        """The folder of its profile, which is not there until there is one."""
+        return self.log.with_suffix(".profile")
 
     def run(
         self,
@@ -119,3 +132,57 @@ class SidePlace:
             cpus=self.cpus if cpus is None else cpus,
             room=self.room,
         )
+
+
+class ProgramSide:
+    """A side with one program, which runs during one turn or several."""
+
+    is_blurred = False
+
+    def __init__(self, reference: JobReference, place: SidePlace) -> None:
+        self._settings = reference.settings
+        self._place = place
+        self._program: SideProgram | None = None
+
+    def count(self) -> Mapping[str, int]:
+        return {}
+
+    def stop(self) -> None:
+        if self._program is not None:
+            self._program.stop()
+            self._program = None
+
+    @property
+    def _running(self) -> SideProgram:
+        assert self._program is not None, (
+            "a side is started before anything is asked of it"
+        )
+        return self._program
+
+    def _failed(
+        self, kind: ErrorKind, code: str, /, **values: MessageValue
+    ) -> SideError:
+        return self._running.failed(kind, code, **values)
+
+    def _sample(
+        self,
+        work: Callable[[], int],
+        per: ProfileUnit,
+        *,
+        begin: Callable[[Path], bool] = lambda _: False,
+        end: Callable[[], None] = lambda: None,
+    ) -> SideStacks:
+        """Sample stacks and record operators of the program while ``work`` is done.
+
+        ``begin`` and ``end`` switch its own profiler. Without operators the stacks count
+        all the same.
+        """
+        program = self._running
+        sampled = sample_stacks(
+            self._place.profile, program.processes, work, per, program.cpu_meter().read
+        )
+        with suppress(SideError):
+            return record_operators(
+                sampled, program.processes, work, begin=begin, end=end
+            )
+        return sampled

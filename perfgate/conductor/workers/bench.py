@@ -70,7 +70,6 @@ from perfgate.protocol import (
 )
 from perfgate.system.interrupts import held_back
 from perfgate.system.processes import adopt_orphans, children, process_family
-from perfgate.system.walls import Room
 
 MEMORY_SHARE = 0.9
 # Opening a device, and a fresh worker's first use of it.
@@ -578,10 +577,6 @@ class Bench:
         return with_code(
             with_reports(environment, self.settings.loads), self.settings.shared_code
         )
-
-    def walls_of(self, checkout: Checkout) -> Room:
-        """The walls around the programs of a checkout."""
-        return self.rooms.walls(self.rooms.of(checkout))
 
     def sealed_home(self, checkout: Checkout, side: Side) -> SealedFolder:
         """The home of a side, for a machine without walls: what is there, and start-up files, are that side's alone."""

@@ -14,11 +14,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfgate.conductor.sides.stacks import recorded_operators, stacks
+from perfgate.conductor.sides.stacks import stacks
 from perfgate.conductor.sides.stacks.profiled import profile_of, write_trace
 from perfgate.conductor.sides.stacks.profiled_operators import operators_of
-from perfgate.conductor.sides.stacks.recorded_operators import record_operators
-from perfgate.conductor.sides.stacks.stacks import SideStacks, profiling_environment, sample_run, sample_stacks
+from perfgate.conductor.sides.stacks.stacks import (
+    SideStacks,
+    profiling_environment,
+    record_operators,
+    sample_run,
+    sample_stacks,
+)
 from perfgate.document.job import CpuTime
 from perfgate.flows.shared.trees import tree_of
 from perfgate.measuring import operator_recorder, stack_sampler
@@ -216,7 +221,7 @@ def test_record_operators__threads_of_a_program__by_the_function_that_calls_them
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PROFILE_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(recorded_operators, "signal_processes", lambda pids: operator_recorder.toggle() or set(pids))
+    monkeypatch.setattr(stacks, "signal_processes", lambda pids: operator_recorder.toggle() or set(pids))
     values = torch.ones(64)
 
     def twice() -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.conductor.load.clock import Clock
 from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
-from perfgate.conductor.load.record import Exchange, ExchangeRecording
+from perfgate.conductor.load.record import Clock, Exchange, ExchangeRecording
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,11 +7,10 @@ import asyncio
 import numpy as np
 import pytest
 
-from perfgate.conductor.load.clock import WallClock
 from perfgate.conductor.load.generator import run_load, send_load
 from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
-from perfgate.conductor.load.record import Exchange, ExchangeRecording
+from perfgate.conductor.load.record import Clock, Exchange, ExchangeRecording
 from perfgate.stats.arrivals import draw
 from perfgate.stats.summary import quantile
 from tests.fakes.virtual_time import VirtualClock, run_virtually
@@ -131,7 +130,7 @@ def test_send_load__cancelled__requests_under_way_are_cancelled_and_awaited(conc
 
 
 def test_wall_clock__moment_ahead__not_before_it() -> None:
-    clock = WallClock()
+    clock = Clock()
 
     async def late() -> float:
         moment = clock.now() + 0.005
@@ -142,6 +141,6 @@ def test_wall_clock__moment_ahead__not_before_it() -> None:
 
 
 def test_run_load__no_requests__empty_turn() -> None:
-    load = run_load(LoadPlan((), None), HttpTarget("http://127.0.0.1:1"))
+    load = run_load(LoadPlan((), None), HttpTarget("http://127.0.0.1:1", timeout=5.0))
     assert load.exchanges == []
     assert load.seconds == 0.0

@@ -45,22 +45,18 @@ def test_measures__turn__each_by_its_formula() -> None:
     assert measures.latency == pytest.approx([0.3, 0.9, 0.2])
     assert measures.output_tokens == 9
     assert measures.output_tokens_per_second == pytest.approx(4.5)
-    assert measures.requests_per_second == pytest.approx(1.5)
 
 
-def test_measures__failed_and_silent_requests__named_and_in_no_number() -> None:
+def test_measures__failed_and_silent_requests__in_no_number() -> None:
     measures = measure_load(load(QUICK, SILENT, FAILED))
-    assert measures.requests == 3
-    assert measures.failed == ("failed",)
-    assert measures.silent == ("silent",)
+    assert measures.silent == 1
     assert measures.time_to_first_token == pytest.approx([0.1])
     assert measures.output_tokens == 5
-    assert measures.requests_per_second == pytest.approx(0.5)
+    assert measures.latency == pytest.approx([0.3])
 
 
 def test_measures__server_counts_no_tokens__throughput_is_absent_not_zero() -> None:
     measures = measure_load(load(QUICK, exchange("uncounted", 0.0, (0.1, 0.2), None)))
-    assert measures.uncounted == ("uncounted",)
     assert measures.output_tokens is None
     assert measures.output_tokens_per_second is None
     assert measures.time_per_output_token == pytest.approx([0.05])
@@ -70,7 +66,6 @@ def test_measures__nothing_went_well__no_numbers() -> None:
     measures = measure_load(load(FAILED, SILENT))
     assert measures.latency.size == measures.inter_token.size == 0
     assert measures.mean_time_per_output_token is None
-    assert measures.requests_per_second is None
     assert measures.output_tokens is None
 
 

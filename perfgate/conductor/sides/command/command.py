@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import shlex
+import struct
 import tempfile
 import time
 from collections.abc import Mapping
@@ -11,32 +14,30 @@ from pathlib import Path
 from perfgate.catalogue.names import NUMBER
 from perfgate.conductor.results.places import find_number
 from perfgate.conductor.results.result import Results, read_results, written_file
-from perfgate.conductor.sides.command.executed_lines import counted_lines, counting
 from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram
-from perfgate.conductor.sides.side import SidePlace, SidePlan, times_of
+from perfgate.conductor.sides.side import ProgramSide, SidePlace, SidePlan, times_of
 from perfgate.conductor.sides.stacks.stacks import SideStacks, sample_run
 from perfgate.document.job import PYTHON_LINES, JobNumber, TurnResult
-from perfgate.document.message import Message
 from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference, is_gating
+from perfgate.system import line_counter
 
 METRICS_VARIABLE = "PERFGATE_METRICS"
+# Every Python of a counted run counts its lines into a file of this folder.
+FOLDER_VARIABLE = "PERFGATE_LINES"
+_COUNT = struct.Struct("=Q")
 # Counting makes Python several times slower, and a side counts twice: together they take half the budget at most.
 COUNTING_SHARE = 1 / 8
 CPU, DURATION, MEMORY = "command.cpu", "command.seconds", "command.memory"
 
 
-class CommandSide:
+class CommandSide(ProgramSide):
     """One side of a command. ``numbers`` are the first run's; a later run with others fails."""
 
     plan = SidePlan(turns=2)
 
-    is_blurred = False
-
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
-        self._settings = reference.settings
-        self._place = place
-        self._program: SideProgram | None = None
+        super().__init__(reference, place)
         self.numbers: tuple[JobNumber, ...] = ()
 
     def start(self) -> None:
@@ -45,33 +46,24 @@ class CommandSide:
     def warm_up(self) -> None:
         """A run warms itself up."""
 
-    def stop(self) -> None:
-        if self._program is not None:
-            self._program.stop()
-            self._program = None
-
     def count(self) -> Mapping[str, int]:
         """Run it once more and count the executed lines of Python; 0 if that fails, takes too long, or runs none."""
         with tempfile.TemporaryDirectory() as folder:
             line = counting(
                 self._settings.command, self._place.environment, Path(folder)
             )
-            return {
-                PYTHON_LINES: counted_lines(Path(folder))
-                if self._runs_to_its_end(line)
-                else 0
-            }
+            lines = 0
+            if self._runs_to_its_end(line):
+                lines = counted_lines(Path(folder))
+            return {PYTHON_LINES: lines}
 
     def _runs_to_its_end(self, line: str) -> bool:
         """Run a line that takes no turn; return whether it ends well before too much time has passed."""
+        settings = self._settings
         program = self._start_program(line)
+        longest = min(settings.timeout, COUNTING_SHARE * settings.budget)
         try:
-            return (
-                program.wait(
-                    min(self._settings.timeout, COUNTING_SHARE * self._settings.budget)
-                ).code
-                == 0
-            )
+            return program.wait(longest).code == 0
         except SideError:
             return False
         finally:
@@ -95,25 +87,20 @@ class CommandSide:
             end = program.wait(self._settings.timeout)
             self._place.left_behind.append(end.left)
             if end.signal:
-                raise program.failed(
-                    "exit", Message("job.killed", {"line": line, "signal": end.signal})
-                )
+                raise program.failed("exit", "job.killed", line=line, signal=end.signal)
             if end.code:
-                raise program.failed(
-                    "exit", Message("job.exited", {"line": line, "code": end.code})
-                )
+                raise program.failed("exit", "job.exited", line=line, code=end.code)
             results = self._results(program.output(), metrics, not_before=began - 1)
         except ResultsError as error:
-            message = Message("job.no-results", {"line": line, "why": str(error)})
-            raise program.failed("protocol", message) from error
+            raise program.failed(
+                "protocol", "job.no-results", line=line, why=str(error)
+            ) from error
         finally:
             self.stop()
         return self._turn(end, results)
 
     def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - every run does the same work
         """Sample the stacks of all Python processes of one run more; None where that fails or takes long."""
-        if self._place.profile is None:
-            return None
         return sample_run(
             self._place.profile, lambda: self._runs_to_its_end(self._settings.command)
         )
@@ -163,3 +150,24 @@ class CommandSide:
         if metrics.is_file():
             return read_results(metrics, format="json_lines")
         return Results([], {}, "none")
+
+
+# --- the lines of Python that it runs, counted in a separate run, because counting takes time
+
+
+def counting(line: str, environment: Mapping[str, str], folder: Path) -> str:
+    """A shell line that runs ``line`` so that every Python counts the lines that it runs into a file of ``folder``.
+
+    Not an environment: the keeper of the program is a Python too.
+    """
+    (hook,) = line_counter.__path__
+    path = os.pathsep.join([str(hook), *filter(None, [environment.get("PYTHONPATH")])])
+    return f"export {FOLDER_VARIABLE}={shlex.quote(str(folder))} PYTHONPATH={shlex.quote(path)}; {line}"
+
+
+def counted_lines(folder: Path) -> int:
+    """The total over all processes; 0 if none of them ran Python or counted."""
+    contents = [file.read_bytes() for file in folder.iterdir()]
+    return sum(
+        _COUNT.unpack(content)[0] for content in contents if len(content) == _COUNT.size
+    )

@@ -6,7 +6,6 @@ import math
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +24,7 @@ from perfgate.catalogue.names import (
     RANKS_STEP_P99,
     RANKS_THROUGHPUT,
 )
-from perfgate.conductor.sides.program import SideError, SideProgram, free_port
+from perfgate.conductor.sides.program import SideError, free_port
 from perfgate.conductor.sides.ranks.hccl import (
     next_group,
     port_settings,
@@ -33,12 +32,10 @@ from perfgate.conductor.sides.ranks.hccl import (
 )
 from perfgate.conductor.sides.ranks.rank_counts import read_counts
 from perfgate.conductor.sides.ranks.rendezvous import Peer, Rendezvous
-from perfgate.conductor.sides.side import SidePlace, SidePlan
-from perfgate.conductor.sides.stacks.recorded_operators import record_operators
-from perfgate.conductor.sides.stacks.stacks import SideStacks, sample_stacks
+from perfgate.conductor.sides.side import ProgramSide, SidePlace, SidePlan
+from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import JobNumber, RankCounts, TurnResult
-from perfgate.document.message import Message, MessageValue
-from perfgate.document.run import ErrorKind
+from perfgate.document.message import MessageValue
 from perfgate.document.samples import SampleSet, pack
 from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference
@@ -69,18 +66,14 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profiled: bool = False
 
 
-class RanksSide:
+class RanksSide(ProgramSide):
     """One side of a script in several ranks. They wait at the end of a step until all of them are granted the next turn."""
 
     plan = SidePlan(turns=4, fewest=4, most=32)
 
-    is_blurred = False
-
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
-        self._settings = reference.settings
-        self._place = place
+        super().__init__(reference, place)
         self._group = next_group()
-        self._program: SideProgram | None = None
         self._rendezvous: Rendezvous | None = None
         self._ranks: dict[int, Peer] = {}
         self._steps_done = 0
@@ -112,16 +105,11 @@ class RanksSide:
         # the losses of base and head would belong to different steps.
         self._take(self._settings.warm_up)
 
-    def count(self) -> Mapping[str, int]:
-        return {}
-
     def stop(self) -> None:
         if self._rendezvous is not None:
             self._rendezvous.close()
             self._rendezvous = None
-        if self._program is not None:
-            self._program.stop()
-            self._program = None
+        super().stop()
 
     def _wait_for_ranks(self) -> None:
         """Wait until every rank has asked for its first turn. Raises SideError if the script ends, or a rank is missing."""
@@ -167,22 +155,12 @@ class RanksSide:
             "line": self._settings.script,
         }
 
-    @property
-    def _running(self) -> SideProgram:
-        assert self._program is not None, (
-            "a side is started before anything is asked of it"
-        )
-        return self._program
-
     def _lines(self) -> Iterator[tuple[Peer, bytes | None]]:
         assert self._rendezvous is not None, (
             "a side is started before anything is asked of it"
         )
         safe_point()
         return self._rendezvous.lines(_TICK_SECONDS)
-
-    def _failed(self, kind: ErrorKind, name: str, **values: MessageValue) -> SideError:
-        return self._running.failed(kind, Message(name, values))
 
     # --- a turn
 
@@ -197,25 +175,12 @@ class RanksSide:
             result, out_of_turn=out_of_turn, counts=counts, cpu=cpu
         )
 
-    def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - the next steps of the loop
-        folder = self._place.profile
-        if self._program is None or folder is None:
-            return None
-
+    def profile(self, number: int) -> SideStacks:  # noqa: ARG002 - the next steps of the loop
         def work() -> int:
             self._take(self._settings.steps)
             return self._settings.steps
 
-        sampled = sample_stacks(
-            folder,
-            self._program.processes,
-            work,
-            "step",
-            self._program.cpu_meter().read,
-        )
-        with suppress(SideError):
-            return record_operators(sampled, self._program.processes, work)
-        return sampled
+        return self._sample(work, "step")
 
     def _count(self) -> list[RankCounts]:
         """Let all ranks do the steps of a turn under the profiler, once a start."""

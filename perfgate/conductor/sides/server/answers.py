@@ -9,7 +9,6 @@ import msgspec
 from perfgate.conductor.load.plan import PlannedRequest
 from perfgate.conductor.load.record import Exchange
 from perfgate.conductor.sides.side import SidePlace
-from perfgate.document.message import Message
 
 ANSWERS_VARIABLE = "PERFGATE_ANSWERS"
 
@@ -37,9 +36,7 @@ def check_answers(
         code = program.wait(timeout).code
         verdict = program.output().strip().rpartition("\n")[2].strip()
         if code or not verdict:
-            raise program.failed(
-                "exit", Message("job.check-failed", {"line": line, "code": code})
-            )
+            raise program.failed("exit", "job.check-failed", line=line, code=code)
     finally:
         program.stop()
     return verdict

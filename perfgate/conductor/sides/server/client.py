@@ -10,7 +10,6 @@ from shlex import quote
 
 from perfgate.conductor.load.function import FunctionTarget
 from perfgate.conductor.sides.side import SidePlace
-from perfgate.document.message import Message
 from perfgate.system.interrupts import safe_point
 from perfgate.system.socket_folder import make_socket_folder
 
@@ -43,16 +42,16 @@ class RequestClient:
         while not self._address.exists():
             safe_point()
             if end := self._program.ended():
-                ended = Message(
-                    "job.client-ended", {"client": self._reference, "code": end.code}
+                raise self._program.failed(
+                    "exit", "job.client-ended", client=self._reference, code=end.code
                 )
-                raise self._program.failed("exit", ended)
             if time.monotonic() > deadline:
-                late = Message(
+                raise self._program.failed(
+                    "timeout",
                     "job.client-not-ready",
-                    {"client": self._reference, "seconds": ready_timeout},
+                    client=self._reference,
+                    seconds=ready_timeout,
                 )
-                raise self._program.failed("timeout", late)
             time.sleep(_POLL_SECONDS)
         return FunctionTarget(str(self._address), url, timeout)
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 
@@ -16,34 +13,23 @@ import msgspec
 
 from perfgate.catalogue.names import E2E
 from perfgate.conductor.load.connection import KEEP_ALIVE
-from perfgate.conductor.load.counters import read_counters
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.measures import misses
 from perfgate.conductor.load.openai import OpenAITarget
 from perfgate.conductor.load.plan import LoadPlan, plan_load
-from perfgate.conductor.load.record import Load
-from perfgate.conductor.load.target import Target
+from perfgate.conductor.load.record import Load, Target
 from perfgate.conductor.load.timeline import write_timeline
 from perfgate.conductor.machine.cpus import granted_cpus
-from perfgate.conductor.sides.program import (
-    ProgramEnd,
-    SideError,
-    SideProgram,
-    free_port,
-)
+from perfgate.conductor.sides.program import ProgramEnd, SideError, free_port
 from perfgate.conductor.sides.ranks.hccl import next_group, port_settings
 from perfgate.conductor.sides.server.answers import check_answers
 from perfgate.conductor.sides.server.client import RequestClient
+from perfgate.conductor.sides.server.endpoints import ServerEndpoints
 from perfgate.conductor.sides.server.server_numbers import numbers_of, turn_of_load
-from perfgate.conductor.sides.server.server_profiler import ServerProfiler
-from perfgate.conductor.sides.side import SidePlace, SidePlan
-from perfgate.conductor.sides.stacks.recorded_operators import record_operators
-from perfgate.conductor.sides.stacks.stacks import SideStacks, sample_stacks
+from perfgate.conductor.sides.side import ProgramSide, SidePlace, SidePlan
+from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import JobNumber, TurnResult
-from perfgate.document.message import Message, MessageValue
-from perfgate.document.profile import ProfileUnit
-from perfgate.document.run import ErrorKind
 from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
 from perfgate.system.interrupts import safe_point
@@ -52,7 +38,6 @@ from perfgate.system.interrupts import safe_point
 SETTLED = 0.1
 MOST_WARM_UPS = 12
 _POLL_SECONDS = 0.02
-_PROBE_SECONDS = 5.0
 # Connections break before the server's end is known, so its processes and their children are waited for.
 _DEATH_SECONDS = 2.0
 _WARM_UP_SEED, _PROBE_SEED, _TEXTS_SEED = 1_000_000, 2_000_000, 3_000_000
@@ -62,28 +47,24 @@ RATE_SHARE = 0.9
 _WARM_UP_CONCURRENCY = 4
 
 
-class ServerSide:
+class ServerSide(ProgramSide):
     """One side of a server. Its turns send the load of their number, the same to both sides."""
 
     plan = SidePlan(turns=4, fewest=4, most=32)
 
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
-        self._settings = reference.settings
+        super().__init__(reference, place)
         self._rate = reference.rate
         self._load_settings = _load_of(reference)
         self._probes = 0
         self._group = next_group()
-        self._place = place
         # While it starts it may use all CPUs. Once turns begin, this process is bound to the load generator's CPUs.
         self._starts_on = granted_cpus()
-        self._program: SideProgram | None = None
         self._client: RequestClient | None = None
         self._is_checked = self._is_probed = False
-        self._url = ""
         self._make_target: Callable[[], Target] | None = None
         # Answers that arrive in one piece have no time per token, so one turn can lack a metric that others have.
         self._metrics: dict[str, None] = {}
-        self.is_blurred = False
 
     @property
     def numbers(self) -> tuple[JobNumber, ...]:
@@ -97,7 +78,7 @@ class ServerSide:
 
     def start(self) -> None:
         port = free_port()
-        self._url = f"http://127.0.0.1:{port}"
+        self._endpoints = ServerEndpoints(f"http://127.0.0.1:{port}")
         environment = {"PORT": str(port)}
         if not self._place.alone:
             environment |= port_settings(self._place.environment, self._group)
@@ -111,27 +92,15 @@ class ServerSide:
     def warm_up(self) -> None:
         self._wait_ready()
         self._running.bind(self._place.cpus)
-        self._make_target = self._target_at(self._url)
+        self._make_target = self._target_at(self._endpoints.url)
         self._settle()
         self._sleep()
-
-    def count(self) -> Mapping[str, int]:
-        return {}
 
     def stop(self) -> None:
         if self._client is not None:
             self._client.stop()
             self._client = None
-        if self._program is not None:
-            self._program.stop()
-            self._program = None
-
-    @property
-    def _running(self) -> SideProgram:
-        assert self._program is not None, (
-            "a side is started before anything is asked of it"
-        )
-        return self._program
+        super().stop()
 
     def _wait_ready(self) -> None:
         """Wait until ``ready`` answers with success. Raises SideError if the server ends, or takes too long."""
@@ -141,27 +110,18 @@ class ServerSide:
             safe_point()
             if end := self._running.ended():
                 raise self._has_ended(end)
-            try:
-                ready = self._url + settings.ready
-                with urllib.request.urlopen(ready, timeout=_PROBE_SECONDS):  # noqa: S310 - our own http address
-                    return
-            except urllib.error.HTTPError as error:
-                answer = f"HTTP {error.code}"
-            except OSError as error:
-                answer = str(getattr(error, "reason", error))
+            obstacle = self._endpoints.obstacle(settings.ready)
+            if not obstacle:
+                return
             if time.monotonic() > deadline:
-                seconds = settings.ready_timeout
                 raise self._failed(
                     "timeout",
                     "job.not-ready",
                     path=settings.ready,
-                    seconds=seconds,
-                    seen=answer,
+                    seconds=settings.ready_timeout,
+                    seen=obstacle,
                 )
             time.sleep(_POLL_SECONDS)
-
-    def _failed(self, kind: ErrorKind, name: str, **values: MessageValue) -> SideError:
-        return self._running.failed(kind, Message(name, values))
 
     def _has_ended(self, end: ProgramEnd) -> SideError:
         line = self._settings.serve
@@ -180,18 +140,13 @@ class ServerSide:
             )
             return lambda: client
         if settings.api == "http":
-            method = "POST" if settings.body else "GET"
             plain = HttpTarget(
-                url=url,
-                method=method,
-                path=settings.path,
-                body=settings.body,
-                timeout=settings.timeout,
+                url, timeout=settings.timeout, path=settings.path, body=settings.body
             )
             return lambda: replace(plain, without=frozenset(self._place.without))
         streamed = OpenAITarget(
-            url=url,
-            model=settings.model or self._first_model(url),
+            url,
+            settings.model or self._first_model(),
             api=settings.api,
             timeout=settings.timeout,
             ignore_eos=settings.ignore_eos,
@@ -199,13 +154,11 @@ class ServerSide:
         )
         return lambda: replace(streamed, without=frozenset(self._place.without))
 
-    def _first_model(self, url: str) -> str:
+    def _first_model(self) -> str:
         """The model that the server lists first. Raises SideError if it lists none."""
         try:
-            models = f"{url}/v1/models"
-            with urllib.request.urlopen(models, timeout=_PROBE_SECONDS) as answer:  # noqa: S310
-                return str(msgspec.json.decode(answer.read(1 << 20))["data"][0]["id"])
-        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+            return self._endpoints.first_model()
+        except (OSError, ValueError, LookupError, TypeError) as error:
             raise self._failed("protocol", "job.no-model", why=str(error)) from error
 
     def _settle(self) -> None:
@@ -261,10 +214,7 @@ class ServerSide:
             without=without,
         )
 
-    def profile(self, number: int) -> SideStacks | None:
-        program, folder = self._program, self._place.profile
-        if program is None or folder is None:
-            return None
+    def profile(self, number: int) -> SideStacks:
         self._wake_up()
         streams, numbers = self._settings.streams_tokens, itertools.count(number)
 
@@ -273,21 +223,13 @@ class ServerSide:
             tokens = sum(exchange.output_tokens or 0 for exchange in load.exchanges)
             return tokens if streams and tokens else len(load.exchanges)
 
-        profiler = ServerProfiler(self._url)
-        unit: ProfileUnit = "token" if streams else "request"
         try:
-            sampled = sample_stacks(
-                folder, program.processes, work, unit, program.cpu_meter().read
+            return self._sample(
+                work,
+                "token" if streams else "request",
+                begin=self._endpoints.start_profiler,
+                end=self._endpoints.stop_profiler,
             )
-            with suppress(SideError):
-                return record_operators(
-                    sampled,
-                    program.processes,
-                    work,
-                    begin=profiler.start,
-                    end=profiler.stop,
-                )
-            return sampled
         finally:
             self._sleep()
 
@@ -296,7 +238,7 @@ class ServerSide:
         settings = self._settings
         if not settings.metrics or not settings.streams_tokens:
             return {}
-        return read_counters(self._url + settings.metrics, _PROBE_SECONDS)
+        return self._endpoints.counters(settings.metrics)
 
     def _sleep(self) -> None:
         if self._settings.fits == "sleep":
@@ -310,10 +252,8 @@ class ServerSide:
 
     def _post(self, path: str) -> None:
         """Ask the server to sleep or to wake up. Raises SideError if it refuses."""
-        request = urllib.request.Request(self._url + path, method="POST")  # noqa: S310 - our own http address
         try:
-            with urllib.request.urlopen(request, timeout=self._settings.timeout):  # noqa: S310
-                return
+            self._endpoints.post(path, self._settings.timeout)
         except OSError as error:
             raise self._failed(
                 "protocol", "job.no-sleep", path=path, why=str(error)

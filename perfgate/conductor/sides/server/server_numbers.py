@@ -72,7 +72,7 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
         requests=len(load.exchanges),
         input_tokens=0,
         output_tokens=0,
-        without_text=len(measures.silent),
+        without_text=measures.silent,
     )
     durations: list[float] = []
     cached_tokens: int | None = 0

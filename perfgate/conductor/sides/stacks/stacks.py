@@ -1,4 +1,4 @@
-"""Sample the Python stacks of a side's processes while it works, and read the results.
+"""Sample the Python stacks of a side's processes while it works, read the results, and record its operators.
 
 Every Python process of a side catches a signal (``measuring/startup``). Only processes that catch it are sent it: any other
 would die of it.
@@ -21,8 +21,11 @@ from perfgate.document.job import CpuTime
 from perfgate.document.profile import ProfileUnit
 from perfgate.system.profiling import (
     FROM_START,
+    OPERATORS,
+    OPERATORS_SWITCH,
     PROFILE_SIGNAL,
     PROFILE_VARIABLE,
+    RECORDING,
     STACKS,
     STARTED,
     SWITCH,
@@ -36,6 +39,9 @@ _BUSY_SECONDS = 12.0
 MOST_TURNS = 1000
 _MOST_RUNS = 20
 _START_SECONDS, _END_SECONDS = 5.0, 20.0
+# Of recordings of operators: a process that is not ready after the first records what is
+# left of the turn.
+_SWITCH_SECONDS, _WRITE_SECONDS = 5.0, 60.0
 _POLL_SECONDS = 0.02
 _MOST_BYTES = 1 << 26
 # The folders for traces of vLLM's and SGLang's own profilers.
@@ -223,3 +229,63 @@ def _read(file: Path) -> ProcessStacks | None:
         ):
             return None
     return stacks
+
+
+# --- operators: by the program's own profiler, else by torch's in its processes
+
+
+def record_operators(
+    sampled: SideStacks,
+    processes: Callable[[], list[int]],
+    work: Callable[[], int],
+    *,
+    begin: Callable[[Path], bool] = lambda _: False,
+    end: Callable[[], None] = lambda: None,
+) -> SideStacks:
+    """The profile with the traces of one more turn, which does ``work`` and returns how many units it did.
+
+    ``begin`` starts the program's own profiler and returns whether there is one, and ``end`` ends it. SideError of
+    ``work`` passes through.
+    """
+    folder = sampled.folder
+    units, traces = 0, []
+    if begin(folder):
+        try:
+            units = work()
+        finally:
+            end()
+        traces = _traces(folder)
+    if not traces:  # many servers answer any request with success
+        units = _by_torch(folder, processes, work)
+        traces = _traces(folder)
+    return sampled._replace(operator_units=units if traces else 0, traces=traces)
+
+
+def _traces(folder: Path) -> list[Path]:
+    return sorted(
+        file for file in folder.rglob("*.json*") if ".writing" not in file.name
+    )
+
+
+def _by_torch(
+    folder: Path, processes: Callable[[], list[int]], work: Callable[[], int]
+) -> int:
+    switch = folder / OPERATORS_SWITCH
+    switch.touch()
+    signalled = signal_processes(processes())
+    wait_for_files(folder, signalled, RECORDING, _SWITCH_SECONDS)
+    try:
+        units = work()
+    finally:
+        switch.unlink(missing_ok=True)
+        signal_processes(list(signalled))
+    with_torch = {pid for pid in signalled if _size(folder / f"{pid}{RECORDING}")}
+    wait_for_files(folder, with_torch, OPERATORS, _WRITE_SECONDS)
+    return units
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.lstat().st_size
+    except OSError:
+        return 0

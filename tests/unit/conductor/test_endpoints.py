@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.conductor.load.counters import parse_counters
+from perfgate.conductor.sides.server.endpoints import parse_counters
 
 TEXT = """\
 # HELP vllm:prefix_cache_queries_total Prefix cache queries, in terms of number of queried tokens.
