@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.conductor.sides.checklist.recount import confirmed, count_again
+from perfgate.conductor.sides.checklist.recount import confirmed, count_calls
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import load_config
@@ -31,6 +31,8 @@ from perfgate.document.run import CounterSet
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.work_table import WorkTable
+from perfgate.locale import Activity
+from perfgate.protocol import COUNTED_PARTS
 from tests.fakes.documents import make_run
 
 PROJECTS = Path(__file__).parent / "mistakes" / "projects"
@@ -153,7 +155,10 @@ def _fails(bench: Bench, base: Path, head: Path, what: str) -> list[Exact | Chec
     """The leaks that fail the gate, after a second count if there are any."""
     (reference,) = bench.config.references
     sides = [Checkout(root, root) for root in (base, head)]
-    counted = [count_again(bench, side, reference) for side in sides]
+    doing = Activity("counting the calls of {name}", name=reference.name)
+    counted = [
+        count_calls(bench, side, reference, COUNTED_PARTS, doing) for side in sides
+    ]
     assert all(counted), f"{what} could not be counted"
     found = _regressed(*counted)
     if not found:
@@ -162,7 +167,9 @@ def _fails(bench: Bench, base: Path, head: Path, what: str) -> list[Exact | Chec
         f"{what}: {[(c.metric, c.base, c.head) for c in found]} in the first processes",
         flush=True,
     )
-    again = [count_again(bench, side, reference) for side in sides]
+    again = [
+        count_calls(bench, side, reference, COUNTED_PARTS, doing) for side in sides
+    ]
     return _regressed(
         *(confirmed(first, second) for first, second in zip(counted, again))
     )

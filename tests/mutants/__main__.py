@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 AREAS = (
     (0.5, "perfgate/judging/gate/**/*.py", ""),
     (0.1, "perfgate/conductor/engine/*.py", ""),
-    (0.15, "perfgate/conductor/sides/**/*.py", "perfgate.conductor.engine.client import"),
+    (0.15, "perfgate/conductor/sides/**/*.py", "perfgate.conductor.engine.engine import"),
     (0.25, "perfgate/flows/publish/*.py", ""),
 )
 TESTS = (

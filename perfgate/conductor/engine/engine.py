@@ -9,11 +9,9 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
-from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.engine.client import Client, Quads, Standing
 from perfgate.conductor.engine.order import QuadTurns, Start, order_of
-from perfgate.conductor.engine.outlook import Pace, Reach, foresee, worth_of
 from perfgate.conductor.failure import TurnError
 from perfgate.system.interrupts import safe_point
 
@@ -21,6 +19,96 @@ from perfgate.system.interrupts import safe_point
 FEWEST_STARTS = 2
 # Maximum attempts per quad.
 MOST_TAKES = 5
+# The first starts are short, so that an early look rests on several; of later starts three quarters of the time are turns.
+_EARLY_STARTS = 2
+_LATER_WORTH = 3.0
+_SHORTEST = 1e-9
+
+
+@dataclass(frozen=True)
+class Quads:
+    """The quads of a start: from ``fewest`` to ``most``, by the time that the start took.
+
+    A start that ``is_whole`` has ``most`` quads even if the time is spent meanwhile. With
+    ``most`` 0 every turn is a separate process.
+    """
+
+    fewest: int
+    most: int
+    is_whole: bool = False
+
+    @classmethod
+    def exactly(cls, count: int) -> Quads:
+        return cls(count, count, is_whole=True)
+
+
+class Standing(NamedTuple):
+    """How far a measurement is: when it may be decided next, and how long a unit takes, None before the first."""
+
+    next_look: int
+    seconds_each: float | None
+
+
+class Client(Protocol):
+    """Something that is measured in turns. Every method may raise TurnError, which ends the start."""
+
+    @property
+    def done(self) -> int:
+        """The units of evidence so far, in which looks are counted: pairs, quads or turns."""
+
+    def start(self, start: Start, standing: Standing, /) -> Quads:
+        """Start both sides in the order of ``start``, and wait until they are warm.
+
+        Return how many quads follow; a start without any ends the measurement.
+        """
+
+    def quad(self, quad: QuadTurns) -> bool:
+        """Let the sides take the turns of a quad; return whether it counts, else it is taken again."""
+
+    def finish(self) -> None:
+        """Keep what the start measured. Sides may go on running until the next start."""
+
+    def fail(self, error: TurnError) -> bool:
+        """Record the failure of a start; return whether others follow."""
+
+
+@dataclass
+class TimeBudget:
+    """The time until ``ends`` (monotonic clock), which is exceeded once if that decides.
+
+    ``needed`` gives the number of units that are expected to decide. Measuring goes on to that number if it takes at most
+    ``extra`` more seconds and ends by ``latest``. That is asked once: to look again and again would be to stop when it pleases.
+    """
+
+    ends: float = math.inf
+    extra: float = math.inf
+    latest: float = math.inf
+    needed: Callable[[], int | None] = lambda: None
+    left_out: float = 0.0
+    _extended_to: int | None = None
+
+    def leave_out(self, seconds: float) -> None:
+        """Spend seconds outside this budget."""
+        self.ends += seconds
+        self.left_out += seconds
+
+    def is_spent(self, now: float, done: int, seconds_each: float | None) -> bool:
+        """Whether no further unit begins after ``done`` units, which took ``seconds_each``."""
+        if now <= self.ends:
+            return False
+        if self._extended_to is None:
+            self._extended_to = self._extension(now, done, seconds_each)
+        return done >= self._extended_to or now > self.latest
+
+    def _extension(self, now: float, done: int, seconds_each: float | None) -> int:
+        if seconds_each is None or now >= self.latest:
+            return done
+        needed = self.needed()
+        if needed is None:
+            return done
+        seconds = (needed - done) * seconds_each
+        is_affordable = seconds <= self.extra and now + seconds <= self.latest
+        return needed if is_affordable else done
 
 
 @dataclass
@@ -82,10 +170,11 @@ class Engine:
             self.take_start(next(self.starts))
         return True
 
-    def reach(self, pace: Pace) -> Reach:
+    def reach(self, each: Quads, *, layouts: int) -> Reach:
         """The quads and starts that fit into the budget and the looks, by the times of those so far."""
         return foresee(
-            pace,
+            each,
+            layouts=layouts,
             quads=self.looks[-1] - self._done_before,
             seconds=self.budget.ends - self._began,
             start_seconds=self._start_seconds,
@@ -173,3 +262,52 @@ class Engine:
     @property
     def _seconds_of_a_quad(self) -> float:
         return self._quad_seconds / max(1, self._quads)
+
+
+# --- how many quads and starts fit into a time
+
+
+class Reach(NamedTuple):
+    """Quads of a job, of how many starts, and the seconds for them: an earlier check's part, or what it will have in the end.
+
+    The quads and starts of an earlier check have the first numbers.
+    """
+
+    quads: int = 0
+    starts: int = 0
+    seconds: float = 0.0
+
+
+def worth_of(start: int) -> float:
+    """How many times as long as the start itself its turns take, of the start with this number."""
+    return 1.0 if start < _EARLY_STARTS else _LATER_WORTH
+
+
+def foresee(
+    each: Quads,
+    *,
+    quads: int,
+    seconds: float,
+    start_seconds: float,
+    quad_seconds: float,
+    layouts: int = 1,
+) -> Reach:
+    """What fits into ``seconds``, up to ``quads``, with ``each`` start repeated for each of ``layouts``.
+
+    A start that begins is paid in part if the time ends meanwhile.
+    """
+    quad_seconds = max(quad_seconds, _SHORTEST)
+    if not each.most:
+        fitting = min(int(seconds / quad_seconds), quads)
+        return Reach(fitting, fitting, fitting * quad_seconds)
+    taken = spent = 0.0
+    starts = 0
+    while taken < quads and spent < seconds:
+        wanted = int(worth_of(starts) * start_seconds / quad_seconds)
+        quads_each = min(each.most, max(each.fewest, wanted))
+        seconds_each = layouts * (start_seconds + quads_each * quad_seconds)
+        share = min(1.0, (seconds - spent) / seconds_each, (quads - taken) / quads_each)
+        taken += share * quads_each
+        spent += share * seconds_each
+        starts += int(share)
+    return Reach(int(taken), max(1, starts), spent)

@@ -11,11 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.engine.client import Quads, Standing
-from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.engine import Engine, Quads, Reach, Standing, TimeBudget
 from perfgate.conductor.engine.order import Lots, QuadTurns, Start, order_of
-from perfgate.conductor.engine.outlook import Pace, Reach
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan
@@ -134,14 +131,12 @@ class JobTurns:
 
     def reach(self) -> Reach:
         """The expected results when the time is spent or the last look is reached, including an earlier check's."""
-        before, added = self.measured.before, self._engine.reach(self._pace)
+        before, plan = self.measured.before, self.plan
+        each = Quads(plan.fewest, plan.most)
+        added = self._engine.reach(each, layouts=len(self.layouts))
         return Reach(
             before.quads + added.quads, before.starts + added.starts, added.seconds
         )
-
-    @property
-    def _pace(self) -> Pace:
-        return Pace(self.plan.fewest, self.plan.most)
 
     # --- what the engine asks
 
@@ -335,10 +330,6 @@ class SwappingTurns(JobTurns):
     _halves: tuple[list[TurnsOfQuad], list[TurnsOfQuad]] = field(
         default=([], []), init=False
     )
-
-    @property
-    def _pace(self) -> Pace:
-        return Pace(self.plan.fewest, self.plan.most, layouts=len(self.layouts))
 
     def start(self, start: Start, standing: Standing, /) -> Quads:
         self.stop_sides()

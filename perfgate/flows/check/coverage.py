@@ -16,7 +16,7 @@ from perfgate.conductor.code.code_changes import PACKAGE_FOLDERS, reads_code
 from perfgate.conductor.code.executed_lines import collected_lines
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
-from perfgate.conductor.workers.worker_plan import LineWatch
+from perfgate.conductor.workers.loading import LineWatch
 from perfgate.config import WorkloadReference
 from perfgate.document.coverage import ChangedFunction, Coverage, Executed
 from perfgate.document.message import Message

@@ -16,6 +16,7 @@ from perfgate.conductor.sides.function.plan import aa_pairs_of
 from perfgate.conductor.sides.function.stretches import measure_stretches
 from perfgate.conductor.sides.function.warm import WarmWorkers, resident_workers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.flows.check.measured import CheckContext
@@ -45,7 +46,9 @@ class PairsOfWorkload:
         bench = self.check.bench
         self._pairs = self.check.measured.pairs[-1]
         self._residents = (
-            resident_workers(bench, self.reference) if bench.is_accelerated else None
+            resident_workers(bench, self.reference, Observer())
+            if bench.is_accelerated
+            else None
         )
 
     def measure(

@@ -11,8 +11,11 @@ import msgspec
 
 from perfgate import trace
 from perfgate.conductor.sides.job_turns import NAMES, SideName
-from perfgate.conductor.sides.stacks.profiled import profile_of, write_trace
-from perfgate.conductor.sides.stacks.profiled_operators import kept_traces
+from perfgate.conductor.sides.stacks.profiled import (
+    kept_traces,
+    profile_of,
+    write_trace,
+)
 from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.flame import FlameTree, side_by_side
 from perfgate.document.profile import JobProfile

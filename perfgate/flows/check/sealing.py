@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from perfgate.conductor.workers.environment import in_ci, worker_environment
-from perfgate.conductor.workers.hubs import shared_caches
 from perfgate.conductor.workers.load_log import LoadLog
+from perfgate.conductor.workers.rooms import shared_caches
 from perfgate.conductor.workers.sealed_code import compile_own_code, sealed_code
 from perfgate.conductor.workers.seals import (
     MOST_ENTRIES,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.checklist.turns import Recorded
-from perfgate.conductor.sides.function.profiles import PairTrace
+from perfgate.conductor.sides.function.workload import PairTrace
 from perfgate.conductor.sides.job_turns import NAMES, SideName
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.message import Message, reason_of

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.engine.engine import FEWEST_STARTS
-from perfgate.conductor.engine.outlook import Reach
+from perfgate.conductor.engine.engine import FEWEST_STARTS, Reach, TimeBudget
 from perfgate.conductor.sides.job_turns import (
     OVERRUN,
     JobTurns,

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.engine.outlook import Pace, Reach, foresee
+from perfgate.conductor.engine.engine import Quads, Reach, TimeBudget, foresee
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.job_turns import OVERRUN, JobTurns, MeasuredJob, SwappingTurns
 from perfgate.conductor.sides.program import SideError
@@ -356,18 +355,18 @@ def test_starts__starting_takes_no_time__has_the_fewest_quads() -> None:
 
 def test_foresee__every_run_is_a_process__as_many_runs_as_fit_up_to_the_last_look() -> None:
     seconds = {"start_seconds": 0.0, "quad_seconds": 8.0}
-    assert foresee(Pace(fewest=1, most=0), quads=32, seconds=60.0, **seconds) == Reach(7, 7, 56.0)
-    assert foresee(Pace(fewest=1, most=0), quads=4, seconds=60.0, **seconds) == Reach(4, 4, 32.0)
+    assert foresee(Quads(fewest=1, most=0), quads=32, seconds=60.0, **seconds) == Reach(7, 7, 56.0)
+    assert foresee(Quads(fewest=1, most=0), quads=4, seconds=60.0, **seconds) == Reach(4, 4, 32.0)
 
 
 def test_foresee__starts_of_several_quads__the_last_one_in_part() -> None:
     # Each start takes 20 s and its four quads 16 s.
-    reach = foresee(Pace(fewest=4, most=4), quads=32, seconds=90.0, start_seconds=20.0, quad_seconds=4.0)
+    reach = foresee(Quads(fewest=4, most=4), quads=32, seconds=90.0, start_seconds=20.0, quad_seconds=4.0)
     assert reach == Reach(10, 2, 90.0)
 
 
 def test_foresee__less_time_than_a_start_takes__part_of_one_start() -> None:
-    reach = foresee(Pace(fewest=4, most=4), quads=32, seconds=18.0, start_seconds=20.0, quad_seconds=4.0)
+    reach = foresee(Quads(fewest=4, most=4), quads=32, seconds=18.0, start_seconds=20.0, quad_seconds=4.0)
     assert reach == Reach(2, 1, 18.0)
 
 

@@ -336,12 +336,7 @@ class _StepRunner:
         """
         doing = Activity("checking the output of {name}", name=self.reference.name)
         try:
-            reply = worker.ask(
-                CheckRequest(),
-                CheckReply,
-                timeout=self.bench.config.measure.step_timeout,
-                doing=doing,
-            )
+            reply = worker.ask(CheckRequest(), CheckReply, doing=doing)
         except WorkerError as error:
             if worker.experimented:
                 return self._check_again()

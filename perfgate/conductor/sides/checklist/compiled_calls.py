@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
-from perfgate.conductor.engine.client import Quads, Standing
-from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.engine import Engine, Quads, Standing
 from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.checklist.turns import FEWEST_TURNS, ChecklistSide
@@ -87,7 +86,6 @@ class _CompiledTurns:
 
     def __post_init__(self) -> None:
         self.results = [CompiledSide() for _ in self.sides]
-        self._timeout = self.bench.config.measure.step_timeout
 
     def start(self, start: Start, _: Standing, /) -> Quads:
         for side in range(len(self.sides)):
@@ -103,9 +101,7 @@ class _CompiledTurns:
             self._acting = side
             request = TimeCompiledRequest(seconds=_TURN_SECONDS, seed=quad.index)
             began = time.monotonic()
-            timed = self._workers[side].ask(
-                request, CompiledTimed, timeout=self._timeout, doing=doing
-            )
+            timed = self._workers[side].ask(request, CompiledTimed, doing=doing)
             result = self.results[side]
             result.seconds += time.monotonic() - began
             result.speedups.append(timed.plain / max(timed.compiled, 1e-9))
@@ -141,7 +137,7 @@ class _CompiledTurns:
         doing = Activity("compiling {name}", name=reference.name)
         bench.say(doing.shown)
         began = time.monotonic()
-        reply = worker.ask(request, CompiledCall, timeout=self._timeout, doing=doing)
+        reply = worker.ask(request, CompiledCall, doing=doing)
         result.seconds += time.monotonic() - began
         result.reason = reply.failed or reply.disagreement
         if reply.failed is None:

@@ -56,20 +56,10 @@ def count_operators(
 ) -> list[CounterSet]:
     """The operators of a few calls of every shape, from a fresh process; none if it fails."""
     doing = Activity("counting the operators of {name}", name=reference.name)
-    return _count(bench, checkout, reference, (), doing)
+    return count_calls(bench, checkout, reference, (), doing)
 
 
-def count_again(
-    bench: Bench, checkout: Checkout, reference: WorkloadReference
-) -> list[CounterSet]:
-    """The counters of every shape from a fresh process; none if it fails."""
-    doing = Activity(
-        "counting the calls of {name} again, in a fresh process", name=reference.name
-    )
-    return _count(bench, checkout, reference, COUNTED_PARTS, doing)
-
-
-def _count(
+def count_calls(
     bench: Bench,
     checkout: Checkout,
     reference: WorkloadReference,
@@ -79,16 +69,15 @@ def _count(
     layout_seed: int = 1,
     room: Path | None = None,
 ) -> list[CounterSet]:
+    """The operators of every shape from a fresh process, and these parts; none if it fails."""
     bench.say(doing.shown)
     try:
         with bench.worker(checkout, reference, layout_seed=layout_seed, room=room) as (
             worker,
             _,
         ):
-            timeout = bench.config.measure.step_timeout
-            return worker.ask(
-                RecountRequest(parts=parts), Recounted, timeout=timeout, doing=doing
-            ).counters
+            request = RecountRequest(parts=parts)
+            return worker.ask(request, Recounted, doing=doing).counters
     except WorkerError as error:
         bench.say(f"{doing.shown}: {error}")
         return []
@@ -192,7 +181,7 @@ class Recount:
         layout_seed = self._lot.randrange(1, 2**16)
         home = self.bench.rooms.empty(side.checkout) if in_empty_home else nullcontext()
         with home as room:
-            counted = _count(
+            counted = count_calls(
                 self.bench,
                 side.checkout,
                 reference,

@@ -16,11 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.engine.client import Quads
-from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.engine import Engine, Quads, TimeBudget
 from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins, order_of
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.checklist.checklist import (
@@ -176,7 +174,15 @@ class ChecklistTurns:
         for index in order or self._next_order():
             side = self.sides[index]
             self.begins(side.name)
-            with self._folder_of(side, recorded) as folder:
+            # Steps look at the traces that earlier steps left in their folder.
+            own_folder: AbstractContextManager[str | Path]
+            if recorded:
+                own_folder = nullcontext(recorded[side.name])
+            else:
+                own_folder = tempfile.TemporaryDirectory(
+                    dir=side.folder, prefix=".again-"
+                )
+            with own_folder as folder:
                 plan = ChecklistPlan(
                     numbers,
                     Path(folder),
@@ -198,14 +204,6 @@ class ChecklistTurns:
                 seconds[step.number] += step.duration
         return seconds
 
-    def _folder_of(
-        self, side: ChecklistSide, recorded: Recorded | None
-    ) -> AbstractContextManager[str | Path]:
-        """A folder for one turn, because steps look at the traces that earlier steps left in their folder."""
-        if recorded:
-            return nullcontext(recorded[side.name])
-        return tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
-
     def taken(self, step: int) -> int:
         return self._taken[step]
 
@@ -222,10 +220,9 @@ class ChecklistTurns:
 
         Looks are numbers of turns, of which the first has been taken.
         """
-        chooser = _OpenSteps(self, open_steps, steady)
-        self._engine(
-            chooser, looks, is_decided, budget or TimeBudget(), self.deadline
-        ).run()
+        client = _OpenSteps(self, open_steps, steady)
+        budget = budget or TimeBudget()
+        self._engine(client, looks, is_decided, budget, self.deadline).run()
 
     def compare(
         self,
@@ -240,27 +237,27 @@ class ChecklistTurns:
         come first and may take twice the budget, then steps with the fewest seconds a number. ``recorded`` are the traces of
         pairs, each for one turn.
         """
-        chooser = _StepsInTime(self, open_numbers, budget, iter(recorded))
-        self._engine(chooser).run()
-        return chooser.left_out
+        client = _StepsInTime(self, open_numbers, budget, iter(recorded))
+        # The client keeps the time.
+        self._engine(client, (_ENDLESS,), lambda: False, TimeBudget(), math.inf).run()
+        return client.left_out
 
     def _engine(
         self,
-        chooser: _Chooser,
-        looks: Sequence[int] = (_ENDLESS,),
-        is_decided: Callable[[], bool] = lambda: False,
-        budget: TimeBudget | None = None,
-        deadline: float = math.inf,
+        client: _TurnsOfSteps,
+        looks: Sequence[int],
+        is_decided: Callable[[], bool],
+        budget: TimeBudget,
+        deadline: float,
     ) -> Engine:
         """The engine of further turns, each a start with one turn a side."""
         starts = repeat(Start(0, second_starts=False, second_leads=self._last_leads))
-        client = _TurnsOfSteps(self, chooser)
         return Engine(
             client,
             starts,
             looks,
             is_decided,
-            budget or TimeBudget(),
+            budget,
             turns=len(self.sides),
             deadline=deadline,
         )
@@ -280,32 +277,16 @@ class ChecklistTurns:
 
     def seconds_of_a_further_turn(self) -> dict[int, float]:
         """The estimated time of a further turn on all sides, for the steps that every side measured."""
-        seconds: dict[int, float] = defaultdict(float)
-        sides: Counter[int] = Counter()
-        for side in self.sides:
-            for number, duration in side.seconds().items():
-                seconds[number] += (
-                    _OF_THE_FIRST * duration / max(1, self._taken[number])
-                )
-                sides[number] += 1
-        return {
-            number: seconds[number]
-            for number in sorted(sides)
-            if sides[number] == len(self.sides)
-        }
+        of_sides = [side.seconds() for side in self.sides]
+        measured = set(of_sides[0]).intersection(*of_sides)
+        seconds: dict[int, float] = {}
+        for number in sorted(measured):
+            spent = sum(of_side[number] for of_side in of_sides)
+            seconds[number] = _OF_THE_FIRST * spent / max(1, self._taken[number])
+        return seconds
 
     def _next_order(self) -> tuple[int, ...]:
         return order_of(next(self._last_leads), turns=len(self.sides))
-
-
-class _Chooser(Protocol):
-    """Chooses the steps of each further turn, and takes it."""
-
-    def choose(self) -> Collection[int]: ...
-
-    def take(
-        self, steps: Collection[int], layout_seed: int, order: Sequence[int]
-    ) -> None: ...
 
 
 @dataclass
@@ -313,20 +294,26 @@ class _TurnsOfSteps:
     """A client of the engine: a start is one turn of the steps that are chosen then. Without any it ends."""
 
     turns: ChecklistTurns
-    chooser: _Chooser
-    done: int = 1
-    _steps: Collection[int] = ()
-    _layout_seed: int = 0
+    # The first turn has been taken.
+    done: int = field(default=1, init=False)
+
+    def choose(self) -> Collection[int]:
+        raise NotImplementedError
+
+    def take(
+        self, steps: Collection[int], layout_seed: int, order: Sequence[int]
+    ) -> None:
+        raise NotImplementedError
 
     def start(self, *_: object) -> Quads:
-        self._steps = self.chooser.choose()
+        self._steps = self.choose()
         if not self._steps:
             return Quads.exactly(0)
         self._layout_seed = self.turns.draw_layout()
         return Quads.exactly(1)
 
     def quad(self, quad: QuadTurns) -> bool:
-        self.chooser.take(self._steps, self._layout_seed, quad.order)
+        self.take(self._steps, self._layout_seed, quad.order)
         self.done += 1
         return True
 
@@ -339,10 +326,9 @@ class _TurnsOfSteps:
 
 
 @dataclass
-class _OpenSteps:
+class _OpenSteps(_TurnsOfSteps):
     """Chooses the steps that are still open."""
 
-    turns: ChecklistTurns
     open_steps: Callable[[], Collection[int]]
     steady: float
 
@@ -367,10 +353,9 @@ class _OpenSteps:
 
 
 @dataclass
-class _StepsInTime:
+class _StepsInTime(_TurnsOfSteps):
     """Chooses the steps of which all turns that they still need fit into the time; ``left_out`` are the others."""
 
-    turns: ChecklistTurns
     open_numbers: Callable[[], Mapping[int, OpenNumbers]]
     budget: float
     traces: Iterator[Recorded]
