@@ -201,8 +201,8 @@ class _WorkerHandle:
         request: msgspec.Struct,
         reply: type[Any],
         *,
-        timeout: float,
         doing: str,
+        timeout: float | None = None,
         sent: Callable[[], None] = lambda: None,
         descriptor: int | None = None,
     ) -> Any:
@@ -230,7 +230,7 @@ class _WorkerHandle:
         if isinstance(request, BlockRequest):
             self._machine.blocks.append(Block(self.pid, self._worker.side, began, request.calls))
 
-    def finish(self, reply: type[Any], *, timeout: float, doing: str) -> Any:
+    def finish(self, reply: type[Any], *, doing: str, timeout: float | None = None) -> Any:
         del timeout, doing
         message = reply_decoder.decode(self._answer)
         if isinstance(message, Failed):

@@ -29,11 +29,15 @@ from perfgate.conductor.workers.environment import (
 )
 from perfgate.conductor.workers.foresight import Foresee, foresee_nothing
 from perfgate.conductor.workers.fork_servers import ForkServers, ServerSettings
-from perfgate.conductor.workers.host_builds import HostBuilds
-from perfgate.conductor.workers.host_server import HostServer
+from perfgate.conductor.workers.host_builds import HostBuilds, HostServer
 from perfgate.conductor.workers.interpreters import RUNNING, with_code
 from perfgate.conductor.workers.load_log import LoadLog, with_reports
-from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker
+from perfgate.conductor.workers.loading import (
+    AheadWorker,
+    LineWatch,
+    LoadingWorker,
+    WorkerPlan,
+)
 from perfgate.conductor.workers.parking import Parking, can_move_weights
 from perfgate.conductor.workers.rooms import HOME, RECORDINGS, Rooms
 from perfgate.conductor.workers.seals import SealedFolder, sealed_files, sealed_tree
@@ -44,7 +48,6 @@ from perfgate.conductor.workers.worker import (
     WorkerError,
     WorkerSource,
 )
-from perfgate.conductor.workers.worker_plan import LineWatch, WorkerPlan
 from perfgate.config import Config, MeasureSettings, WorkloadReference, device_kind
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, distinct, reason_of
@@ -393,12 +396,7 @@ class Bench:
         self.say(doing.shown)
         try:
             with self.worker(checkout, reference) as (worker, loaded):
-                timed = worker.ask(
-                    TimeCallRequest(),
-                    CallTimed,
-                    timeout=self.config.measure.step_timeout,
-                    doing=doing,
-                )
+                timed = worker.ask(TimeCallRequest(), CallTimed, doing=doing)
                 return timed.seconds, loaded
         except WorkerError:
             return None
@@ -515,6 +513,7 @@ class Bench:
     @contextmanager
     def _accounted(self, worker: Worker, root: Path | None) -> Iterator[Worker]:
         """Close a worker at the end, and note the processes that it left running."""
+        worker.timeout = self.config.measure.step_timeout
         self._worker_ids |= namespace_ids(worker.pid)
         try:
             yield worker

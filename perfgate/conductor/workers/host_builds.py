@@ -6,18 +6,28 @@ copy. The model is used if it equals one that was built for the device.
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfgate.conductor.workers.checkout import Checkout, ServerKey
-from perfgate.conductor.workers.host_server import HostServer
-from perfgate.conductor.workers.loading import LoadingWorker
-from perfgate.conductor.workers.worker import ForkServer, WorkerError
-from perfgate.conductor.workers.worker_plan import WorkerPlan
+from perfgate.conductor.workers.loading import LoadingWorker, WorkerPlan
+from perfgate.conductor.workers.worker import (
+    EXIT_SECONDS,
+    ForkServer,
+    Say,
+    Worker,
+    WorkerError,
+    WorkerSource,
+)
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message, as_message
+from perfgate.document.run import ErrorDetail
 from perfgate.locale import Activity
-from perfgate.protocol import Signature, SignatureRequest
+from perfgate.protocol import ServerFailed, Signature, SignatureRequest, server_decoder
+from perfgate.system.interrupts import safe_point
 
 if TYPE_CHECKING:
     from perfgate.conductor.workers.bench import Bench
@@ -137,11 +147,8 @@ class HostBuilds:
 
     def signature_of(self, loading: LoadingWorker) -> Signature:
         loading.wait()
-        timeout = self._bench.config.measure.step_timeout
         doing = Activity("comparing the model of {name}", name=loading.name)
-        return loading.worker.ask(
-            SignatureRequest(), Signature, timeout=timeout, doing=doing
-        )
+        return loading.worker.ask(SignatureRequest(), Signature, doing=doing)
 
     def _host_of(self, checkout: Checkout) -> HostServer:
         return self._host_on(self._bench.servers.get(checkout.server), checkout)
@@ -170,3 +177,84 @@ def difference_of(device: Signature, host: Signature) -> Message | None:
         if device.operators == host.operators
         else Message("workload.other-operators")
     )
+
+
+class HostServer(WorkerSource):
+    """The server in the process of ``worker``, which builds its workload in the background.
+
+    ``error`` is why it has no model, once that is known. It is closed with the worker.
+    """
+
+    def __init__(self, worker: Worker, *, folder: Path, say: Say) -> None:
+        super().__init__(
+            _ForkedProcess(worker),
+            worker.connection,
+            worker.inbox,
+            folder=folder,
+            log=worker.log,
+            say=say,
+        )
+        self._host = worker
+        self._ready = False
+        self.error: ErrorDetail | None = None
+
+    def close(self) -> None:
+        if not self._ready:
+            # User code builds, and would not notice that the connection ends.
+            self._kill()
+        super().close()
+        self._host.close()
+
+    def is_built(self) -> bool:
+        """Whether the model is there, without waiting."""
+        return self._note(0.0)
+
+    def wait_built(self, *, timeout: float) -> bool:
+        """Wait until the model is there; False if it cannot be built, or takes too long."""
+        deadline = time.monotonic() + timeout
+        while (
+            self.error is None and not self._note(0.1) and time.monotonic() < deadline
+        ):
+            safe_point()
+        return self._ready
+
+    def _note(self, seconds: float) -> bool:
+        if self._ready or self.error is not None:
+            return self._ready
+        try:
+            received = self._poll(seconds)
+        except WorkerError as error:
+            self.error = error.detail
+            return False
+        if received is None:
+            return False
+        message = server_decoder.decode(received)
+        if isinstance(message, ServerFailed):
+            self.error = message.error
+        self._ready = self.error is None
+        return self._ready
+
+
+class _ForkedProcess:
+    """The part of ``subprocess.Popen`` that a server needs, of a process that another server forked."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    @property
+    def pid(self) -> int:
+        return self._worker.pid
+
+    @property
+    def returncode(self) -> int:
+        exited = self._worker.exited
+        return 1 if exited is None else exited.exit_code
+
+    def poll(self) -> int | None:
+        return None if self._worker.is_running else self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        seconds = EXIT_SECONDS if timeout is None else timeout
+        if not self._worker.has_ended(timeout=seconds):
+            raise subprocess.TimeoutExpired("fork server", seconds)
+        return self.returncode

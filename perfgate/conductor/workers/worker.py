@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -438,6 +439,8 @@ class Worker:
         self.pid = 0
         self.exited: Exited | None = None
         self.experimented = False
+        # Seconds that a request may take, if it has no limit of its own.
+        self.timeout = math.inf
         # Set if it shares a device that holds one worker only.
         self.parking: Parking | None = None
         # How often it went on after a signal had stopped it.
@@ -453,8 +456,8 @@ class Worker:
         request: msgspec.Struct,
         reply: type[ReplyType],
         *,
-        timeout: float,
         doing: str,
+        timeout: float | None = None,
         sent: Callable[[], None] = lambda: None,
         descriptor: int | None = None,
     ) -> ReplyType:
@@ -477,11 +480,13 @@ class Worker:
             raise self._ended() from None
 
     def finish(
-        self, reply: type[ReplyType], *, timeout: float, doing: str
+        self, reply: type[ReplyType], *, doing: str, timeout: float | None = None
     ) -> ReplyType:
         """Wait for the reply to the request that was begun; raises as ``ask`` does."""
         try:
-            answer = self._await_reply(timeout, doing)
+            answer = self._await_reply(
+                self.timeout if timeout is None else timeout, doing
+            )
         except ConnectionClosed:
             raise self._ended() from None
         except (ProtocolError, msgspec.DecodeError) as error:

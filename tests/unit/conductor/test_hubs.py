@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.conductor.workers.hubs import show_hub_caches
+from perfgate.conductor.workers.rooms import show_hub_caches
 
 LARGE = b"weights" * 20_000
 

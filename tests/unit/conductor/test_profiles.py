@@ -98,7 +98,7 @@ def measured_pair(
 def test_with_profile__operators__both_say_what_each_operator_takes(bench: Bench) -> None:
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
-        pair = with_profile("operators", workers, replicates, timeout=TIMEOUT, say=pytest.fail, clock=time.monotonic)
+        pair = with_profile("operators", workers, replicates, say=pytest.fail, clock=time.monotonic)
 
     for before, after in zip(replicates, pair):
         assert after.shapes == before.shapes
@@ -128,9 +128,7 @@ def test_with_profile__profiler_that_takes_long_to_start__fewer_turns_of_both(
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
         counted = Counted(workers[0]), Counted(workers[1])
-        pair = with_profile(
-            "operators", counted, replicates, timeout=TIMEOUT, say=pytest.fail, clock=lambda: next(ticks)
-        )  # type: ignore[arg-type]
+        pair = with_profile("operators", counted, replicates, say=pytest.fail, clock=lambda: next(ticks))  # type: ignore[arg-type]
 
     assert [worker.turns for worker in counted] == [2 * quads, 2 * quads]
     assert all("aten::addmm" in replicate.profile.operators["default"] for replicate in pair)
@@ -142,7 +140,7 @@ def test_with_profile__operators_of_a_workload_that_fails_under_the_profiler__pa
     said: list[str] = []
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "shy")
-        pair = with_profile("operators", workers, replicates, timeout=TIMEOUT, say=said.append, clock=time.monotonic)
+        pair = with_profile("operators", workers, replicates, say=said.append, clock=time.monotonic)
         # They still answer.
         reply = workers[0].ask(ProfileTimesRequest(), ProfileTimes, timeout=TIMEOUT, doing="profiling")
 
@@ -154,7 +152,7 @@ def test_with_profile__operators_of_a_workload_that_fails_under_the_profiler__pa
 def test_with_profile__subroutines__both_say_what_each_module_and_function_takes(bench: Bench) -> None:
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
-        pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=pytest.fail, clock=time.monotonic)
+        pair = with_profile("subroutines", workers, replicates, say=pytest.fail, clock=time.monotonic)
 
     for before, after in zip(replicates, pair):
         assert after == msgspec.structs.replace(
@@ -169,7 +167,7 @@ def test_with_profile__subroutines_of_a_workload_that_fails__pair_without_them_a
     said: list[str] = []
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "sly")
-        pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=said.append, clock=time.monotonic)
+        pair = with_profile("subroutines", workers, replicates, say=said.append, clock=time.monotonic)
     assert pair == replicates
     assert said == ["sly: no modules and functions from pair 3: ValueError: not while I am watched (at workload.py:13)"]
 
@@ -180,9 +178,7 @@ def test_record_traces__two_workers_in_turns__a_recording_of_each_with_as_many_c
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
         for head_first in (False, True):
-            (kept,) = record_traces(
-                workers, replicates, folder=tmp_path, head_first=head_first, timeout=TIMEOUT, say=pytest.fail
-            )
+            (kept,) = record_traces(workers, replicates, folder=tmp_path, head_first=head_first, say=pytest.fail)
             assert (kept.pair, kept.shape) == (3, "default")
             base, head = (read_calls(file) for file in (kept.base, kept.head))
             assert base.calls == head.calls == 10
@@ -202,7 +198,6 @@ def test_record_traces__workload_that_fails_under_the_profiler__no_trace_and_a_w
             replicates,
             folder=tmp_path,
             head_first=False,
-            timeout=TIMEOUT,
             say=said.append,
         )
     assert kept == []
@@ -219,7 +214,7 @@ def test_late_operators__worker_that_cannot_record__pair_without_operators_and_a
         late = LateOperators(bench)
         checkout = Checkout(bench.config.root, bench.config.root)
         # The CPU's traces are never analysed later, so its worker refuses.
-        late.record(workers, replicates, (checkout, checkout), timeout=TIMEOUT)
+        late.record(workers, replicates, (checkout, checkout))
         sides = [replicates[0]], [replicates[1]]
         late.put_into(*sides)
 

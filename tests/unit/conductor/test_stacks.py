@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from perfgate.conductor.sides.stacks import stacks
-from perfgate.conductor.sides.stacks.profiled import profile_of, write_trace
-from perfgate.conductor.sides.stacks.profiled_operators import operators_of
+from perfgate.conductor.sides.stacks.profiled import operators_of, profile_of, write_trace
 from perfgate.conductor.sides.stacks.stacks import (
     SideStacks,
     profiling_environment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfgate.conductor.sides.checklist.checklist import Findings
-from perfgate.conductor.sides.function.profiles import PairTrace
+from perfgate.conductor.sides.function.workload import PairTrace
 from perfgate.document.run import WorkloadRecord
 from perfgate.flows.check.traces import keep_traces
 from perfgate.measuring.counting.collect import read_calls

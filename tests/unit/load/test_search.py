@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfgate.conductor.load.generator import send_load
-from perfgate.conductor.load.search import RateAnswer, find_highest_rate, judge_rate
+from perfgate.conductor.sides.server.highest_rate import RateAnswer, find_highest_rate, judge_rate
 from perfgate.stats.arrivals import draw
 from tests.fakes.virtual_time import VirtualClock, run_virtually
 from tests.unit.load.queues import Floats, Queue, open_plan, waiting_times

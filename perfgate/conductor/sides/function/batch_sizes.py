@@ -123,12 +123,7 @@ class BatchSizes:
         config = self.bench.config
         request = TrySizesRequest(limits=config.limit_values, seed=config.measure.seed)
         try:
-            return worker.ask(
-                request,
-                SizesTried,
-                timeout=config.measure.step_timeout,
-                doing=self._doing,
-            )
+            return worker.ask(request, SizesTried, doing=self._doing)
         except WorkerError as error:
             self._fail(side, error)
             return None
@@ -172,11 +167,8 @@ class BatchSizes:
         self, side: SizesOfSide, worker: Worker, size: int
     ) -> SizeBlockDone | None:
         request = SizeBlockRequest(size=size, seconds=BLOCK_SECONDS)
-        timeout = self.bench.config.measure.step_timeout
         try:
-            return worker.ask(
-                request, SizeBlockDone, timeout=timeout, doing=self._doing
-            )
+            return worker.ask(request, SizeBlockDone, doing=self._doing)
         except WorkerError as error:
             self._fail(side, error)
             return None

@@ -5,26 +5,20 @@ A pair is a start of the engine. Before each of its quads both sides move to ano
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from types import MappingProxyType
 
 import msgspec
 
-from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.engine.client import Quads, Standing
-from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.engine import Engine, Quads, Standing, TimeBudget
 from perfgate.conductor.engine.order import QuadTurns, Start
 from perfgate.conductor.failure import TurnError
-from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
-from perfgate.conductor.sides.function.card_turns import CardTurns
 from perfgate.conductor.sides.function.member import Member
-from perfgate.conductor.sides.function.pair_profiles import PairProfiles
 from perfgate.conductor.sides.function.plan import (
     FORKED_PAIRS,
     MOST_QUADS,
@@ -36,12 +30,13 @@ from perfgate.conductor.sides.function.plan import (
     of_the_slower,
     pairs_of_start,
 )
+from perfgate.conductor.sides.function.profiles import PairProfiles
 from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorker
-from perfgate.conductor.sides.function.workload import WorkloadSides
+from perfgate.conductor.sides.function.workload import FunctionTurns, WorkloadSides
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
 from perfgate.document.message import Message
-from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
+from perfgate.document.run import TIME_SPENT, ErrorDetail
 from perfgate.document.samples import Arm, Replicate
 from perfgate.locale import sentence
 from perfgate.protocol import BlockRequest, Lane
@@ -77,22 +72,17 @@ def measure_pairs(
     of their common budget, and ``first`` the number of pairs of the plan that an earlier call ran. Pairs of base and head also
     take the rounds of ``sizes``.
     """
-    config, measured, clock = (
-        sides.bench.config,
-        sides.measured,
-        sides.observer.monotonic,
-    )
+    config, measured = sides.bench.config, sides.measured
+    clock = sides.observer.monotonic
     budget_seconds = config.gate.budget
     is_first_round = sides.round_number == 0
     is_resident = sides.residents is not None
 
     def deciding_look() -> int | None:
         needed = pairs_needed()
-        return (
-            engine.next_look
-            if needed is not None and needed <= engine.next_look
-            else None
-        )
+        if needed is None or needed > engine.next_look:
+            return None
+        return engine.next_look
 
     if budget_ends is None:
         budget_ends = clock() + budget_seconds
@@ -147,61 +137,59 @@ def measure_pairs(
 
 @dataclass
 class _Pair:
-    """A pair while it runs: its members, the seconds for which they loaded, and the blocks and quads so far."""
+    """A pair while it runs: its members, the seconds for which they loaded, and the quads so far."""
 
     members: tuple[Member, Member]
     loading_seconds: float
     longest_load: float
     began: float
     ready: float
-    blocks: int = 0
     quads: int = 0
 
 
-@dataclass
-class PairTurns:
+class PairTurns(FunctionTurns):
     """Runs one pair after another; a pair that fails is recorded with its error. ``done`` pairs of the plan were run."""
 
-    sides: WorkloadSides
-    plan: PairsPlan
-    done: int
-    budget: TimeBudget
-    profiles: PairProfiles
-    sizes: BatchSizes | None = None
     # Whether both sides have a process at the same time.
-    holds_both: ClassVar[bool] = True
-    _failures_in_a_row: int = 0
-    # The arm of the warm workers, and the pairs that they served.
-    _arm: Arm | None = None
-    _served_pairs: int = 0
-    _parts: list[str] = field(default_factory=list)
-    _forks: ExitStack = field(default_factory=ExitStack)
+    holds_both = True
 
-    def __post_init__(self) -> None:
-        sides = self.sides
-        self.bench, self.reference = sides.bench, sides.reference
+    def __init__(
+        self,
+        sides: WorkloadSides,
+        plan: PairsPlan,
+        done: int,
+        budget: TimeBudget,
+        profiles: PairProfiles,
+        sizes: BatchSizes | None = None,
+    ) -> None:
+        super().__init__(sides)
+        self.plan, self.done, self.budget = plan, done, budget
+        self.profiles, self.sizes = profiles, sizes
         self.base, self.head = sides.base, sides.head
-        self.measured, self.clock = sides.measured, sides.observer.monotonic
+        self.clock = sides.observer.monotonic
+        self._failures_in_a_row = 0
+        # The arm of the warm workers, and the pairs that they served.
+        self._arm: Arm | None = None
+        self._served_pairs = 0
+        self._parts: list[str] = []
+        self._forks = ExitStack()
         # A comparison of two servers compares base with itself on two servers too, so that permanent differences between
         # servers are part of the noise floor.
         self.base_again = self.base
         if self.base.python != self.head.python:
             self.base_again = replace(self.base, second_server=True)
-        self.cpus = quietest_cpus(self.bench.config.pair_cpus())
         for checkout in (self.base, self.base_again, self.head):
             self.bench.servers.get(checkout.server)
-        self.is_resident = sides.residents is not None
         self.is_parked = self.is_resident and self.bench.parking is not None
         self.planner = QuadPlanner(
             self.bench.config.gate, resident=self.is_resident, parked=self.is_parked
         )
-        self.warm = sides.warm_workers(self.cpus)
-        self.card = CardTurns(sides.observer, self.reference.name, self.bench.say)
 
     # --- what the engine asks
 
     def start(self, start: Start, standing: Standing, /) -> Quads:
         self._begin(start, standing)
+        self.blocks = 0
         self._pair = self._start_members()
         if not self._served_pairs:
             self._prepare_next_start()
@@ -248,33 +236,20 @@ class PairTurns:
         for visit in visits:
             for side in quad.turns():
                 for lane, shape, calls in visit:
-                    self._run_block(
+                    self.run_block(
                         members[side],
-                        BlockRequest(shape, calls, quad.index, self._pair.blocks, lane),
+                        BlockRequest(shape, calls, quad.index, self.blocks, lane),
                     )
         if self.is_resident:
             self.card.profile(members, leader_and_other, kernel_calls, quad=quad.index)
         self._pair.quads += 1
         return True
 
-    def _run_block(self, member: Member, request: BlockRequest) -> None:
-        if self.is_resident:
-            self.card.wake(member, request.shape)
-        member.run_block(request)
-        self.card.note_work()
-        self._pair.blocks += 1
-
     def finish(self) -> None:
         start, pair, clock = self._start, self._pair, self.clock
         first, second = pair.members
         in_quads = clock() - pair.ready
-        replicates = (
-            first.replicate(start, 0, self.cpus),
-            second.replicate(start, 1, self.cpus),
-        )
-        self.measured.uncounted = (
-            self.measured.uncounted or first.uncounted or second.uncounted
-        )
+        replicates = self.collect(first, start, 0), self.collect(second, start, 1)
         collected = clock()
         if start.arm == "ab":
             replicates = self.profiles.profile(
@@ -315,16 +290,10 @@ class PairTurns:
         self._count()
         return self._failures_in_a_row < FAILURES_TO_STOP
 
-    def fail_at(self, start: Start, error: ErrorDetail) -> None:
-        failed = FailedPair(
-            pair=start.number, arm=start.arm, workload=self.reference.name, error=error
-        )
-        self.measured.failed.append(failed)
-
     def close(self) -> None:
         """End everything that runs from pair to pair."""
         self._forks.close()
-        self.sides.release(self.warm)
+        super().close()
         self.bench.servers.forget_parts()
 
     # --- a pair
@@ -342,7 +311,7 @@ class PairTurns:
         side = "head" if self._start.arm == "ab" else sentence("base (noise floor)")
         text = sentence(
             "{workload}: {position}, base against {side}",
-            workload=self.reference.name,
+            workload=self.name,
             position=position,
             side=side,
         )
@@ -400,9 +369,9 @@ class PairTurns:
             return aa_pairs_of(self.bench.config.gate, resident=True)
         # Residents that loaded while others measured were hardly waited for; the next residents take as long all the same.
         start_seconds = max(self._pair.loading_seconds, self._pair.longest_load)
-        first_look = (
-            self.plan.first_look if self.done < self.plan.look_ends[0] else None
-        )
+        first_look = None
+        if self.done < self.plan.look_ends[0]:
+            first_look = self.plan.first_look
         return pairs_of_start(
             start_seconds=start_seconds,
             pair_seconds=pair_seconds,
@@ -416,7 +385,7 @@ class PairTurns:
                 self._checkouts[side], worker, layout_seed=self._start.layout_seed
             )
             worker = self._forks.enter_context(fork)
-        return self.sides.member(origin, worker)
+        return self.member(origin, worker)
 
     def _run_sizes(self, sizes: BatchSizes) -> None:
         """Run a round of batch sizes, outside the budget of the pairs."""
@@ -458,7 +427,6 @@ class PairTurns:
         self._served_pairs = 0
 
 
-@dataclass
 class LonePairTurns(PairTurns):
     """Pairs of whole processes, where the device holds only one and its weights cannot be moved away.
 
@@ -466,11 +434,10 @@ class LonePairTurns(PairTurns):
     is drawn by lot. Profiles and batch sizes, for which the sides take turns, are not measured.
     """
 
-    holds_both: ClassVar[bool] = False
-    _replicates: dict[int, Replicate] = field(default_factory=dict)
+    holds_both = False
     # The first visit decides for all: how many quads a pair has, and how many calls a block.
-    _quads: int = 0
-    _calls: dict[tuple[Lane, str], int] = field(default_factory=dict)
+    _quads = 0
+    _calls: Mapping[tuple[Lane, str], int] = MappingProxyType({})
 
     def start(self, start: Start, standing: Standing, /) -> Quads:
         self._begin(start, standing)
@@ -479,19 +446,18 @@ class LonePairTurns(PairTurns):
         return Quads.exactly(1)
 
     def quad(self, quad: QuadTurns) -> bool:  # noqa: ARG002 - a visit has all quads
-        sequence = itertools.count()
-        for side in self._start.order:
-            self._replicates[side] = self._visit(side, sequence)
+        self.blocks = 0
+        self._replicates = {side: self._visit(side) for side in self._start.order}
         return True
 
-    def _visit(self, side: int, sequence: Iterator[int]) -> Replicate:
+    def _visit(self, side: int) -> Replicate:
         """Let a side load, run the blocks of all quads, and end."""
         start = self._start
         (origin,) = self.warm.get(
             [self._place(side)], start, block_seconds=self.planner.block_seconds
         )
         self.card.note_work()
-        member = self.sides.member(origin, origin.worker)
+        member = self.member(origin, origin.worker)
         self._quads = self._quads or self.planner.quads_of(member.call_seconds)
         self._calls = self._calls or member.block_calls
         kernel_calls = {
@@ -503,14 +469,11 @@ class LonePairTurns(PairTurns):
             member.move(start.layout_seed * MOST_QUADS + index)
             for (lane, shape), calls in self._calls.items():
                 for _ in range(BLOCKS_OF_A_SIDE):
-                    self.card.wake(member, shape)
-                    member.run_block(
-                        BlockRequest(shape, calls, index, next(sequence), lane)
+                    self.run_block(
+                        member, BlockRequest(shape, calls, index, self.blocks, lane)
                     )
-                    self.card.note_work()
             self.card.profile([member], [0], kernel_calls, quad=index)
-        replicate = member.replicate(start, side, self.cpus)
-        self.measured.uncounted = self.measured.uncounted or member.uncounted
+        replicate = self.collect(member, start, side)
         self._load_anew()
         return replicate
 

@@ -14,16 +14,15 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from perfgate.catalogue.names import PYTHON_TIMES
 from perfgate.conductor.engine.order import order_of
+from perfgate.conductor.sides.function.member import Member
+from perfgate.conductor.sides.function.workload import PairTrace, WorkloadSides
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
-from perfgate.document.samples import (
-    BlockColumns,
-    KernelBlocks,
-    ProfiledParts,
-    Replicate,
-)
+from perfgate.document.budget import judges_subroutines
+from perfgate.document.samples import BlockColumns, KernelBlocks, Replicate
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, sentence
 from perfgate.protocol import (
@@ -39,6 +38,12 @@ from perfgate.protocol import (
     TraceRequest,
 )
 
+# Profiling costs half as much time again as a short pair; this many pairs name an
+# operator that lost 10 %.
+PROFILED_PAIRS = 12
+# Of the pairs that profile their operators: enough that no single pair makes the flame
+# graph, and 0.2 s each.
+TRACED_PAIRS = 4
 # The spread of an operator shrinks with the number of its calls in all pairs, so the pairs share the cost: a quarter of a
 # second of CPU time each for a call of 3 to 5 ms. Turns are short to keep both sides in one state of the machine.
 QUADS = 4
@@ -55,27 +60,85 @@ FEWEST_LATE_CALLS, MOST_LATE_CALLS = 5, 20
 # The analysis of a long recording takes minutes (msprof).
 ANALYSIS_SECONDS = 300.0
 ANALYSIS_SECONDS_EACH = 20.0
-# What is timed one by one inside a call.
+# What is timed one by one inside a call, and how it is called.
 ProfileKind = Literal["operators", "subroutines"]
 _PROFILE_NAMES: dict[ProfileKind, Activity] = {
     "operators": Activity("operators"),
     "subroutines": Activity("modules and functions"),
 }
-_PROFILE_REQUESTS: dict[
-    ProfileKind, type[ProfileRequest | ProfileSubroutinesRequest]
-] = {
-    "operators": ProfileRequest,
-    "subroutines": ProfileSubroutinesRequest,
-}
 
 
-class PairTrace(NamedTuple):
-    """The recordings of both members of one pair for one shape, each of one turn."""
+class PairProfiles:
+    """The profiles of a workload's pairs: some profile their operators once ``needs_names`` is true."""
 
-    pair: int
-    shape: str
-    base: Path
-    head: Path
+    def __init__(
+        self, sides: WorkloadSides, needs_names: Callable[[], bool], traces: Path | None
+    ) -> None:
+        self._sides = sides
+        self._needs_names = needs_names
+        self._traces = traces
+        self._late = LateOperators(sides.bench)
+        self._has_names_to_find = False
+        self._pairs = 0
+
+    def check(self) -> None:
+        """Ask whether names are needed, unless they are."""
+        self._has_names_to_find = self._has_names_to_find or self._needs_names()
+
+    def profile(
+        self,
+        members: tuple[Member, Member],
+        replicates: tuple[Replicate, Replicate],
+        checkouts: Sequence[Checkout],
+    ) -> tuple[Replicate, Replicate]:
+        """Profile a pair, if that is due; returns its replicates with what is known now."""
+        bench, measured = self._sides.bench, self._sides.measured
+        clock = self._sides.observer.monotonic
+        # A trace that is analysed later is the only source of the time of kernels.
+        is_late = members[0].analysed_late
+        tolerance = bench.config.gate.tolerance
+        has_enough = self._pairs >= PROFILED_PAIRS and not judges_subroutines(tolerance)
+        if has_enough or not (self._has_names_to_find or is_late):
+            return replicates
+        workers = members[0].worker, members[1].worker
+        if judges_subroutines(tolerance, PYTHON_TIMES):
+            replicates = with_profile(
+                "subroutines", workers, replicates, say=bench.say, clock=clock
+            )
+        traces = self._traces if self._pairs < TRACED_PAIRS else None
+        self._pairs += 1
+        if is_late:
+            self._late.record(workers, replicates, checkouts, traces=traces)
+            return replicates
+        replicates = with_profile(
+            "operators", workers, replicates, say=bench.say, clock=clock
+        )
+        if traces is not None:
+            head_first = len(measured.traces) // len(replicates[0].shapes) % 2 == 1
+            measured.traces += record_traces(
+                workers, replicates, folder=traces, head_first=head_first, say=bench.say
+            )
+        return replicates
+
+    def analyse_late(self) -> None:
+        """Run the analyses deferred to a look, or to the end of the last pair: a look must know the time of kernels."""
+        measured = self._sides.measured
+        measured.traces += self._late.put_into(measured.base, measured.head)
+
+
+def _report_missing(
+    profile: Activity, replicate: Replicate, error: WorkerError, say: Say
+) -> None:
+    """A worker that fails costs the pair this profile only."""
+    say(
+        sentence(
+            "{workload}: no {profile} from pair {pair}: {error}",
+            workload=replicate.workload,
+            profile=profile.shown,
+            pair=replicate.pair,
+            error=error.shown,
+        )
+    )
 
 
 def with_profile(
@@ -83,7 +146,6 @@ def with_profile(
     workers: tuple[Worker, Worker],
     replicates: tuple[Replicate, Replicate],
     *,
-    timeout: float,
     say: Say,
     clock: Callable[[], float],
 ) -> tuple[Replicate, Replicate]:
@@ -94,6 +156,7 @@ def with_profile(
     first, second = replicates
     lot = random.Random(first.worker.layout_seed)
     doing = Activity("profiling {name}", name=first.workload)
+    request_type = ProfileRequest if kind == "operators" else ProfileSubroutinesRequest
     try:
         calls_of = {
             shape: _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
@@ -107,24 +170,12 @@ def with_profile(
             order = order_of(lot.random() < 0.5)
             for shape, calls in calls_of.items():
                 for index in order:
-                    request = _PROFILE_REQUESTS[kind](shape=shape, calls=calls)
-                    workers[index].ask(request, Profiled, timeout=timeout, doing=doing)
-        before = workers[0].ask(
-            ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing
-        )
-        after = workers[1].ask(
-            ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing
-        )
+                    request = request_type(shape=shape, calls=calls)
+                    workers[index].ask(request, Profiled, doing=doing)
+        before = workers[0].ask(ProfileTimesRequest(), ProfileTimes, doing=doing)
+        after = workers[1].ask(ProfileTimesRequest(), ProfileTimes, doing=doing)
     except WorkerError as error:
-        say(
-            sentence(
-                "{workload}: no {profile} from pair {pair}: {error}",
-                workload=first.workload,
-                profile=_PROFILE_NAMES[kind].shown,
-                pair=first.pair,
-                error=error.shown,
-            )
-        )
+        _report_missing(_PROFILE_NAMES[kind], first, error, say)
         return replicates
     return _with_times(first, kind, before), _with_times(second, kind, after)
 
@@ -132,14 +183,12 @@ def with_profile(
 def _with_times(
     replicate: Replicate, kind: ProfileKind, times: ProfileTimes
 ) -> Replicate:
-    operators, subroutines = replicate.profile.operators, replicate.profile.subroutines
+    profile = replicate.profile
     if kind == "operators":
-        operators = times.operators
+        profile = msgspec.structs.replace(profile, operators=times.operators)
     else:
-        subroutines = times.subroutines
-    return msgspec.structs.replace(
-        replicate, profile=ProfiledParts(operators=operators, subroutines=subroutines)
-    )
+        profile = msgspec.structs.replace(profile, subroutines=times.subroutines)
+    return msgspec.structs.replace(replicate, profile=profile)
 
 
 def record_traces(
@@ -148,7 +197,6 @@ def record_traces(
     *,
     folder: Path,
     head_first: bool,
-    timeout: float,
     say: Say,
 ) -> list[PairTrace]:
     """Let both workers record one turn of each shape with stacks into ``folder``, one after the other.
@@ -157,7 +205,8 @@ def record_traces(
     are not the machine's.
     """
     first, _ = replicates
-    traces = []
+    traces: list[PairTrace] = []
+    doing = Activity("tracing {name}", name=first.workload)
     try:
         for number, (shape, blocks) in enumerate(first.shapes.items()):
             calls = _calls(blocks, TRACE_TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
@@ -167,24 +216,13 @@ def record_traces(
                 request = TraceRequest(
                     shape=shape, calls=calls, folder=str(folder), name=name
                 )
-                trace = workers[index].ask(
-                    request,
-                    CallsRecorded,
-                    timeout=timeout,
-                    doing=Activity("tracing {name}", name=first.workload),
-                )
+                recorded = workers[index].ask(request, CallsRecorded, doing=doing)
                 # The file must lie in this folder, regardless of the worker's answer.
-                paths[index] = folder / Path(trace.recording).name
-            traces.append(PairTrace(first.pair, shape, base=paths[0], head=paths[1]))
+                paths[index] = folder / Path(recorded.recording).name
+            trace = PairTrace(first.pair, shape, base=paths[0], head=paths[1])
+            traces.append(trace)
     except WorkerError as error:
-        say(
-            sentence(
-                "{workload}: no traces from pair {pair}: {error}",
-                workload=first.workload,
-                pair=first.pair,
-                error=error.shown,
-            )
-        )
+        _report_missing(Activity("traces"), first, error, say)
         return []
     return traces
 
@@ -201,7 +239,7 @@ class _Recording(NamedTuple):
     shape: str
     checkout: Checkout
     path: str
-    trace: str | None = None
+    trace: str | None
 
 
 class LateOperators:
@@ -217,12 +255,12 @@ class LateOperators:
         replicates: tuple[Replicate, Replicate],
         checkouts: Sequence[Checkout],
         *,
-        timeout: float,
         traces: Path | None = None,
     ) -> None:
         """Let both workers record one turn of each shape, first or second by lot; the recordings stay in ``traces``."""
         first, _ = replicates
         lot = random.Random(first.worker.layout_seed)
+        doing = Activity("profiling {name}", name=first.workload)
         recordings = []
         try:
             for number, (shape, blocks) in enumerate(first.shapes.items()):
@@ -233,36 +271,22 @@ class LateOperators:
                     checkout = checkouts[index]
                     folder = str(self._bench.recordings(checkout))
                     request = RecordRequest(shape=shape, calls=calls, folder=folder)
-                    doing = Activity("profiling {name}", name=first.workload)
-                    path = (
-                        workers[index]
-                        .ask(request, CallsRecorded, timeout=timeout, doing=doing)
-                        .recording
-                    )
-                    trace = (
-                        None
-                        if traces is None
-                        else str(traces / _trace_name(first, number, index))
-                    )
+                    recorded = workers[index].ask(request, CallsRecorded, doing=doing)
+                    trace = None
+                    if traces is not None:
+                        trace = str(traces / _trace_name(first, number, index))
                     recordings.append(
                         _Recording(
                             first.pair,
                             replicates[index].member,
                             shape,
                             checkout,
-                            path,
+                            recorded.recording,
                             trace,
                         )
                     )
         except WorkerError as error:
-            self._bench.say(
-                sentence(
-                    "{workload}: no operators from pair {pair}: {error}",
-                    workload=first.workload,
-                    pair=first.pair,
-                    error=error.shown,
-                )
-            )
+            _report_missing(_PROFILE_NAMES["operators"], first, error, self._bench.say)
             return
         self._recordings += recordings
 

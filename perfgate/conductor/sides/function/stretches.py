@@ -11,29 +11,24 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from perfgate.conductor.engine.budget import TimeBudget
-from perfgate.conductor.engine.client import Quads, Standing
-from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.engine import Engine, Quads, Standing, TimeBudget
 from perfgate.conductor.engine.order import Lots, QuadTurns, Start
 from perfgate.conductor.failure import TurnError
-from perfgate.conductor.machine.cpus import quietest_cpus
-from perfgate.conductor.sides.function.card_turns import CardTurns
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.plan import (
-    RESIDENT_BLOCK_SECONDS,
     SURE_LOOKS,
     of_the_slower,
+    seconds_of_block,
 )
 from perfgate.conductor.sides.function.warm import WarmPlace
-from perfgate.conductor.sides.function.workload import WorkloadSides
-from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail, FailedPair
+from perfgate.conductor.sides.function.workload import FunctionTurns, WorkloadSides
+from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail
 from perfgate.document.samples import STALL_FACTOR, BlockColumns, Replicate, unpack
 from perfgate.locale import sentence
 from perfgate.protocol import (
@@ -144,36 +139,23 @@ def measure_stretches(
         stretches.fail_at(next(starts), ErrorDetail(kind="timeout", message=TIME_SPENT))
 
 
-@dataclass
-class StretchTurns:
+class StretchTurns(FunctionTurns):
     """Runs stretches, start after start; ``done`` counts quads, including earlier jobs'."""
 
-    sides: WorkloadSides
-    done: int = 0
-    _plan: StretchPlan | None = None  # of all starts, by the first
-    _starts: int = 0
-    _quads: int = 0
-
-    def __post_init__(self) -> None:
-        sides = self.sides
-        self._bench, self._name, self._measured = (
-            sides.bench,
-            sides.reference.name,
-            sides.measured,
+    def __init__(self, sides: WorkloadSides, done: int) -> None:
+        super().__init__(sides)
+        self.done = done
+        # Of all starts, by the first.
+        self._plan: StretchPlan | None = None
+        self._starts = self._quads = 0
+        self._block_seconds = seconds_of_block(
+            self.bench.config.gate, resident=self.is_resident
         )
-        self._checkouts = sides.base, sides.head
-        self._cpus = quietest_cpus(self._bench.config.pair_cpus())
-        self._warm = sides.warm_workers(self._cpus)
-        self._card = CardTurns(sides.observer, self._name, self._bench.say)
-        gate = self._bench.config.gate
-        self._block_seconds = gate.block_seconds
-        if sides.residents is not None:
-            self._block_seconds = max(gate.block_seconds, RESIDENT_BLOCK_SECONDS)
 
     def starts(self) -> Iterator[Start]:
         round_number = self.sides.round_number
         lot = random.Random(
-            f"{self._bench.config.measure.seed}/{self._name}/{round_number}/stretches"
+            f"{self.bench.config.measure.seed}/{self.name}/{round_number}/stretches"
         )
         lots = Lots(lot)
         for number in count(round_number * PAIRS_PER_ROUND):
@@ -187,19 +169,20 @@ class StretchTurns:
 
     def start(self, start: Start, _: Standing, /) -> Quads:
         self._start = start
-        self._blocks = 0
+        self.blocks = 0
         self.sides.before_start()
         text = sentence(
             "{workload}: a long stretch of calls, start {number}",
-            workload=self._name,
+            workload=self.name,
             number=self._starts + 1,
         )
-        self._bench.say(text)
+        self.bench.say(text)
         block_seconds = self._block_seconds
-        places = [WarmPlace(self._checkouts[side]) for side in start.order]
-        origins = self._warm.get(places, start, block_seconds=block_seconds)
+        checkouts = self.sides.base, self.sides.head
+        places = [WarmPlace(checkouts[side]) for side in start.order]
+        origins = self.warm.get(places, start, block_seconds=block_seconds)
         members = {
-            side: self.sides.member(origin, origin.worker)
+            side: self.member(origin, origin.worker)
             for side, origin in zip(start.order, origins)
         }
         seconds = [seconds_of_calls(origin.warm, block_seconds) for origin in origins]
@@ -214,9 +197,8 @@ class StretchTurns:
                 for shape in first
                 if shape in second
             }
-            is_resident = self.sides.residents is not None
             self._plan = StretchPlan.of(
-                slower, block_seconds=block_seconds, resident=is_resident
+                slower, block_seconds=block_seconds, resident=self.is_resident
             )
         return Quads.exactly(self._plan.quads)
 
@@ -224,50 +206,30 @@ class StretchTurns:
         assert self._plan is not None, "a start plans"
         for shape, calls in self._plan.calls.items():
             for side in quad.turns():
-                self._run_block(self._members[side], shape, calls, quad.index)
+                number = self._quads + quad.index
+                request = BlockRequest(
+                    shape, calls, number, self.blocks, as_served=True
+                )
+                self.run_block(self._members[side], request)
         return True
 
-    def _run_block(self, member: Member, shape: str, calls: int, quad: int) -> None:
-        if self.sides.residents is not None:
-            self._card.wake(member, shape)
-        member.run_block(
-            BlockRequest(shape, calls, self._quads + quad, self._blocks, as_served=True)
-        )
-        self._card.note_work()
-        self._blocks += 1
-
     def finish(self) -> None:
-        if self._blocks:
-            self._keep()
-        self.sides.release(self._warm)
+        if self.blocks:
+            assert self._plan is not None, "a start plans"
+            base, head = self._members
+            of_base = self.collect(base, self._start, 0)
+            of_head = self.collect(head, self._start, 1)
+            self.measured.base.append(of_base)
+            self.measured.head.append(_with_lines(of_base, of_head, head))
+            self._starts += 1
+            self._quads += self._plan.quads
+            self.done += self._plan.quads
+        self.close()
 
     def fail(self, error: TurnError) -> bool:
-        self._warm.close()
+        self.warm.close()
         self.fail_at(self._start, error.detail)
         return False
-
-    def close(self) -> None:
-        self.sides.release(self._warm)
-
-    def fail_at(self, start: Start, error: ErrorDetail) -> None:
-        failed = FailedPair(
-            pair=start.number, arm=start.arm, workload=self._name, error=error
-        )
-        self._measured.failed.append(failed)
-
-    def _keep(self) -> None:
-        base, head = self._members
-        of_base = base.replicate(self._start, 0, self._cpus)
-        of_head = head.replicate(self._start, 1, self._cpus)
-        self._measured.uncounted = (
-            self._measured.uncounted or base.uncounted or head.uncounted
-        )
-        assert self._plan is not None, "a start plans"
-        self._measured.base.append(of_base)
-        self._measured.head.append(_with_lines(of_base, of_head, head))
-        self._starts += 1
-        self._quads += self._plan.quads
-        self.done += self._plan.quads
 
 
 def _with_lines(of_base: Replicate, of_head: Replicate, head: Member) -> Replicate:

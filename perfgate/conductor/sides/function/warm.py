@@ -20,10 +20,9 @@ from perfgate.conductor.sides.function.plan import (
 )
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
-from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker
+from perfgate.conductor.workers.loading import AheadWorker, LoadingWorker, WorkerPlan
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
-from perfgate.conductor.workers.worker_plan import WorkerPlan
 from perfgate.config import WorkloadReference
 from perfgate.locale import Activity
 from perfgate.protocol import Loaded, WarmedUp, WarmUpRequest
@@ -193,18 +192,13 @@ class WarmWorkers:
             cap_seconds=WARM_UP_CAP_SECONDS,
             least_seconds=least_seconds,
         )
-        timeout, doing = (
-            self.bench.config.measure.step_timeout,
-            Activity("warming up {name}", name=self.reference.name),
-        )
-        return worker.ask(request, WarmedUp, timeout=timeout, doing=doing)
+        doing = Activity("warming up {name}", name=self.reference.name)
+        return worker.ask(request, WarmedUp, doing=doing)
 
 
 def resident_workers(
-    bench: Bench, reference: WorkloadReference, observer: Observer | None = None
+    bench: Bench, reference: WorkloadReference, observer: Observer
 ) -> WarmWorkers:
     """Workers of both sides that stay loaded on an accelerator; none is started yet."""
     cpus = quietest_cpus(bench.config.pair_cpus())
-    return WarmWorkers(
-        bench, reference, observer=observer or Observer(), cpus=cpus, resident=True
-    )
+    return WarmWorkers(bench, reference, observer=observer, cpus=cpus, resident=True)

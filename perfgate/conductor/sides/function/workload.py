@@ -5,17 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
-from perfgate.conductor.sides.function.member import Member
-from perfgate.conductor.sides.function.profiles import PairTrace
+from perfgate.conductor.engine.order import Start
+from perfgate.conductor.machine.cpus import quietest_cpus
+from perfgate.conductor.sides.function.member import CardTurns, Member
 from perfgate.conductor.sides.function.warm import WarmWorker, WarmWorkers
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference
-from perfgate.document.run import FailedPair
+from perfgate.document.run import ErrorDetail, FailedPair
 from perfgate.document.samples import Replicate
+from perfgate.protocol import BlockRequest
+
+
+class PairTrace(NamedTuple):
+    """The recordings of both members of one pair for one shape, each of one turn."""
+
+    pair: int
+    shape: str
+    base: Path
+    head: Path
 
 
 @dataclass
@@ -64,24 +77,46 @@ class WorkloadSides:
     observer: Observer = field(default_factory=Observer)
     residents: WarmWorkers | None = None
 
-    def warm_workers(self, cpus: list[int]) -> WarmWorkers:
-        """The residents, or new workers on these CPUs."""
-        return self.residents or WarmWorkers(
-            self.bench, self.reference, observer=self.observer, cpus=cpus
-        )
 
-    def release(self, workers: WarmWorkers) -> None:
-        """End workers that are not resident."""
-        if workers is not self.residents:
-            workers.close()
+class FunctionTurns:
+    """What the clients of the engine for a workload share: its processes, and the measurement that they add to."""
+
+    def __init__(self, sides: WorkloadSides) -> None:
+        self.sides = sides
+        self.bench, self.measured = sides.bench, sides.measured
+        self.name = sides.reference.name
+        self.cpus = quietest_cpus(self.bench.config.pair_cpus())
+        self.is_resident = sides.residents is not None
+        self.warm = sides.residents or WarmWorkers(
+            self.bench, sides.reference, observer=sides.observer, cpus=self.cpus
+        )
+        self.card = CardTurns(sides.observer, self.name, self.bench.say)
+        # The blocks of a start so far.
+        self.blocks = 0
 
     def member(self, origin: WarmWorker, worker: Worker) -> Member:
         """A member of a pair, which is the warm worker itself or forked from it."""
-        timeout = self.bench.config.measure.step_timeout
-        return Member(
-            worker,
-            origin,
-            workload=self.reference.name,
-            observer=self.observer,
-            timeout=timeout,
+        return Member(worker, origin, self.name, self.sides.observer)
+
+    def run_block(self, member: Member, request: BlockRequest) -> None:
+        if self.is_resident:
+            self.card.wake(member, request.shape)
+        member.run_block(request)
+        self.card.note_work()
+        self.blocks += 1
+
+    def collect(self, member: Member, start: Start, index: int) -> Replicate:
+        replicate = member.replicate(start, index, self.cpus)
+        self.measured.uncounted = self.measured.uncounted or member.uncounted
+        return replicate
+
+    def fail_at(self, start: Start, error: ErrorDetail) -> None:
+        failed = FailedPair(
+            pair=start.number, arm=start.arm, workload=self.name, error=error
         )
+        self.measured.failed.append(failed)
+
+    def close(self) -> None:
+        """End the workers that are not resident."""
+        if not self.is_resident:
+            self.warm.close()

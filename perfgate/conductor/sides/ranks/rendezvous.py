@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.system.socket_folder import make_socket_folder
+from perfgate.system.folders import make_socket_folder
 from perfgate.system.turns import MAX_LINE
 
 _EXIT_SECONDS = 0.5

@@ -10,8 +10,8 @@ from shlex import quote
 
 from perfgate.conductor.load.function import FunctionTarget
 from perfgate.conductor.sides.side import SidePlace
+from perfgate.system.folders import make_socket_folder
 from perfgate.system.interrupts import safe_point
-from perfgate.system.socket_folder import make_socket_folder
 
 _POLL_SECONDS = 0.02
 _SOCKET = "requests"
