@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
-from msgspec import inspect
+from msgspec import Meta, inspect
 
 from perfgate.catalogue.lookup import GATING_LIMITS, LIMITS, METRICS
 from perfgate.catalogue.names import SUBROUTINE_TIMES
@@ -26,7 +26,7 @@ from perfgate.job_settings import (
     JobSettings,
     NumberSettings,
     SlaSettings,
-    mistakes,
+    check_job,
 )
 from perfgate.load_settings import Lengths, LoadSettings, Seconds, Text, doc
 from perfgate.locale import LANGUAGES, Activity, Language, environment_language
@@ -84,10 +84,10 @@ TestbedDevice = Literal["cpu", "npu", "cuda"]
 # One comment has room for this many.
 MOST_TESTBEDS = 12
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Pairs = Annotated[int, msgspec.Meta(ge=FEWEST_PAIRS)]
-Chance = Annotated[float, msgspec.Meta(gt=0, lt=0.5)]
-Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+Count = Annotated[int, Meta(ge=0)]
+Pairs = Annotated[int, Meta(ge=FEWEST_PAIRS)]
+Chance = Annotated[float, Meta(gt=0, lt=0.5)]
+Share = Annotated[float, Meta(ge=0, lt=1)]
 # Each copy takes the memory of a model.
 MOST_COPIES = 64
 
@@ -149,15 +149,18 @@ class MeasureSettings(
         ),
     ] = 300.0
     steady: Annotated[
-        Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
-        doc(
-            "Seconds that step 1 times the calls of each shape once they are warm, in `run` and on both sides of a check; it "
-            "then says whether they stayed steady. 0: as long as quick or full mode takes."
+        float,
+        Meta(
+            ge=0,
+            le=_DAY,
+            description="Seconds that step 1 times the calls of each shape once they are warm, "
+            "in `run` and on both sides of a check; it "
+            "then says whether they stayed steady. 0: as long as quick or full mode takes.",
         ),
     ] = 0.0
     copies: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=MOST_COPIES)]
-        | Annotated[list[int], msgspec.Meta(min_length=2)],
+        Annotated[int, Meta(ge=0, le=MOST_COPIES)]
+        | Annotated[list[int], Meta(min_length=2)],
         doc(
             "Numbers of copies of the workload that step 10 runs at the same time, in threads and in processes, e.g. "
             "`[1, 2, 4]`; they begin with 1 and grow. A single number stands for 1, 2, 4 and so on, up to it; 0 for none. "
@@ -193,8 +196,12 @@ class MeasureSettings(
         ),
     ] = False
     seed: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)],
-        doc("The seed of the inputs and of every draw of lots."),
+        int,
+        Meta(
+            ge=0,
+            le=2**63 - 1,
+            description="The seed of the inputs and of every draw of lots.",
+        ),
     ] = 20201120
 
     @property
@@ -215,8 +222,12 @@ class GateSettings(
     """
 
     looks: Annotated[
-        Annotated[list[Pairs], msgspec.Meta(min_length=1, max_length=MOST_LOOKS)],
-        doc("The numbers of pairs after which the gate may decide, rising."),
+        list[Pairs],
+        Meta(
+            min_length=1,
+            max_length=MOST_LOOKS,
+            description="The numbers of pairs after which the gate may decide, rising.",
+        ),
     ] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     budget: Annotated[
         Seconds,
@@ -227,11 +238,14 @@ class GateSettings(
         ),
     ] = 60.0
     checklist_budget: Annotated[
-        Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
-        doc(
-            "Seconds for each workload in which base and head measure the steps of the checklist again in turns, "
+        float,
+        Meta(
+            ge=0,
+            le=_DAY,
+            description="Seconds for each workload in which base and head measure the steps of "
+            "the checklist again in turns, "
             "in addition to the pairs and the first turn. Steps that need more are named, and shown without a "
-            "difference. 0: none are compared."
+            "difference. 0: none are compared.",
         ),
     ] = 8.0
     unmeasured: Annotated[
@@ -242,21 +256,22 @@ class GateSettings(
         ),
     ] = "skip"
     aa_pairs: Annotated[
-        Annotated[int, msgspec.Meta(ge=5)],
-        doc(
-            "Pairs of base and base, which show the noise. They come with the first look. On an accelerator at most 4: they "
-            "share one start."
+        int,
+        Meta(
+            ge=5,
+            description="Pairs of base and base, which show the noise. They come with the "
+            "first look. On an accelerator at most 4: they "
+            "share one start.",
         ),
     ] = 7
     quads: Annotated[
-        Annotated[int, msgspec.Meta(ge=2)] | None,
+        Annotated[int, Meta(ge=2)] | None,
         doc(
             "Groups of four blocks in a pair, each in another memory layout. Unset: 4 to 16, by what starting a pair costs."
         ),
     ] = None
     block_seconds: Annotated[
-        Annotated[float, msgspec.Meta(gt=0, le=60)],
-        doc("Seconds of calls in one block."),
+        float, Meta(gt=0, le=60, description="Seconds of calls in one block.")
     ] = 0.02
     cpus: Annotated[
         Count | None,
@@ -345,9 +360,10 @@ class ArtifactSettings(
         ),
     ] = 0
     keep_gb: Annotated[
-        Annotated[float, msgspec.Meta(ge=0)],
-        doc(
-            "Gigabytes (10⁹ bytes) of a project above which it removes the oldest, 0 for no limit."
+        float,
+        Meta(
+            ge=0,
+            description="Gigabytes (10⁹ bytes) of a project above which it removes the oldest, 0 for no limit.",
         ),
     ] = 0.0
 
@@ -413,8 +429,11 @@ class TrendSettings(
         ),
     ] = False
     bisect_minutes: Annotated[
-        Annotated[int, msgspec.Meta(ge=1)],
-        doc("Minutes after which this bisection starts no further gate."),
+        int,
+        Meta(
+            ge=1,
+            description="Minutes after which this bisection starts no further gate.",
+        ),
     ] = 30
 
 
@@ -720,37 +739,41 @@ def parse_config(
             error=error,
             remedy=remedy,
         ) from error
-    _refuse_unknown(raw, ConfigFile, path, where="")
-    for name, entry in _entries(raw.get("workloads")):
-        if isinstance(entry, dict):
-            _check_job(entry, path, place=f"workloads.{name}")
-    for table in msgspec.structs.fields(ConfigFile):
-        if isinstance(table.default, msgspec.Struct) and isinstance(
-            raw.get(table.name), dict
-        ):
-            _refuse_unknown(
-                raw[table.name], type(table.default), path, where=f"[{table.name}] "
-            )
-    _refuse_bare_dots(raw, path)
-    try:
-        parsed = msgspec.convert(raw, ConfigFile)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            "{path}: {refusal}", path=path, refusal=_refusal(error, raw)
-        ) from error
-    values = msgspec.structs.asdict(parsed)
     root = path.parent
-    values |= {
-        "project": parsed.project or root.resolve().name,
-        "device": device or parsed.testbeds.get(testbed) or parsed.device,
-    }
-    _check(parsed, path)
+    try:
+        parsed = _checked(raw, root)
+    except ConfigError as error:
+        raise ConfigError("{path}: {error}", path=path, error=error) from error
     if needs_workload and not parsed.workloads and not parsed.workload:
         raise ConfigError(
             '{path} names no workload; write e.g. workload = "perf/workload.py:encoder"',
             path=path,
         )
+    values = msgspec.structs.asdict(parsed)
+    values |= {
+        "project": parsed.project or root.resolve().name,
+        "device": device or parsed.testbeds.get(testbed) or parsed.device,
+    }
     return Config(root=root, **values)
+
+
+def _checked(raw: dict[str, Any], root: Path) -> ConfigFile:
+    """The settings of a file. Raises ConfigError with the key and the remedy."""
+    _refuse_unknown(raw, ConfigFile, where="")
+    for name, entry in _entries(raw.get("workloads")):
+        if isinstance(entry, dict):
+            _check_job(entry, place=f"workloads.{name}")
+    for table in msgspec.structs.fields(ConfigFile):
+        inner = raw.get(table.name)
+        if isinstance(table.default, msgspec.Struct) and isinstance(inner, dict):
+            _refuse_unknown(inner, type(table.default), where=f"[{table.name}] ")
+    _refuse_bare_dots(raw)
+    try:
+        parsed = msgspec.convert(raw, ConfigFile)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, raw) from error
+    _check(parsed, root)
+    return parsed
 
 
 def _entries(table: object) -> Iterable[tuple[str, Any]]:
@@ -760,7 +783,7 @@ def _entries(table: object) -> Iterable[tuple[str, Any]]:
     return ()
 
 
-def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
+def _refuse_bare_dots(raw: dict[str, Any]) -> None:
     """TOML reads ``latency.low = 0.05`` as a table ``latency``: give the correct form."""
     gate = dict(_entries(raw.get("gate")))
     tables = {
@@ -771,26 +794,24 @@ def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
     for name, table in tables.items():
         for key, value in _entries(table):
             if isinstance(value, dict) and name == "limits" and "." in key:
-                _refuse_unknown(value, LimitSetting, path, where=f'[limits] "{key}": ')
+                _refuse_unknown(value, LimitSetting, where=f'[limits] "{key}": ')
             elif isinstance(value, dict):
                 dotted = f"{key}.{next(iter(value), '…')}"
                 raise ConfigError(
-                    '{path}: [{name}] a name with a dot needs quotation marks; write "{dotted}" = …',
-                    path=path,
+                    '[{name}] a name with a dot needs quotation marks; write "{dotted}" = …',
                     name=name,
                     dotted=dotted,
                 )
 
 
 def _refuse_unknown(
-    table: dict[str, Any], record: type[msgspec.Struct], path: Path, *, where: str
+    table: dict[str, Any], record: type[msgspec.Struct], *, where: str
 ) -> None:
     names = record.__struct_fields__
     for key in table:
         if key not in names:
             raise ConfigError(
-                "{path}: {where}unknown key {key!r}{hint}; known keys: {names}",
-                path=path,
+                "{where}unknown key {key!r}{hint}; known keys: {names}",
                 where=where,
                 key=key,
                 hint=_did_you_mean(key, names),
@@ -798,9 +819,9 @@ def _refuse_unknown(
             )
 
 
-def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
+def _check_job(table: dict[str, Any], *, place: str) -> None:
     """Refuse the table of a job, or one inside it, that has an unknown key or a value of another kind, by its place."""
-    _refuse_unknown(table, JobSettings, path, where=f"[{place}] ")
+    _refuse_unknown(table, JobSettings, where=f"[{place}] ")
     load = table.get("load")
     lengths = dict(_entries(load))
     tables: list[tuple[str, Any, type[msgspec.Struct]]] = [
@@ -811,22 +832,16 @@ def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
     ]
     for key, inner, record in tables:
         if isinstance(inner, dict):
-            _refuse_unknown(inner, record, path, where=f"[{place}] {key}: ")
+            _refuse_unknown(inner, record, where=f"[{place}] {key}: ")
     for name, inner in _entries(table.get("numbers")):
         if isinstance(inner, dict):
-            _refuse_unknown(
-                inner, NumberSettings, path, where=f"[{place}.numbers] {name}: "
-            )
+            _refuse_unknown(inner, NumberSettings, where=f"[{place}.numbers] {name}: ")
     try:
         msgspec.convert(table, JobSettings)
     except msgspec.ValidationError as error:
-        raise ConfigError(
-            "{path}: {refusal}", path=path, refusal=_refusal(error, table, place)
-        ) from error
+        raise _refusal(error, table, place) from error
     except ConfigError as error:
-        raise ConfigError(
-            "{path}: [{place}] {error}", path=path, place=place, error=error
-        ) from error
+        raise ConfigError("[{place}] {error}", place=place, error=error) from error
 
 
 def _did_you_mean(word: str, names: Any) -> str:
@@ -838,7 +853,7 @@ def _did_you_mean(word: str, names: Any) -> str:
 
 def _refusal(
     error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str = ""
-) -> str:
+) -> ConfigError:
     """msgspec's "Expected `float` < 0.5 - at `$.gate.alpha`" as TOML names the place, with the value that stands there.
 
     ``raw`` is the whole file, or the table ``inside``.
@@ -850,8 +865,8 @@ def _refusal(
         not place or "[...]" in place
     ):  # a table with the project's own names: msgspec's error does not have the entry
         if inside:
-            return f"[{inside}] {error}"
-        return str(error)
+            return ConfigError("[{place}] {error}", place=inside, error=error)
+        return ConfigError("{error}", error=error)
     value: Any = raw
     keys = re.findall(r"\w+", place)
     for key in keys:
@@ -866,7 +881,7 @@ def _refusal(
         where = f"[{table}] {name}"
     if expectation.startswith("Invalid enum value"):
         expected = f"`{' | '.join(_choices(record, keys))}`"
-        return Activity(
+        return ConfigError(
             "{where} must be {wanted}, found {value!r}",
             where=where,
             wanted=expected,
@@ -874,14 +889,14 @@ def _refusal(
         )
     expected, _, kind = expectation.removeprefix("Expected ").partition(", got ")
     if kind:
-        return Activity(
+        return ConfigError(
             "{where} must be {wanted}, got {kind}, found {value!r}",
             where=where,
             wanted=expected,
             kind=kind,
             value=value,
         )
-    return Activity(
+    return ConfigError(
         "{where} must be {wanted}, found {value!r}",
         where=where,
         wanted=expected,
@@ -918,14 +933,14 @@ def _kinds(kind: inspect.Type) -> Iterator[inspect.Type]:
         yield kind
 
 
-def _refused_list(raw: Mapping[str, Any]) -> str:
-    return Activity(
+def _refused_list(raw: Mapping[str, Any]) -> ConfigError:
+    return ConfigError(
         'workload must be one "FILE:NAME", found {value!r}; write several with their names below [workloads]',
         value=raw["workload"],
     )
 
 
-def _refused_tolerance(raw: Mapping[str, Any]) -> str:
+def _refused_tolerance(raw: Mapping[str, Any]) -> ConfigError:
     tolerances = raw["gate"]["tolerance"]
     name, value = next(
         entry for entry in tolerances.items() if type(entry[1]) not in (int, float)
@@ -934,7 +949,7 @@ def _refused_tolerance(raw: Mapping[str, Any]) -> str:
     share = 0.03
     if percent:
         share = float(percent[1]) / 100
-    return Activity(
+    return ConfigError(
         '[gate.tolerance] "{name}" must be a share, found {value!r}; write {share:g} for {percent:g} %',
         name=name,
         value=value,
@@ -943,13 +958,13 @@ def _refused_tolerance(raw: Mapping[str, Any]) -> str:
     )
 
 
-def _refused_testbed(raw: Mapping[str, Any]) -> str:
+def _refused_testbed(raw: Mapping[str, Any]) -> ConfigError:
     kinds = get_args(TestbedDevice)
     name, value = next(
         entry for entry in raw["testbeds"].items() if entry[1] not in kinds
     )
     expected = f"`{' | '.join(kinds)}`"
-    return Activity(
+    return ConfigError(
         "{where} must be {wanted}, found {value!r}",
         where=f"[testbeds] {name}",
         wanted=expected,
@@ -958,27 +973,26 @@ def _refused_testbed(raw: Mapping[str, Any]) -> str:
 
 
 # Places whose refusal says more than a type.
-_REFUSALS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+_REFUSALS: dict[str, Callable[[Mapping[str, Any]], ConfigError]] = {
     "workload`": _refused_list,
     "gate.tolerance[...]`": _refused_tolerance,
     "testbeds[...]`": _refused_testbed,
 }
 
 
-def _check(parsed: ConfigFile, path: Path) -> None:
+def _check(parsed: ConfigFile, root: Path) -> None:
     """Refuse meaningless settings that their types allow."""
-    _check_lists(parsed, path)
-    _check_tolerances(parsed.gate.tolerance, path)
-    _check_limits(parsed.limits, path)
-    _check_workloads(parsed, path)
-    _check_testbeds(parsed.testbeds, path)
+    _check_lists(parsed)
+    _check_tolerances(parsed.gate.tolerance)
+    _check_limits(parsed.limits)
+    _check_workloads(parsed, root)
+    _check_testbeds(parsed.testbeds)
     for key, written in parsed.budget.items():
         name = parse_place(key).metric
         if name not in METRICS:
             hint = _did_you_mean(name, METRICS)
             raise ConfigError(
-                "{path}: [budget] unknown metric {key!r}{hint}",
-                path=path,
+                "[budget] unknown metric {key!r}{hint}",
                 key=key,
                 hint=hint,
             )
@@ -986,11 +1000,11 @@ def _check(parsed: ConfigFile, path: Path) -> None:
             parse_budget(key, written, METRICS[name])
         except ValueError as error:
             raise ConfigError(
-                "{path}: [budget] {key}: {error}", path=path, key=key, error=error
+                "[budget] {key}: {error}", key=key, error=error
             ) from error
 
 
-def _check_lists(parsed: ConfigFile, path: Path) -> None:
+def _check_lists(parsed: ConfigFile) -> None:
     looks, spans, requirements = (
         parsed.gate.looks,
         parsed.graph.spans,
@@ -998,15 +1012,13 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
     )
     if looks != sorted(set(looks)):
         raise ConfigError(
-            "{path}: [gate] looks must be growing numbers of pairs, found {looks}",
-            path=path,
+            "[gate] looks must be growing numbers of pairs, found {looks}",
             looks=looks,
         )
     if len(spans) not in (0, 2, 3):
         raise ConfigError(
-            "{path}: [graph] spans must be two or three texts: of the compiler's entry, of running the "
+            "[graph] spans must be two or three texts: of the compiler's entry, of running the "
             "graph, and of its native code; found {spans}",
-            path=path,
             spans=spans,
         )
     paths = [Path(pattern) for pattern in requirements]
@@ -1014,9 +1026,8 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
         pattern.is_absolute() or ".." in pattern.parts for pattern in paths
     ):
         raise ConfigError(
-            "{path}: [measure] requirements must be patterns of files inside the project's folder, found "
+            "[measure] requirements must be patterns of files inside the project's folder, found "
             "{requirements}",
-            path=path,
             requirements=requirements,
         )
     for pattern in parsed.trace.communication:
@@ -1024,8 +1035,7 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(
-                "{path}: [trace] communication {pattern!r} is not a regular expression: {error}",
-                path=path,
+                "[trace] communication {pattern!r} is not a regular expression: {error}",
                 pattern=pattern,
                 error=error,
             ) from error
@@ -1034,14 +1044,13 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
         counts[0] != 1 or counts != sorted(set(counts)) or counts[-1] > MOST_COPIES
     ):
         raise ConfigError(
-            "{path}: [measure] copies must grow from 1 to at most {most_copies}, found {counts}; write e.g. [1, 2, 4]",
-            path=path,
+            "[measure] copies must grow from 1 to at most {most_copies}, found {counts}; write e.g. [1, 2, 4]",
             most_copies=MOST_COPIES,
             counts=counts,
         )
 
 
-def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
+def _check_tolerances(tolerances: Mapping[str, float]) -> None:
     for name, value in tolerances.items():
         # A tolerance that no comparison looks up would be as silent as a misspelt key.
         metric = parse_place(name).metric
@@ -1049,44 +1058,39 @@ def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
             ("ops.count:", "ops.time:", "number.", *SUBROUTINE_TIMES)
         ) and not fnmatch.filter(METRICS, metric):
             raise ConfigError(
-                "{path}: [gate.tolerance] unknown metric {name!r}{hint}",
-                path=path,
+                "[gate.tolerance] unknown metric {name!r}{hint}",
                 name=name,
                 hint=_did_you_mean(metric, METRICS),
             )
         if not 0 <= value < math.inf:
             raise ConfigError(
-                "{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}",
-                path=path,
+                "[gate.tolerance] {name} must not be negative or infinite, found {value}",
                 name=name,
                 value=value,
             )
 
 
-def _check_limits(limits: Mapping[str, float | LimitSetting], path: Path) -> None:
+def _check_limits(limits: Mapping[str, float | LimitSetting]) -> None:
     for key, setting in limits.items():
         if key not in LIMITS and not fnmatch.filter(LIMITS, key):
             hint = _did_you_mean(key, LIMITS)
             raise ConfigError(
-                "{path}: [limits] unknown limit {key!r}{hint}",
-                path=path,
+                "[limits] unknown limit {key!r}{hint}",
                 key=key,
                 hint=hint,
             )
         value = setting.value if isinstance(setting, LimitSetting) else setting
         if value is not None and not math.isfinite(value):
             raise ConfigError(
-                "{path}: [limits] {key} must be a finite number, found {value}",
-                path=path,
+                "[limits] {key} must be a finite number, found {value}",
                 key=key,
                 value=value,
             )
     gating = (name for name, setting in _by_full_name(limits).items() if setting.gating)
     if unable := [name for name in gating if name not in GATING_LIMITS]:
         raise ConfigError(
-            "{path}: [limits] {unable} cannot gate: run.json stores no single value for it; set a [budget] on a "
+            "[limits] {unable} cannot gate: run.json stores no single value for it; set a [budget] on a "
             "metric instead, or let one of these gate: {gating_limits}",
-            path=path,
             unable=unable[0],
             gating_limits=", ".join(GATING_LIMITS),
         )
@@ -1110,7 +1114,7 @@ def _by_full_name(
     return limits
 
 
-def _check_workloads(parsed: ConfigFile, path: Path) -> None:
+def _check_workloads(parsed: ConfigFile, root: Path) -> None:
     references = {
         name: entry
         for name, entry in parsed.workloads.items()
@@ -1120,67 +1124,59 @@ def _check_workloads(parsed: ConfigFile, path: Path) -> None:
         name = parsed.workload.rpartition(":")[2]
         if references.get(name, parsed.workload) != parsed.workload:
             raise ConfigError(
-                "{path}: workload {name!r} is defined twice; keep `workload` or the line in [workloads]",
-                path=path,
+                "workload {name!r} is defined twice; keep `workload` or the line in [workloads]",
                 name=name,
             )
         references = {name: parsed.workload, **references}
     for name, text in references.items():
-        _check_reference(text, path)
-        _check_name(name, path)
+        _check_reference(text, root)
+        _check_name(name)
     for name, entry in parsed.workloads.items():
         if isinstance(entry, JobSettings):
-            _check_name(name, path)
-            for mistake in mistakes(name, entry):
-                raise ConfigError("{path}: {mistake}", path=path, mistake=mistake)
+            _check_name(name)
+            check_job(name, entry)
 
 
-def _check_reference(text: str, path: Path) -> None:
+def _check_reference(text: str, root: Path) -> None:
     file, colon, attribute = text.rpartition(":")
     if not text.isprintable():  # "perf\new.py" holds a line break
         raise ConfigError(
-            "{path}: workload {text!r} holds an escaped character; write / in paths",
-            path=path,
+            "workload {text!r} holds an escaped character; write / in paths",
             text=text,
         )
     if not (file and colon and attribute.isidentifier()):
         raise ConfigError(
-            '{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"',
-            path=path,
+            'workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"',
             text=text,
         )
     if Path(file).is_absolute() or ".." in Path(file).parts:
         raise ConfigError(
-            "{path}: workload file {file!r} must be relative to {parent} and stay inside it",
-            path=path,
+            "workload file {file!r} must be relative to {parent} and stay inside it",
             file=file,
-            parent=path.parent,
+            parent=root,
         )
 
 
-def _check_testbeds(testbeds: Mapping[str, str], path: Path) -> None:
+def _check_testbeds(testbeds: Mapping[str, str]) -> None:
     for name in testbeds:
         if not TESTBED_NAME.fullmatch(name):
             raise ConfigError(
-                "{path}: [testbeds] {name!r} must be letters, digits, '_', '-' or '.', and not 'judged'; write e.g. "
+                "[testbeds] {name!r} must be letters, digits, '_', '-' or '.', and not 'judged'; write e.g. "
                 '910b = "npu"',
-                path=path,
                 name=name,
             )
     if len(testbeds) > MOST_TESTBEDS:
         raise ConfigError(
-            "{path}: [testbeds] names {count} testbeds, and one comment has room for {most}; use a second gate with "
+            "[testbeds] names {count} testbeds, and one comment has room for {most}; use a second gate with "
             "another --key and perfgate.toml for the others",
-            path=path,
             count=len(testbeds),
             most=MOST_TESTBEDS,
         )
 
 
-def _check_name(name: str, path: Path) -> None:
+def _check_name(name: str) -> None:
     if not NAME.fullmatch(name):  # it names files too, so no "..", no "-x"
         raise ConfigError(
-            "{path}: workload name {name!r} must be letters, digits, '_', '-' or '.', a letter first",
-            path=path,
+            "workload name {name!r} must be letters, digits, '_', '-' or '.', a letter first",
             name=name,
         )

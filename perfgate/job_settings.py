@@ -6,11 +6,12 @@ import fnmatch
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from perfgate.catalogue.names import (
     E2E,
@@ -91,8 +92,7 @@ class NumberSettings(
         "lower"
     )
     tolerance: Annotated[
-        Annotated[float, msgspec.Meta(ge=0)],
-        doc("How much worse than its base it may be."),
+        float, Meta(ge=0, description="How much worse than its base it may be.")
     ] = 0.03
 
 
@@ -106,9 +106,11 @@ class SlaSettings(
         Seconds | None, doc("Seconds for each token after it at most.")
     ] = None
     share: Annotated[
-        Annotated[float, msgspec.Meta(gt=0.5, lt=1)],
-        doc(
-            "The share of requests that must be good. A rate at which three times as many miss does not hold."
+        float,
+        Meta(
+            gt=0.5,
+            lt=1,
+            description="The share of requests that must be good. A rate at which three times as many miss does not hold.",
         ),
     ] = 0.95
 
@@ -252,23 +254,37 @@ class JobSettings(
     wake_up: Annotated[str, doc("The path that wakes it up, by POST.")] = "/wake_up"
 
     ranks: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)],
-        doc("How many ranks torchrun starts on this machine."),
+        int,
+        Meta(
+            ge=0,
+            le=MOST_RANKS,
+            description="How many ranks torchrun starts on this machine.",
+        ),
     ] = 0
     steps: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)],
-        doc("Steps of one turn: calls of `perfgate.turn()`."),
+        int,
+        Meta(
+            ge=1,
+            le=MOST_STEPS,
+            description="Steps of one turn: calls of `perfgate.turn()`.",
+        ),
     ] = 4
     warm_up: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)],
-        doc(
-            "Steps of each start before its first turn. Both sides do as many, so that their losses can be compared."
+        int,
+        Meta(
+            ge=1,
+            le=MOST_STEPS,
+            description="Steps of each start before its first turn. Both sides do as many, so "
+            "that their losses can be compared.",
         ),
     ] = 12
     loss_tolerance: Annotated[
-        Annotated[float, msgspec.Meta(ge=0, lt=1)],
-        doc(
-            "How far the mean losses of two turns may be apart, as a share. 0: every loss must be the same number."
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="How far the mean losses of two turns may be apart, as a share. 0: "
+            "every loss must be the same number.",
         ),
     ] = 0.0
 
@@ -404,9 +420,8 @@ class JobReference:
             values |= {key: msgspec.json.decode(text) for key, text in written.items()}
             values |= {key: getattr(judged_by, key) for key in _NOT_THE_WORK}
             settings = msgspec.convert(values, JobSettings)
+            check_job(name, settings)
         except (msgspec.MsgspecError, ConfigError):
-            return None
-        if any(mistakes(name, settings)):
             return None
         return cls(name, settings)
 
@@ -464,8 +479,8 @@ def is_gating(name: str, gates: list[str]) -> bool:
     return not gates or any(fnmatch.fnmatchcase(name, pattern) for pattern in gates)
 
 
-def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
-    """Yield the mistakes in a job's settings, each with its correction."""
+def check_job(name: str, settings: JobSettings) -> None:
+    """Raise ConfigError for a mistake in a job's settings, with its correction."""
     lines = [
         key
         for key in ("command", "serve", "torchrun", "workload")
@@ -473,12 +488,11 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
     ]
     if len(lines) != 1:
         listed = " and ".join(f"`{line}`" for line in lines) or Activity("none")
-        yield Activity(
+        raise ConfigError(
             "[workloads.{name}] needs one of `command`, `serve`, `torchrun` and `workload`, found {found}",
             name=name,
             found=listed,
         )
-        return
     defaults = {
         field.name: field.default for field in msgspec.structs.fields(JobSettings)
     }
@@ -489,7 +503,7 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
                 [],
                 {},
             ):
-                yield Activity(
+                raise ConfigError(
                     "[workloads.{name}] {key} is a setting of {kind}, and this is {own_kind}; remove it",
                     name=name,
                     key=key,
@@ -497,105 +511,97 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
                     own_kind=_A[settings.kind],
                 )
     place = f"[workloads.{name}]"
-    yield from _request_mistakes(place, settings)
+    _request_mistakes(place, settings)
     if settings.same_output == "share" and not settings.serve:
-        yield Activity(
+        raise ConfigError(
             '{place} same_output = "share" is for the answers of a server; write true, or loss_tolerance for losses',
             place=place,
         )
     if settings.same_output == "share" and settings.check:
-        yield Activity(
+        raise ConfigError(
             "{place} check and same_output both define which answers are accepted; write one of them",
             place=place,
         )
-    yield from _fit_mistakes(place, settings)
+    _fit_mistakes(place, settings)
     if settings.script and not settings.ranks:
         key = "torchrun" if settings.torchrun else "workload"
-        yield Activity(
+        raise ConfigError(
             "[workloads.{name}] {key} needs the number of ranks; write e.g. ranks = 2",
             name=name,
             key=key,
         )
     for number, entry in settings.numbers.items():
-        yield from _number_mistakes(
+        _number_mistakes(
             f"[workloads.{name}.numbers] {number}", number, entry, settings
         )
 
 
-def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
+def _request_mistakes(place: str, settings: JobSettings) -> None:
     if settings.serve and not _PORT.search(settings.serve):
-        yield (
-            Activity(
-                "{place} serve = {serve!r} does not name $PORT, where perfgate looks for the server; write e.g. serve = "
-                '"python serve.py --port $PORT", or serve = "PORT=$PORT python serve.py" if the program reads the '
-                "variable",
-                place=place,
-                serve=settings.serve,
-            )
+        raise ConfigError(
+            "{place} serve = {serve!r} does not name $PORT, where perfgate looks for the server; write e.g. serve = "
+            '"python serve.py --port $PORT", or serve = "PORT=$PORT python serve.py" if the program reads the '
+            "variable",
+            place=place,
+            serve=settings.serve,
         )
     if settings.searches_rate and (settings.sla is None or not settings.streams_tokens):
-        yield (
-            Activity(
-                '{place} rate = "highest" is the highest rate at which base meets an SLA; write e.g. sla = '
-                "{{ first_token = 0.5, per_token = 0.1 }}, of the OpenAI API",
-                place=place,
-            )
+        raise ConfigError(
+            '{place} rate = "highest" is the highest rate at which base meets an SLA; write e.g. sla = '
+            "{{ first_token = 0.5, per_token = 0.1 }}, of the OpenAI API",
+            place=place,
         )
     if settings.client and (
         ":" not in settings.client or settings.api != "completions"
     ):
-        yield (
-            Activity(
-                '{place} client = {client!r} is a function in place of `api`; write client = "perf/client.py:NAME" and '
-                "no `api`",
-                place=place,
-                client=settings.client,
-            )
+        raise ConfigError(
+            '{place} client = {client!r} is a function in place of `api`; write client = "perf/client.py:NAME" and '
+            "no `api`",
+            place=place,
+            client=settings.client,
         )
 
 
-def _fit_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
+def _fit_mistakes(place: str, settings: JobSettings) -> None:
     if settings.fits == "sleep" and not settings.serve:
-        yield Activity(
+        raise ConfigError(
             '{place} fits = "sleep" is for servers; write fits = "swap" or "alternate"',
             place=place,
         )
     if (settings.fits == "swap") != (len(settings.halves) == 2) or len(
         settings.halves
     ) > 2:
-        yield (
-            Activity(
-                '{place} fits = "swap" and two halves of the devices belong together; write fits = "swap" and halves = '
-                '["0,1", "2,3"]',
-                place=place,
-            )
+        raise ConfigError(
+            '{place} fits = "swap" and two halves of the devices belong together; write fits = "swap" and halves = '
+            '["0,1", "2,3"]',
+            place=place,
         )
 
 
 def _number_mistakes(
     place: str, name: str, number: NumberSettings, settings: JobSettings
-) -> Iterator[str]:
+) -> None:
     if not NAME.fullmatch(name):
-        yield Activity(
+        raise ConfigError(
             "{place}: a name has letters, digits, '_', '-' and '.', a letter first",
             place=place,
         )
     places = [key for key in ("json", "column", "pattern") if getattr(number, key)]
     if len(places) != 1:
-        yield Activity(
+        raise ConfigError(
             "{place} needs one of `json`, `column` and `pattern`, found {places}",
             place=place,
             places=" and ".join(places) or Activity("none"),
         )
     if number.unit not in UNITS:
-        yield Activity(
+        raise ConfigError(
             "{place} unit {unit!r} is not known; the units are {units}",
             place=place,
             unit=number.unit,
             units=", ".join(UNITS),
         )
     if number.column and not settings.file:
-        yield Activity(
+        raise ConfigError(
             '{place} is a column, and no `file` is named; write file = "results.csv"',
             place=place,
         )
@@ -603,14 +609,13 @@ def _number_mistakes(
         try:
             groups = re.compile(number.pattern).groups
         except re.error as error:
-            yield Activity(
+            raise ConfigError(
                 "{place} pattern is not a regular expression: {error}",
                 place=place,
                 error=error,
-            )
-            return
+            ) from error
         if groups != 1:
-            yield Activity(
+            raise ConfigError(
                 "{place} pattern needs one group around the number, as in 'tokens/s: ([0-9.]+)', found {groups}",
                 place=place,
                 groups=groups,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from perfgate.errors import ConfigError
 
@@ -13,17 +14,17 @@ MOST_REQUESTS = 100_000_000
 # A prompt of more words than the longest context windows hold is a mistyped one.
 MOST_WORDS = 10_000_000
 
-Text = Annotated[str, msgspec.Meta(min_length=1)]
+Text = Annotated[str, Meta(min_length=1)]
 # A longer limit than a year is a mistyped one.
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=365 * 86_400.0)]
-Requests = Annotated[int, msgspec.Meta(ge=1, le=MOST_REQUESTS)]
-Words = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORDS)]
-Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+Seconds = Annotated[float, Meta(gt=0, le=365 * 86_400.0)]
+Requests = Annotated[int, Meta(ge=1, le=MOST_REQUESTS)]
+Words = Annotated[int, Meta(ge=1, le=MOST_WORDS)]
+Rate = Annotated[float, Meta(gt=0, le=1e6)]
 
 
-def doc(text: str) -> msgspec.Meta:
+def doc(text: str) -> Meta:
     """The description of a setting; it is in the schema next to its bounds, and from there in docs/configuration.md."""
-    return msgspec.Meta(description=text)
+    return Meta(description=text)
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +36,7 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Words | None, doc("The median of a lognormal distribution; needs `sigma`.")
     ] = None
     sigma: Annotated[
-        Annotated[float, msgspec.Meta(gt=0, le=5)] | None,
+        Annotated[float, Meta(gt=0, le=5)] | None,
         doc(
             "The standard deviation of the logarithms: two thirds of the lengths are within a factor of e to the power of it."
         ),
@@ -56,11 +57,7 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             )
 
 
-Length = (
-    Words
-    | Annotated[list[Words], msgspec.Meta(min_length=1, max_length=10_000)]
-    | Lengths
-)
+Length = Words | Annotated[list[Words], Meta(min_length=1, max_length=10_000)] | Lengths
 
 
 class LoadSettings(
@@ -86,14 +83,17 @@ class LoadSettings(
         ),
     ] = None
     burstiness: Annotated[
-        Annotated[float, msgspec.Meta(gt=0, le=1e6)],
-        doc(
-            "Shape of the gamma distribution of the gaps between requests. 1: a Poisson process. Below 1: more bursts. "
-            "Above 1: more even."
+        float,
+        Meta(
+            gt=0,
+            le=1e6,
+            description="Shape of the gamma distribution of the gaps between requests. 1: a "
+            "Poisson process. Below 1: more bursts. "
+            "Above 1: more even.",
         ),
     ] = 1.0
     concurrency: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None,
+        Annotated[int, Meta(ge=1, le=100_000)] | None,
         doc(
             "Requests under way at any time; the next is sent when one is done (a closed loop)."
         ),
@@ -129,8 +129,12 @@ class LoadSettings(
         ),
     ] = ""
     prefix: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=MOST_WORDS)],
-        doc("Words that all prompts of a turn have in common at their beginning."),
+        int,
+        Meta(
+            ge=0,
+            le=MOST_WORDS,
+            description="Words that all prompts of a turn have in common at their beginning.",
+        ),
     ] = 0
 
     def __post_init__(self) -> None:
