@@ -553,7 +553,7 @@ class Config(ConfigFile, frozen=True, kw_only=True):
         }
         if self.workload:
             written = {self.workload.rpartition(":")[2]: self.workload, **written}
-        references: list[WorkloadReference] = []
+        references = []
         for name, text in written.items():
             file, _, attribute = text.rpartition(":")
             references.append(WorkloadReference(name, file, attribute))
@@ -561,7 +561,7 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     @property
     def jobs(self) -> tuple[JobReference, ...]:
-        jobs: list[JobReference] = []
+        jobs = []
         for name, entry in self.workloads.items():
             if isinstance(entry, JobSettings):
                 jobs.append(JobReference(name, entry))
@@ -1100,7 +1100,7 @@ def _by_full_name(
     written: Mapping[str, float | LimitSetting],
 ) -> dict[str, LimitSetting]:
     """The limits that each entry stands for; the longer of two patterns counts, and a full name above all."""
-    limits: dict[str, LimitSetting] = {}
+    limits = {}
     for key, entry in sorted(
         written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))
     ):

@@ -37,7 +37,7 @@ def find_project(start: Path) -> Path:
 
 def projects_below(root: Path) -> list[str]:
     """The folders below one that hold a perfgate.toml, relative to it and with slashes."""
-    projects: list[str] = []
+    projects = []
     folders = [root]
     for _ in range(_DEPTH):
         below: list[Path] = []

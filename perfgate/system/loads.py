@@ -73,7 +73,7 @@ def report_loads() -> None:
 def loaded_modules() -> list[tuple[str, object, object]]:
     """The modules of this process by name, each with the paths of its source and its bytecode, if it has them."""
     # From the dictionary of a module: asking a lazy module for an attribute would import it.
-    modules: list[tuple[str, object, object]] = []
+    modules = []
     for name, module in list(sys.modules.items()):
         values = getattr(module, "__dict__", {})
         modules.append((name, values.get("__file__"), values.get("__cached__")))

@@ -72,7 +72,7 @@ def stamps_below(
     Folders directly in it that are called as in ``without`` are left out. A missing or unreadable folder is empty. A file
     is ``.`` alone.
     """
-    stamps: Stamps = {}
+    stamps = {}
     with suppress(OSError):
         stamps["."] = _stamp(folder.stat(), folder)
     for name, stamp in _walk(folder, lambda name: name not in without):
@@ -87,7 +87,7 @@ def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
 
     For a folder in which people and programs work, such as a clone that is installed in place.
     """
-    stamps: Stamps = {}
+    stamps = {}
     for name, stamp in _walk(folder, _is_visible, is_importable):
         if not is_folder(stamp):
             stamps[name] = stamp

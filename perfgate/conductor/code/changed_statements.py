@@ -125,8 +125,8 @@ def changed_statements(
         raise UncomparableError from None
     old_keys = [part.key for part in old]
     new_keys = [part.key for part in new]
-    removed: list[ChangedStatement] = []
-    added: list[ChangedStatement] = []
+    removed = []
+    added = []
     for tag, first, last, new_first, new_last in SequenceMatcher(
         None, old_keys, new_keys, autojunk=False
     ).get_opcodes():

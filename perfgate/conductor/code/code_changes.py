@@ -172,7 +172,7 @@ def _chains(
 ) -> list[list[tuple[int, int]]]:
     """Statements that pass values on to each other; a loop belongs to its body if that is one chain."""
     working = [statement for statement in inner if not makes_nothing(statement.node)]
-    spans: list[list[tuple[int, int]]] = []
+    spans = []
     for numbers in chains([statement.node for statement in working]):
         spans.append(
             [(working[number].line, working[number].last) for number in numbers]
@@ -286,7 +286,7 @@ def reads_code(line: str) -> bool:
 
 def imported_packages(line: str) -> set[str]:
     """The top-level packages that a line imports; none if it is not an import, or of the project's own package."""
-    names: set[str] = set()
+    names = set()
     for statement in line.split("#", maxsplit=1)[0].split(";"):
         words = statement.split()
         if words[:1] == ["from"]:

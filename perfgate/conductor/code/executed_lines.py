@@ -17,7 +17,7 @@ _END = b""
 def collected_lines() -> Iterator[tuple[socket.socket, set[tuple[int, int]]]]:
     """Yield a socket for a worker, and the set of files and lines that it has reported once the context ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    lines: set[tuple[int, int]] = set()
+    lines = set()
 
     def collect() -> None:
         while report := ours.recv(EXECUTED_LINE.size):

@@ -36,8 +36,8 @@ def read_harnesses(
     difference. A file that cannot be imported is kept with its error.
     """
     own_base = replace(base, harness=base.root)
-    before: list[Harness] = []
-    after: list[Harness] = []
+    before = []
+    after = []
     for name in {**references[0], **references[1]}:
         old, new = references[0].get(name), references[1].get(name)
         if (
@@ -54,7 +54,7 @@ def read_harnesses(
         if new is None:
             continue
         of_head = _read(bench, head, new)
-        lines: list[str] = []
+        lines = []
         if old is not None:
             importable = bench.python_path(own_base), bench.python_path(head)
             for line in changed_lines(

@@ -28,7 +28,7 @@ def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | N
     """
     if not _shows_reads(root):
         return None
-    before: dict[str, int | None] = {}
+    before = {}
     for file in filter(
         str.isprintable, files
     ):  # a document cannot hold a name that is not text

@@ -39,7 +39,7 @@ def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
         for name in names.read & sources.keys():
             for source in sources[name]:
                 _join(chain_of, number, source)
-        passes: set[int] = set()
+        passes = set()
         if names.read and not _counts_turns(statement):
             passes.add(number)
         for name in names.bound:
@@ -90,7 +90,7 @@ def _names(statement: ast.stmt) -> _Names:
     names = _Names(set(), set(), set())
     if isinstance(statement, _DEFINITIONS):
         return names
-    inner: set[str] = set()
+    inner = set()
     for part in ast.walk(statement):
         if isinstance(part, ast.comprehension):
             for node in ast.walk(part.target):

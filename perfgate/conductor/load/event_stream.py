@@ -35,7 +35,7 @@ class EventStream:
             received = received.removeprefix(b"\n")
             self._skip_newline = False
         self._rest += received
-        lines: list[bytes] = []
+        lines = []
         if b"\n" in received or b"\r" in received:
             lines = bytes(self._rest).splitlines(keepends=True)
             self._rest = (

@@ -84,7 +84,7 @@ async def send_load(plan: LoadPlan, send: Send, clock: Clock = _WALL) -> list[Ex
 async def _open_loop(
     requests: tuple[PlannedRequest, ...], send: Send, clock: Clock, begin: float
 ) -> list[Exchange]:
-    tasks: list[asyncio.Task[Exchange]] = []
+    tasks = []
     try:
         for request in requests:
             await clock.sleep_until(begin + request.at)
@@ -97,7 +97,7 @@ async def _open_loop(
 async def _closed_loop(
     requests: tuple[PlannedRequest, ...], concurrency: int, send: Send, clock: Clock
 ) -> list[Exchange]:
-    exchanges: dict[int, Exchange] = {}
+    exchanges = {}
     waiting = iter(enumerate(requests))
 
     async def client() -> None:

@@ -51,7 +51,7 @@ class Measures:
 
 def measure_load(load: Load) -> Measures:
     silent = 0
-    answered: list[Exchange] = []
+    answered = []
     output_tokens: int | None = 0
     gaps = [np.array([], dtype=np.float64)]
     for exchange in load.exchanges:

@@ -29,7 +29,7 @@ def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | N
 
     A limit on any level above us holds for us too, so the smallest counts.
     """
-    texts: list[tuple[str, str]] = []
+    texts = []
     for folder in _folders(cgroup, membership, ""):
         quota, _, period = _read(folder / "cpu.max").partition(" ")
         texts.append((quota, period))
@@ -67,14 +67,14 @@ def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
     that cannot be seen here; the mount point itself then is our cgroup.
     """
     mounts = [cgroup / controller] if controller else [cgroup, cgroup / "unified"]
-    steps: list[str] = []
+    steps = []
     for line in _read(membership).splitlines():
         _, _, membership_text = line.partition(":")
         controllers, colon, path = membership_text.partition(":")
         if colon and controller in controllers.split(","):
             steps = [part for part in path.split("/") if part not in ("", "..")]
             break
-    folders: list[Path] = []
+    folders = []
     for mount in mounts:
         for depth in range(len(steps), -1, -1):
             folders.append(mount.joinpath(*steps[:depth]))

@@ -312,7 +312,7 @@ def _shares(
 ) -> dict[int, float]:
     """By CPU, the share of its time in which a counter rose."""
     before, after = kernel.before.total, kernel.after.total
-    shares: dict[int, float] = {}
+    shares = {}
     for cpu in before.keys() & after.keys():
         ticks = after[cpu] - before[cpu]
         if ticks > 0:

@@ -122,7 +122,7 @@ def _in_first_pid_namespace() -> bool:
 
 
 def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Replicate:
-    spans: list[TimeSpan] = []
+    spans = []
     for _, columns in replicate.lanes:
         spans += _spans(columns)
     if not spans:
@@ -193,7 +193,7 @@ def _states(
     reported = [
         reading for reading in readings if state_of(reading.telemetry) is not None
     ]
-    states: list[bool | None] = []
+    states = []
     for span in spans:
         state: bool | None = None
         if overlapping := _overlapping(span, reported):

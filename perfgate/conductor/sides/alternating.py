@@ -16,7 +16,6 @@ import numpy as np
 from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import CpuTime, JobNumber, TurnResult
-from perfgate.document.samples import SampleSet
 
 # A visit has as many turns as take about as long as its start, within these bounds.
 FEWEST_TURNS, MOST_TURNS = 8, 64
@@ -110,8 +109,8 @@ def _together(results: list[TurnResult]) -> TurnResult:
     values: dict[str, list[float]] = defaultdict(list)
     work: Counter[str] = Counter()
     counters: Counter[str] = Counter()
-    samples: list[SampleSet] = []
-    late: list[float] = []
+    samples = []
+    late = []
     resent = 0
     for result in results:
         for name, value in result.values.items():
@@ -122,7 +121,7 @@ def _together(results: list[TurnResult]) -> TurnResult:
         if result.late is not None:
             late.append(result.late)
         resent += result.resent
-    means: dict[str, float] = {}
+    means = {}
     for name, column in values.items():
         if len(column) == len(results):
             means[name] = float(np.exp(np.mean(np.log(column))))

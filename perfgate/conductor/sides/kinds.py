@@ -95,10 +95,10 @@ def make_layouts(
         return SIDES[reference.kind](reference, replace(place, without=without))
 
     if fits == "swap":
-        layouts: list[dict[SideName, Side]] = []
+        layouts = []
         first, second = reference.settings.halves
         for halves in ((first, second), (second, first)):
-            sides: dict[SideName, Side] = {}
+            sides = {}
             for name, half in zip(NAMES, halves):
                 sides[name] = make(
                     place_on_half(bench, reference, checkouts[name], name, half)

@@ -186,8 +186,8 @@ def in_ci(environ: Mapping[str, str]) -> bool:
 
 def find_secrets(environ: Mapping[str, str]) -> Secrets:
     """The variables that hold a token, or in CI the password of the store; an empty one holds none."""
-    tokens: list[str] = []
-    forge_tokens: list[str] = []
+    tokens = []
+    forge_tokens = []
     for name, value in sorted(environ.items()):
         if value and name in FORGE_TOKENS:
             forge_tokens.append(name)

@@ -225,7 +225,7 @@ class ForkServers:
 
         Servers that ``start_next`` has begun to start take their place, unless they import parts.
         """
-        following: dict[ServerKey, ForkServer] = {}
+        following = {}
         if not self._have_parts:
             following, self._starting = self._starting, {}
         self.close()

@@ -72,7 +72,7 @@ class UsedFiles:
     @cached_property
     def resolved(self) -> dict[str, frozenset[Stamp]]:
         """The loads by the path without links to folders."""
-        resolved: dict[str, frozenset[Stamp]] = {}
+        resolved = {}
         for path, states in self.loads.states.items():
             folder, slash, name = path.rpartition("/")
             resolved[f"{_real_folder(folder + slash)}/{name}"] = states
@@ -121,7 +121,7 @@ class UsedFiles:
         waiting = [*self.libraries, *map(Path, filter(is_library, self.resolved))]
         for word in self.programs:
             waiting += installed.get(word, [])
-        names: set[str] = set()
+        names = set()
         for word in self.words:
             if is_library(word):
                 names.add(_library_name(word))
@@ -129,7 +129,7 @@ class UsedFiles:
                 names.add(f"lib{word}.so")
         for name in names:
             waiting += installed.get(name, [])
-        read: set[Path] = set()
+        read = set()
         while waiting:
             file = waiting.pop()
             if file in read:
@@ -162,7 +162,7 @@ class FolderInUse:
 
     def __post_init__(self) -> None:
         prefix = f"{self.root}/"
-        units: set[str] = set()
+        units = set()
         for path in self.used.resolved:
             if path.startswith(prefix):
                 units.add(self._unit(path.removeprefix(prefix)))

@@ -60,9 +60,9 @@ def thread_settings(pid: int) -> dict[str, str]:
 
     If threads differ, all their values are there; a process that is gone has none.
     """
-    affinities: set[str] = set()
-    priorities: set[str] = set()
-    schedulers: set[str] = set()
+    affinities = set()
+    priorities = set()
+    schedulers = set()
     for thread in threads_of(pid):
         try:
             affinities.add(",".join(map(str, sorted(os.sched_getaffinity(thread)))))

@@ -310,8 +310,8 @@ class Seals:
         changed = self._changes_in_use(states)
         entries = 0
         before, after = sha256(), sha256()
-        changed_paths: list[str] = []
-        own_paths: list[str] = []
+        changed_paths = []
+        own_paths = []
         for state in states:
             folder = state.folder
             entries += len(state.expected)
@@ -365,7 +365,7 @@ class Seals:
         return _InUse(loads, folders, unsealed)
 
     def _folders_in_use(self, used: UsedFiles) -> dict[SealedFolder, FolderInUse]:
-        shared: list[tuple[Path, Stamps]] = []
+        shared = []
         programs: set[str] = set()
         for folder, state in self._states.items():
             if folder.root and folder.holds != "everything":
@@ -377,7 +377,7 @@ class Seals:
         def library_names() -> frozenset[str]:
             return used.library_names(libraries_by_name(shared))
 
-        in_use: dict[SealedFolder, FolderInUse] = {}
+        in_use = {}
         for folder, state in self._states.items():
             in_use[folder] = FolderInUse(
                 folder.root or Path(),

@@ -158,7 +158,7 @@ def provide_virtualenv(
         folder = cache / plan.key
         with _locked(cache / f"{plan.key}.lock", say):
             reused = (folder / _COMPLETE).exists()
-            leftovers: list[str] = []
+            leftovers = []
             if not reused:
                 leftovers = _make(folder, plan, environ, log, say)
             (folder / _COMPLETE).touch()
@@ -346,7 +346,7 @@ def read_requirements(root: Path, patterns: Sequence[str]) -> dict[str, str]:
     files: set[Path] = set()
     for pattern in patterns:
         files.update(filter(Path.is_file, root.glob(pattern)))
-    hashes: dict[str, str] = {}
+    hashes = {}
     for file in sorted(files):
         text = _relevant_text(file)
         if text is not None:
@@ -377,7 +377,7 @@ def _dependencies(data: bytes) -> bytes | None:
         tables = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
         return data
-    dependencies: dict[str, Any] = {}
+    dependencies = {}
     for path in _DEPENDENCY_TABLES:
         value = _look_up(tables, path)
         if value is not None:

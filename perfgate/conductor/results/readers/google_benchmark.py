@@ -31,7 +31,7 @@ def read(content: Content) -> Results:
             "json_schema_version is {version}; only 1 is supported", version=version
         )
     runs: dict[str, list[float]] = {}
-    units: dict[str, str] = {}
+    units = {}
     for entry in content.document["benchmarks"]:
         name = str(entry.get("run_name", entry["name"]))
         if entry.get("error_occurred"):

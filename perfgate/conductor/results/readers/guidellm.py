@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfgate.conductor.results.result import Content, ResultNumber, Results
+from perfgate.conductor.results.result import Content, Results
 
 READS = "GuideLLM benchmarks.json, metadata.version 2"
 _TIMES = {
@@ -31,7 +31,7 @@ def read(content: Content) -> Results:
         raise content.refused(
             "metadata.version is {version!r}; only 2 is supported", version=version
         )
-    numbers: list[ResultNumber] = []
+    numbers = []
     work = dict.fromkeys(("requests", *_WORK), 0)
     benchmarks = content.document["benchmarks"]
     for benchmark in benchmarks:

@@ -42,7 +42,7 @@ def read(content: Content) -> Results:
             raise content.refused(
                 "{name} has the unknown unit {unit!r}", name=name, unit=unit
             )
-        values: list[float] = []
+        values = []
         for run in benchmark["runs"]:
             values += run.get("values", ())  # a run that only calibrates has none
         if not values:

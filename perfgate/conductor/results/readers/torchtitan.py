@@ -26,8 +26,8 @@ def recognises(content: Content) -> bool:
 
 
 def read(content: Content) -> Results:
-    memory: dict[int, float] = {}
-    rates: dict[int, float] = {}
+    memory = {}
+    rates = {}
     for step, gibibytes, rate in _LINE.findall(_COLOURS.sub("", content.text)):
         memory[int(step)] = float(gibibytes)
         rates[int(step)] = float(rate.replace(",", ""))

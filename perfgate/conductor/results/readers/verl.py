@@ -31,7 +31,7 @@ def recognises(content: Content) -> bool:
 
 
 def read(content: Content) -> Results:
-    all_steps: list[dict[str, float]] = []
+    all_steps = []
     for _, line in _LINE.findall(content.text):
         fields = [_FIELD.fullmatch(field.strip()) for field in line.split(" - ")]
         all_steps.append({field[1]: float(field[2]) for field in fields if field})

@@ -262,7 +262,7 @@ def _confirmed_sites(first: CounterSet, second: CounterSet) -> list[CounterSite]
 def _additive(counted: CounterSet) -> set[str]:
     """The counters with sites that are lines and add up to them."""
     totals: Counter[str] = Counter()
-    with_lines: set[str] = set()
+    with_lines = set()
     for site in counted.sites:
         totals[site.metric] += site.count
         if site.line:

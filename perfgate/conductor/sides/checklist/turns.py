@@ -30,7 +30,6 @@ from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference
-from perfgate.document.run import StepResult
 from perfgate.locale import sentence
 
 # The fewest turns with a sign test that can show a difference at 95 %: all alike have a chance of 2 in 64.
@@ -170,7 +169,7 @@ class ChecklistTurns:
         numbers = tuple(sorted(steps))
         if layout_seed is None:
             layout_seed = self.draw_layout()
-        results: list[tuple[Findings, list[StepResult]]] = []
+        results = []
         for index in order or self._next_order():
             side = self.sides[index]
             self.begins(side.name)
@@ -267,7 +266,7 @@ class ChecklistTurns:
 
     def turns_needed(self, numbers: Mapping[int, OpenNumbers]) -> dict[int, int]:
         """The further turns of each step: one if it may show that its numbers cannot vary, else up to the fewest."""
-        needed: dict[int, int] = {}
+        needed = {}
         for number, of_step in numbers.items():
             turns = self._taken[number] - of_step.left_to_turns
             missing = FEWEST_TURNS - turns
@@ -279,7 +278,7 @@ class ChecklistTurns:
         """The estimated time of a further turn on all sides, for the steps that every side measured."""
         of_sides = [side.seconds() for side in self.sides]
         measured = set(of_sides[0]).intersection(*of_sides)
-        seconds: dict[int, float] = {}
+        seconds = {}
         for number in sorted(measured):
             spent = sum(of_side[number] for of_side in of_sides)
             seconds[number] = _OF_THE_FIRST * spent / max(1, self._taken[number])
@@ -427,7 +426,7 @@ def that_fit(
     costs: Mapping[int, float], seconds: float, seconds_for_first: float
 ) -> list[int]:
     """The steps with turns that fit into the time, in the given order; the first steps have more of it."""
-    chosen: list[int] = []
+    chosen = []
     spent = 0.0
     for number, cost in costs.items():
         allowed = seconds_for_first if number <= LAST_NAMED_STEP else seconds

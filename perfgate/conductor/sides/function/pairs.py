@@ -222,8 +222,8 @@ class PairTurns(FunctionTurns):
         leader_and_other = quad.order[:2]
         for side in leader_and_other:
             members[side].move(self._start.layout_seed * MOST_QUADS + quad.index)
-        lanes: list[tuple[Lane, str, int]] = []
-        kernel_calls: dict[str, int] = {}
+        lanes = []
+        kernel_calls = {}
         for (lane, shape), calls in first.block_calls.items():
             both = int(
                 of_the_slower(calls, second.block_calls.get((lane, shape), calls))

@@ -176,7 +176,7 @@ def draw_plans(
         "ab": _coins(lot, pairs, run=4),
         "aa": _coins(lot, aa_pairs, run=4),
     }
-    starts: list[Start] = []
+    starts = []
     for number, arm in enumerate(arms, round_number * PAIRS_PER_ROUND):
         start = Start(
             number,

@@ -205,12 +205,12 @@ def record_traces(
     are not the machine's.
     """
     first, _ = replicates
-    traces: list[PairTrace] = []
+    traces = []
     doing = Activity("tracing {name}", name=first.workload)
     try:
         for number, (shape, blocks) in enumerate(first.shapes.items()):
             calls = _calls(blocks, TRACE_TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
-            paths: dict[int, Path] = {}
+            paths = {}
             for index in order_of(head_first, turns=2):
                 name = _trace_name(first, number, index)
                 request = TraceRequest(

@@ -72,7 +72,7 @@ class StretchPlan(NamedTuple):
         """The plan for shapes, by the seconds of a call, of sides that are loaded for a start or stay ``resident``."""
         most_seconds = MOST_BLOCKS * block_seconds
         seconds = most_seconds / len(call_seconds)
-        calls: dict[str, float] = {}
+        calls = {}
         planned = 0.0
         for shape, call in call_seconds.items():
             calls[shape] = min(
@@ -234,7 +234,7 @@ class StretchTurns(FunctionTurns):
 
 def _with_lines(of_base: Replicate, of_head: Replicate, head: Member) -> Replicate:
     """The head's replicate with the lines at which its calls stall, for shapes that stall more often than base's."""
-    stalled_at: dict[str, dict[str, int]] = {}
+    stalled_at = {}
     for shape, columns in of_head.shapes.items():
         before, after = _Stalled.of(of_base.shapes[shape]), _Stalled.of(columns)
         if after.stalled < max(FEWEST_STALLS, MORE_STALLS * before.stalled):

@@ -59,8 +59,8 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
     for event in trace.traceEvents:
         if event.ph == "X":
             events.add(event)
-    collectives: list[CollectiveCount] = []
-    by_name: dict[str, int] = {}
+    collectives = []
+    by_name = {}
     for name, count in sorted(events.counts.items()):
         if name.startswith(_COLLECTIVE):
             short = name.removeprefix(_COLLECTIVE).rstrip("_")

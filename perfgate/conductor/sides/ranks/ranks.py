@@ -316,7 +316,7 @@ class RanksSide(ProgramSide):
         """
         if not self._settings.same_output:
             return ""
-        losses: list[list[str]] = []
+        losses = []
         for report in reports:
             if self._settings.loss_tolerance:
                 losses.append(

@@ -136,7 +136,7 @@ def find_highest_rate(
     """
     if least is None:
         least = start / 1024
-    answers: list[RateAnswer] = []
+    answers = []
     holds, fails, rate = 0.0, math.inf, start
     while least <= rate <= most and not fails <= holds * (1 + precision):
         answer = judge_rate(probe, rate, good=good, bad=bad)

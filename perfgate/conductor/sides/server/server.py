@@ -330,7 +330,7 @@ class ServerSide(ProgramSide):
         if self._is_probed:
             return []
         self._is_probed = True
-        texts: list[str] = []
+        texts = []
         for number in range(self._settings.probe_loads):
             load = self._load(_TEXTS_SEED + number, self._load_settings)
             texts += [hash_of_text(exchange.text) for exchange in load.exchanges]

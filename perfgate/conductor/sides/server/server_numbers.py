@@ -74,7 +74,7 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
         output_tokens=0,
         without_text=measures.silent,
     )
-    durations: list[float] = []
+    durations = []
     cached_tokens: int | None = 0
     resent = 0
     for exchange in load.exchanges:

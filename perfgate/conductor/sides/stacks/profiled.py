@@ -329,7 +329,7 @@ def kept_traces(sampled: SideStacks) -> list[Path]:
 
     A link does not count: it may lead anywhere.
     """
-    sizes: dict[Path, int] = {}
+    sizes = {}
     for file in sampled.traces:
         if (
             file.is_file()
@@ -430,7 +430,7 @@ class _Places:
         if not number.isdecimal():
             return "", ""
         line = int(number)
-        around: list[StackFrame] = []
+        around = []
         for frame in self._frames[Path(file).name]:
             path = Path(frame.file)
             is_same_file = path.as_posix().endswith(file) and path.is_relative_to(
