@@ -6,17 +6,21 @@ Comments and formatting do not count as a change; docstrings do, because code ma
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from perfgate.conductor.code.code_changes import MAX_BYTES, first_line
+from perfgate.conductor.code.code_changes import (
+    BLOCKS,
+    DEFINITIONS,
+    FUNCTIONS,
+    MAX_BYTES,
+    alone,
+    first_line,
+    holds_docstring,
+)
 from perfgate.protocol import LOADED
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _BLOCK_PARTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 # Compilers give these no line, or leave it out where they can: they ran if something else of their function did.
 _WITHOUT_LINE = (
@@ -30,24 +34,36 @@ _WITHOUT_LINE = (
     ast.match_case,
 )
 _SIMPLE = (
-    *(
-        ast.Constant,
-        ast.Name,
-        ast.Attribute,
-        ast.Subscript,
-        ast.Tuple,
-        ast.List,
-        ast.Load,
-        ast.UnaryOp,
-        ast.USub,
-    ),
-    *(ast.BinOp, ast.BitOr, ast.Slice),
+    ast.Constant,
+    ast.Name,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Tuple,
+    ast.List,
+    ast.Load,
+    ast.UnaryOp,
+    ast.USub,
+    ast.BinOp,
+    ast.BitOr,
+    ast.Slice,
 )
 # A function below any other decorator may be registered, compiled, or stand for something else.
-_PLAIN_DECORATORS = frozenset({
-    *("staticmethod", "classmethod", "property", "setter", "cached_property", "cache", "lru_cache", "contextmanager"),
-    *("no_grad", "inference_mode", "override", "abstractmethod"),
-})  # fmt: skip
+_PLAIN_DECORATORS = frozenset(
+    {
+        "staticmethod",
+        "classmethod",
+        "property",
+        "setter",
+        "cached_property",
+        "cache",
+        "lru_cache",
+        "contextmanager",
+        "no_grad",
+        "inference_mode",
+        "override",
+        "abstractmethod",
+    }
+)
 # A class may have these without anything changing unless it is used: then they run.
 _HARMLESS_DUNDERS = frozenset({"__init__", "__repr__", "__str__"})
 
@@ -169,48 +185,43 @@ def _all_names(tree: ast.Module) -> frozenset[str] | None:
             names.add(node.id)
         elif isinstance(node, ast.Attribute):
             names.add(node.attr)
-        elif isinstance(node, _DEFINITIONS):
+        elif isinstance(node, DEFINITIONS):
             names.add(node.name)
     return frozenset(names)
 
 
 def _parts(node: ast.AST, scope: _Scope, depth: int) -> Iterator[_Part]:
     """Yield all statements in their order, each before those inside it."""
-    for block in _BLOCKS:
-        children: Sequence[ast.AST] = getattr(node, block, [])
-        if not isinstance(children, list):  # the body of a lambda
-            continue
+    for block, children in _blocks(node):
         for position, child in enumerate(children):
-            code = ast.dump(_alone(child))
-            if position == 0 and block == "body" and _holds_docstring(node):
+            code = ast.dump(alone(child))
+            if position == 0 and block == "body" and holds_docstring(node):
                 code = f"docstring {code}"
-                statement = _docstring(child, scope)
+                # It is there once its function or class is defined, or its module loaded.
+                statement = ChangedStatement(
+                    _first_line(child),
+                    scope.name,
+                    frozenset(),
+                    scope.definition or frozenset({LOADED}),
+                )
             else:
                 statement = _statement(child, scope)
             yield _Part((code, block, depth), statement)
             yield from _parts(child, _inside(child, scope), depth + 1)
 
 
-def _holds_docstring(node: ast.AST) -> bool:
-    return (
-        isinstance(node, (ast.Module, *_DEFINITIONS))
-        and ast.get_docstring(node, clean=False) is not None
-    )
-
-
-def _alone(node: ast.AST) -> ast.AST:
-    alone = copy.copy(node)
-    for block in _BLOCKS:
-        if block in node._fields:
-            setattr(alone, block, [])
-    return alone
+def _blocks(node: ast.AST) -> Iterator[tuple[str, list[ast.AST]]]:
+    for block in BLOCKS:
+        children = getattr(node, block, [])
+        if isinstance(children, list):  # not the body of a lambda
+            yield block, children
 
 
 def _first_line(node: ast.AST) -> int:
     """The first line of a statement, with its decorators, or of the pattern of a case."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno
-    if isinstance(node, _DEFINITIONS):
+    if isinstance(node, DEFINITIONS):
         return first_line(node)
     assert isinstance(node, (ast.stmt, ast.ExceptHandler))
     return node.lineno
@@ -242,10 +253,7 @@ def _body_lines(node: ast.AST) -> frozenset[int]:
 
 
 def _inner(node: ast.AST) -> Iterator[ast.AST]:
-    for block in _BLOCKS:
-        children = getattr(node, block, [])
-        if not isinstance(children, list):  # the body of a lambda
-            continue
+    for _, children in _blocks(node):
         for child in children:
             if isinstance(child, _BLOCK_PARTS):
                 yield child
@@ -253,7 +261,7 @@ def _inner(node: ast.AST) -> Iterator[ast.AST]:
 
 def _inside(node: ast.AST, scope: _Scope) -> _Scope:
     """The scope of the statements inside a node."""
-    if isinstance(node, _FUNCTIONS):
+    if isinstance(node, FUNCTIONS):
         return _Scope(
             scope.other_names,
             scope.name_of(node),
@@ -269,19 +277,9 @@ def _inside(node: ast.AST, scope: _Scope) -> _Scope:
     return scope
 
 
-def _docstring(node: ast.AST, scope: _Scope) -> ChangedStatement:
-    """A docstring is there once its function or class is defined, or its module loaded."""
-    return ChangedStatement(
-        _first_line(node),
-        scope.name,
-        frozenset(),
-        scope.definition or frozenset({LOADED}),
-    )
-
-
 def _statement(node: ast.AST, scope: _Scope) -> ChangedStatement:
     line, own = _first_line(node), _own_lines(node)
-    if isinstance(node, _FUNCTIONS):
+    if isinstance(node, FUNCTIONS):
         body = _body_lines(node)
         if _is_plain_function(node, scope):
             return ChangedStatement(line, scope.name_of(node), body, own)
@@ -384,7 +382,7 @@ def names_of_functions(source: bytes) -> dict[str, set[str]]:
     names_of: dict[str, set[str]] = {}
     try:
         tree = ast.parse(source)
-        functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
+        functions = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return names_of
     for function in functions:

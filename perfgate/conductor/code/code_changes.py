@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard, TypeVar
 
 import msgspec
 
@@ -25,10 +25,9 @@ _MOST_STATEMENTS = 200
 _LONGEST_LINE = 200
 # In all places together: they stand in every run document.
 _MOST_LINES = 2_000
-_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_WITH_DOCSTRING = (ast.Module, *_DEFINITIONS)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Code that may compute from the text of code: from docstrings, comments, and from what is defined.
 _READS_CODE = re.compile(
     r"__doc__|getdoc|docstring|getsource|getcomments|linecache|\binspect\b|\bpydoc\b|\bdoctest\b|\bast\b|\btokenize\b"
@@ -38,47 +37,47 @@ _READS_CODE = re.compile(
 )
 # Every line that the expression matches holds one of these.
 READERS = (
-    *(
-        "__doc__",
-        "getdoc",
-        "docstring",
-        "getsource",
-        "getcomments",
-        "linecache",
-        "inspect",
-        "pydoc",
-        "doctest",
-        "ast",
-    ),
-    *(
-        "tokenize",
-        "__subclasses__",
-        "__init_subclass__",
-        "metaclass",
-        "getmembers",
-        "get_type_hints",
-        "__annotations__",
-    ),
-    *(
-        "__code__",
-        "__dict__",
-        "vars(",
-        "dir(",
-        "globals(",
-        "locals(",
-        "signature(",
-        "exec(",
-        "eval(",
-        "__import__(",
-    ),
-    *("importlib", "pkgutil", "runpy", "builtins"),
+    "__doc__",
+    "getdoc",
+    "docstring",
+    "getsource",
+    "getcomments",
+    "linecache",
+    "inspect",
+    "pydoc",
+    "doctest",
+    "ast",
+    "tokenize",
+    "__subclasses__",
+    "__init_subclass__",
+    "metaclass",
+    "getmembers",
+    "get_type_hints",
+    "__annotations__",
+    "__code__",
+    "__dict__",
+    "vars(",
+    "dir(",
+    "globals(",
+    "locals(",
+    "signature(",
+    "exec(",
+    "eval(",
+    "__import__(",
+    "importlib",
+    "pkgutil",
+    "runpy",
+    "builtins",
 )
 # What a project computes with, and what measures it: neither computes anything from the text of the project.
 PLATFORM = ("torch", "torch_npu", "numpy", "perfgate")
 # Folders that hold packages but are none themselves.
 PACKAGE_FOLDERS = frozenset({"src", "lib", "python"})
 # Fields with nested statements, which count separately.
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+NodeType = TypeVar("NodeType", bound=ast.AST)
 
 
 class Statement(NamedTuple):
@@ -90,7 +89,6 @@ class Statement(NamedTuple):
     code: str
     function: int | None
     last: int
-    defines: bool
     node: ast.stmt
 
 
@@ -107,7 +105,7 @@ def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChang
         functions = {
             first_line(node): node
             for node in ast.walk(tree)
-            if isinstance(node, _FUNCTIONS)
+            if isinstance(node, FUNCTIONS)
         }
         text = (head / file).read_text("utf-8", "replace").splitlines()
         for at, changed in changes(statements(base / file), statements(head / file)):
@@ -132,7 +130,7 @@ def _places(
     """Yield the changed statements function by function; a changed definition counts as a change inside it."""
     groups: dict[int | None, list[Statement]] = defaultdict(list)
     for statement in changed:
-        if statement.defines:
+        if isinstance(statement.node, FUNCTIONS):
             groups[statement.line].append(statement)
         else:
             groups[statement.function].append(statement)
@@ -177,25 +175,20 @@ def _chains(
         spans.append(
             [(working[number].line, working[number].last) for number in numbers]
         )
-    for alone in spans.copy():
-        if len(alone) > 1:
+    for single in spans.copy():
+        if len(single) > 1:
             continue
-        ((first, last),) = alone
-        lines = {
-            number
-            for number in range(first + 1, last + 1)
-            if _is_code(text[number - 1])
-        }
+        ((first, last),) = single
+        lines = set()
+        for number in range(first + 1, last + 1):
+            line = text[number - 1].strip()
+            if line and not line.startswith("#"):
+                lines.add(number)
         for chain in spans:
-            if chain is not alone and lines and lines <= _lines_of(chain):
-                chain.insert(0, alone.pop())
+            if chain is not single and lines and lines <= _lines_of(chain):
+                chain.insert(0, single.pop())
                 break
     return list(filter(None, spans))
-
-
-def _is_code(line: str) -> bool:
-    words = line.strip()
-    return bool(words) and not words.startswith("#")
 
 
 def _lines_of(chain: Sequence[tuple[int, int]]) -> set[int]:
@@ -259,7 +252,7 @@ def _last_line(statement: ast.stmt) -> int:
     A definition ends before its body.
     """
     last = statement.end_lineno or statement.lineno
-    if isinstance(statement, _DEFINITIONS) and statement.body:
+    if isinstance(statement, DEFINITIONS) and statement.body:
         return max(statement.lineno, min(statement.body[0].lineno - 1, last))
     return last
 
@@ -305,12 +298,27 @@ def parse(file: Path) -> ast.Module | None:
         return None
 
 
+def holds_docstring(
+    node: ast.AST,
+) -> TypeGuard[ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    return (
+        isinstance(node, (ast.Module, *DEFINITIONS))
+        and ast.get_docstring(node, clean=False) is not None
+    )
+
+
+def alone(node: NodeType) -> NodeType:
+    """A statement without the statements inside it."""
+    outer = copy.copy(node)
+    for block in BLOCKS:
+        if block in node._fields:
+            setattr(outer, block, [])
+    return outer
+
+
 def _without_docstrings(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
-        if (
-            isinstance(node, _WITH_DOCSTRING)
-            and ast.get_docstring(node, clean=False) is not None
-        ):
+        if holds_docstring(node):
             del node.body[0]
     return tree
 
@@ -319,16 +327,10 @@ def _inside(node: ast.AST, function: int | None) -> Iterator[Statement]:
     for child in ast.iter_child_nodes(node):
         inner = function
         if isinstance(child, ast.stmt):
-            alone = copy.copy(child)
-            for block in _BLOCKS:
-                if block in child._fields:
-                    setattr(alone, block, [])
-            defines = isinstance(child, _FUNCTIONS)
+            outer = alone(child)
             first = child.lineno
-            if isinstance(child, _FUNCTIONS):
+            if isinstance(child, FUNCTIONS):
                 first = inner = first_line(child)
-            yield Statement(
-                first, ast.dump(alone), function, _last_line(child), defines, alone
-            )
+            yield Statement(first, ast.dump(outer), function, _last_line(child), outer)
         if not isinstance(child, ast.expr):
             yield from _inside(child, inner)

@@ -66,12 +66,9 @@ class LoadingWorker:
     def wait(self) -> Loaded:
         """Wait until the workload is loaded. Raises WorkerError if it cannot be."""
         if self.loaded is None:
-            self.loaded = self._finish()
+            doing = Activity("loading workload {name}", name=self.name)
+            self.loaded = self.worker.finish(Loaded, doing=doing, timeout=self.timeout)
         return self.loaded
-
-    def _finish(self) -> Loaded:
-        doing = Activity("loading workload {name}", name=self.name)
-        return self.worker.finish(Loaded, timeout=self.timeout, doing=doing)
 
 
 class AheadWorker(NamedTuple):
