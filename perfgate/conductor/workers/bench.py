@@ -184,7 +184,13 @@ class Bench:
             with ahead.stack:
                 yield ahead.worker
             return
-        source = plan.host or self._source_of(plan)
+        source = plan.host
+        if source is None:
+            key, servers = checkout.server, self.servers
+            server = servers.get_next(key) if plan.on_next else servers.get(key)
+            source = server
+            if plan.is_usual:
+                source = self.host_builds.server_of(checkout, reference, server)
         room = plan.room or self.rooms.of(checkout)
         descriptor = None if plan.watch is None else plan.watch.reports.fileno()
         with self._accounted(self._fork(plan, source, room), checkout.root) as worker:
@@ -195,15 +201,6 @@ class Bench:
                 reference.name,
                 plan.load_timeout or self.config.measure.load_timeout,
             )
-
-    def _source_of(self, plan: WorkerPlan) -> WorkerSource:
-        """The fork server of a worker, or what it forked with the model."""
-        key = plan.checkout.server
-        server = self.servers.get_next(key) if plan.on_next else self.servers.get(key)
-        host = None
-        if plan.is_usual:
-            host = self.host_builds.server_of(plan.checkout, plan.reference, server)
-        return host or server
 
     def _fork(
         self,
@@ -284,10 +281,11 @@ class Bench:
         self, checkout: Checkout, reference: WorkloadReference
     ) -> Loaded | None:
         """The workload that loads ahead, once it is loaded; None if it does not, or cannot be loaded."""
-        if not self.has_ahead(checkout, reference):
+        ahead = self._ahead.get((checkout, reference.name))
+        if ahead is None:
             return None
         try:
-            return self._ahead[checkout, reference.name].worker.wait()
+            return ahead.worker.wait()
         except WorkerError:
             return None
 
@@ -339,10 +337,8 @@ class Bench:
         call_timeout = TRIAL_SECONDS
         if watch is not None or self.host_builds.have_begun:
             # Measuring a change that no workload runs costs more than waiting for a model that loads slowly.
-            load_timeout, call_timeout = (
-                self.config.measure.load_timeout,
-                WATCHED_CALLS_SECONDS,
-            )
+            load_timeout = self.config.measure.load_timeout
+            call_timeout = WATCHED_CALLS_SECONDS
         request = TryRequest(
             seconds=0.0 if watch is None else watch.seconds, packages=packages
         )
@@ -608,12 +604,13 @@ class Bench:
 
     def watch_notes(self) -> list[Message]:
         """The notes for documents if the device was not watched."""
-        device = self.config.device
-        reasons = distinct(self._unwatched)
-        return [
-            Message("notes.watcher-failed", {"device": device, "why": reason})
-            for reason in reasons
-        ]
+        notes = []
+        for reason in distinct(self._unwatched):
+            note = Message(
+                "notes.watcher-failed", {"device": self.config.device, "why": reason}
+            )
+            notes.append(note)
+        return notes
 
     def leftover_notes(self, root: Path | None = None) -> list[Message]:
         """The notes for documents on processes left running by the workers of a checkout, or of unknown origin."""

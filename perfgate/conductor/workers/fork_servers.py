@@ -157,10 +157,6 @@ class ForkServers:
         except MeasuringError as error:
             raise self.settings.explain(error, key.python, self._say) from error
 
-    def _await_all(self, servers: Mapping[ServerKey, ForkServer]) -> None:
-        for key, server in servers.items():
-            self._await(key, server)
-
     def get(self, key: ServerKey) -> ForkServer:
         """The fork server of a key, started if it does not run. Raises WorkerError if one was lost."""
         server = self.running.get(key)
@@ -203,7 +199,8 @@ class ForkServers:
 
         Raises MeasuringError when a preloaded module fails.
         """
-        self._await_all(self._starting)
+        for key, server in self._starting.items():
+            self._await(key, server)
 
     def renew(self, *, let_go: Callable[[], None] = lambda: None) -> None:
         """Replace the fork servers once all of ``start_next`` are prepared.
@@ -234,7 +231,8 @@ class ForkServers:
             self.settings.hash_seed = hash_seed
             return
         self.running.update(following)
-        self._await_all(following)
+        for key, server in following.items():
+            self._await(key, server)
 
     def forget_parts(self) -> None:
         """End the fork servers if they imported parts: the first load of a workload must include those imports."""

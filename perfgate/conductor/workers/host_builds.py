@@ -83,27 +83,25 @@ class HostBuilds:
 
     def server_of(
         self, checkout: Checkout, reference: WorkloadReference, server: ForkServer
-    ) -> HostServer | None:
-        """The server that forks workers with the model of a checkout, once it is built; None if workers build their own."""
+    ) -> WorkerSource:
+        """The server that forks workers with the model of a checkout, once it is built; ``server`` if workers build theirs."""
         if not self._are_confirmed or self._references.get(checkout) != reference:
-            return None
+            return server
         host = self._host_on(server, checkout)
-        return (
-            host
-            if host.wait_built(timeout=self._bench.config.measure.load_timeout)
-            else None
-        )
+        if host.wait_built(timeout=self._bench.config.measure.load_timeout):
+            return host
+        return server
 
     def are_built_on(self, key: ServerKey, server: ForkServer) -> bool:
         """Whether a server has built the models of its checkouts, or cannot; begins to build them."""
         if not self._are_confirmed:
             return True
-        hosts = [
-            self._host_on(server, checkout)
-            for checkout in self._references
-            if checkout.server == key
-        ]
-        return all(host.is_built() or host.error is not None for host in hosts)
+        are_built = True
+        for checkout in self._references:
+            if checkout.server == key:
+                host = self._host_on(server, checkout)
+                are_built &= host.is_built() or host.error is not None
+        return are_built
 
     def _difference(
         self, checkout: Checkout, signature: Signature | None
@@ -111,11 +109,9 @@ class HostBuilds:
         """Why the model that was built on the host is not used; None if it equals the other."""
         host, reference = self._host_of(checkout), self._references[checkout]
         if not host.wait_built(timeout=self._bench.config.measure.load_timeout):
-            return (
-                Message("workload.host-build-slow")
-                if host.error is None
-                else as_message(host.error.message)
-            )
+            if host.error is None:
+                return Message("workload.host-build-slow")
+            return as_message(host.error.message)
         try:
             signature = signature or self._signature_on_device(checkout, reference)
             plan = WorkerPlan(
@@ -172,11 +168,9 @@ def difference_of(device: Signature, host: Signature) -> Message | None:
     for name in sorted(device.tensors.keys() | host.tensors.keys()):
         if device.tensors.get(name) != host.tensors.get(name):
             return Message("workload.other-tensor", {"name": name})
-    return (
-        None
-        if device.operators == host.operators
-        else Message("workload.other-operators")
-    )
+    if device.operators != host.operators:
+        return Message("workload.other-operators")
+    return None
 
 
 class HostServer(WorkerSource):

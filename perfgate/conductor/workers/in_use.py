@@ -187,7 +187,7 @@ class FolderInUse:
     def _is_module_in_use(self, name: str) -> bool:
         first = name.partition("/")[0]
         file = name.rpartition("/")[2]
-        if first.endswith(_STARTUP_ENDINGS) or file.partition(".")[0] in _STARTUP_NAMES:
+        if first.endswith(_STARTUP_ENDINGS) or starts_python(file):
             return True
         if f"{self.root}/{name}" in self.used.resolved:
             return True
@@ -239,6 +239,11 @@ def libraries_by_name(roots: Iterable[tuple[Path, Stamps]]) -> dict[str, list[Pa
                 name = _library_name(name)
             files[name].append(root / path)
     return files
+
+
+def starts_python(file: str) -> bool:
+    """Whether Python imports a file of this name at its start."""
+    return file.partition(".")[0] in _STARTUP_NAMES
 
 
 @cache

@@ -68,11 +68,6 @@ class LoadLog:
         self._thread.join(_FLUSH_SECONDS)
         self._socket.close()
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variable that makes a process of ours, or a Python program of the project, report."""
-        return {LOADS_VARIABLE: self.name}
-
     def read(self) -> Loads | None:
         """Everything that was reported before the call; None if there are too many reports to read."""
         mark = secrets.token_bytes(16)
@@ -102,18 +97,15 @@ class LoadLog:
             with self._lock:
                 self._modules.add(module)
                 for path, state in zip(fields[::2], fields[1::2]):
-                    self._add(path, state)
-
-    def _add(self, path: str, state: str) -> None:
-        # Any process may send here: anything but a report is dropped.
-        with suppress(ValueError):
-            stamp = tuple(int(number) for number in state.split())
-            if stamp and len(self._states) <= _MOST_FILES:
-                self._states.setdefault(path, set()).add(stamp)
+                    # Any process may send here: anything but a report is dropped.
+                    with suppress(ValueError):
+                        stamp = tuple(map(int, state.split()))
+                        if stamp and len(self._states) <= _MOST_FILES:
+                            self._states.setdefault(path, set()).add(stamp)
 
 
 def with_reports(environment: Mapping[str, str], log: LoadLog | None) -> dict[str, str]:
     """An environment in which processes report to a log, if there is one."""
     if log is None:
         return dict(environment)
-    return {**environment, **log.environment}
+    return {**environment, LOADS_VARIABLE: log.name}

@@ -36,23 +36,18 @@ class Parking:
         if worker is self._holder or isinstance(request, _WITHOUT_DEVICE):
             return
         if self._holder is not None:
-            self._move(self._holder, away=True)
+            move_weights(self._holder, away=True)
+            self._parked.add(self._holder.worker_id)
         self._holder = worker
         if worker.worker_id in self._parked:
-            self._move(worker, away=False)
+            move_weights(worker, away=False)
+            self._parked.discard(worker.worker_id)
 
     def leave(self, worker: Worker) -> None:
         """A worker has ended, and its memory is free."""
         self._parked.discard(worker.worker_id)
         if worker is self._holder:
             self._holder = None
-
-    def _move(self, worker: Worker, *, away: bool) -> None:
-        move_weights(worker, away=away)
-        if away:
-            self._parked.add(worker.worker_id)
-        else:
-            self._parked.discard(worker.worker_id)
 
 
 def move_weights(worker: Worker, *, away: bool) -> None:

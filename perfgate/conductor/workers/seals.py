@@ -15,6 +15,7 @@ import stat
 import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache, partial
@@ -29,6 +30,7 @@ from perfgate.conductor.workers.in_use import (
     Holds,
     UsedFiles,
     libraries_by_name,
+    starts_python,
 )
 from perfgate.conductor.workers.load_log import LoadLog, Loads
 from perfgate.document.run import Side
@@ -105,21 +107,15 @@ def sealed_files(name: str, root: Path, *, own: Side | None = None) -> SealedFol
         }
         if first_files is None:
             first_files = frozenset(files)
-        return {
-            file: stamp
-            for file, stamp in files.items()
-            if file in first_files or _runs_at_start(file)
-        }
+        stamps = {}
+        for file, stamp in files.items():
+            last = file.rpartition("/")[2]
+            runs_at_start = last.endswith(".pth") or starts_python(last)
+            if file in first_files or runs_at_start:
+                stamps[file] = stamp
+        return stamps
 
     return SealedFolder(name, stamp, own=own)
-
-
-def _runs_at_start(file: str) -> bool:
-    last = file.rpartition("/")[2]
-    return last.endswith(".pth") or last.partition(".")[0] in (
-        "sitecustomize",
-        "usercustomize",
-    )
 
 
 @dataclass
@@ -148,8 +144,11 @@ class _State:
             self._links = list(filter(_leads_away, links))
         self._passing = self._stamp_passing()
         if root is not None and self.folder.own is None:
-            for path in filter(_has_several_names, map(self._path_of, self.expected)):
-                self.writes.add(path)
+            for path in map(self._path_of, self.expected):
+                with suppress(OSError):
+                    status = os.stat(path)  # noqa: PTH116 - of every sealed file
+                    if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                        self.writes.add(path)
 
     def may_have_changed(self) -> bool:
         """Whether something has changed that a later comparison may not see: it can be put back without a trace."""
@@ -301,12 +300,11 @@ class Seals:
     def seal_of(self, side: Side) -> Seal:
         """The seal of a side for its document, by the last comparison."""
         if side not in self._seals:
-            self._seals[side] = self._make_seal(
-                [state for state in self._states.values() if side in state.sides]
-            )
+            self._seals[side] = self._make_seal(side)
         return self._seals[side]
 
-    def _make_seal(self, states: list[_State]) -> Seal:
+    def _make_seal(self, side: Side) -> Seal:
+        states = [state for state in self._states.values() if side in state.sides]
         changed = self._changes_in_use(states)
         entries = 0
         before, after = sha256(), sha256()
@@ -397,14 +395,6 @@ def _nearest_folder(path: str, folders: Container[str]) -> str | None:
     while parent and parent not in folders:
         parent = parent.rpartition("/")[0]
     return parent or None
-
-
-def _has_several_names(path: str) -> bool:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - of every sealed file
-    except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
 
 
 def _leads_away(link: Path) -> bool:

@@ -42,35 +42,29 @@ _PARENT = "zzz-perfgate-parent.pth"
 # cache.
 _SETUP_ALLOWED = {
     *(ALLOWED - {"PYTHONPATH", "VIRTUAL_ENV"}),
-    *(
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "TMPDIR",
-        "XDG_CACHE_HOME",
-        "XDG_CONFIG_HOME",
-        "NETRC",
-    ),
-    *(
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "ALL_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "no_proxy",
-        "all_proxy",
-    ),
-    *(
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE",
-        "CC",
-        "CXX",
-        "CFLAGS",
-        "CXXFLAGS",
-        "LDFLAGS",
-    ),
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "NETRC",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CC",
+    "CXX",
+    "CFLAGS",
+    "CXXFLAGS",
+    "LDFLAGS",
 }
 _SETUP_PREFIXES = (*ALLOWED_PREFIXES, "PIP_", "UV_")
 # Tables of pyproject.toml with dependencies (PEP 621, PEP 735, and the tables of Poetry, uv and PDM).
@@ -379,17 +373,11 @@ def _dependencies(data: bytes) -> bytes | None:
         return data
     dependencies = {}
     for path in _DEPENDENCY_TABLES:
-        value = _look_up(tables, path)
+        value: Any = tables
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
         if value is not None:
             dependencies[".".join(path)] = value
     if not dependencies:
         return None
     return json.dumps(dependencies, sort_keys=True, default=str).encode()
-
-
-def _look_up(table: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        if not isinstance(table, dict) or name not in table:
-            return None
-        table = table[name]
-    return table

@@ -15,7 +15,7 @@ import pytest
 from perfgate.conductor.workers.environment import worker_environment
 from perfgate.conductor.workers.in_use import FolderInUse, UsedFiles
 from perfgate.conductor.workers.interpreters import share_code, with_code
-from perfgate.conductor.workers.load_log import LoadLog, Loads
+from perfgate.conductor.workers.load_log import LoadLog, Loads, with_reports
 from perfgate.conductor.workers.sealed_code import sealed_code
 from perfgate.conductor.workers.seals import Seals
 from perfgate.system.loader_cache import entries_of_loader_cache
@@ -70,7 +70,7 @@ class Place:
     def run(self, code: str = "import used, single, shared.used_part") -> None:
         """Run a process of a side, which reports what it loads."""
         program = f"from perfgate.system.loads import report_loads\nreport_loads()\n{code}"
-        subprocess.run([self.python, "-c", program], env={**self.environment, **self.log.environment}, check=True)
+        subprocess.run([self.python, "-c", program], env=with_reports(self.environment, self.log), check=True)
 
     def changed(self) -> list[str]:
         self.seals.check()

@@ -149,10 +149,6 @@ class ChecklistPlan:
     leave_out_waits: bool = False
     starts: int = 0
 
-    @property
-    def every_step(self) -> tuple[int, ...]:
-        return (*self.steps, *self.informing, *self.exact_only)
-
     def in_order(self) -> list[int | None]:
         """The steps and the check of the output, in the order in which one pass takes them.
 
@@ -189,11 +185,9 @@ def informing_seconds(
     ``earlier`` are the seconds that the steps took on the other side; those that it left out took none.
     """
     completes = earlier.get(number, 0.0) > 0.0
-    return (
-        MOST_INFORMING_SECONDS
-        if completes or number in exact_only
-        else INFORMING_SECONDS
-    )
+    if completes or number in exact_only:
+        return MOST_INFORMING_SECONDS
+    return INFORMING_SECONDS
 
 
 def run_checklist(
@@ -239,11 +233,22 @@ class _StepRunner:
     is_fresh: bool = False
 
     def __post_init__(self) -> None:
-        plan, configured = self.plan, self.bench.config.measure.steady
+        plan = self.plan
         self.findings = Findings(self._record())
         self.remaining = plan.in_order()
-        self.steady = configured if plan.steady is None else plan.steady
-        self.settings = _step_settings(self.bench)
+        self.steady = self.bench.config.measure.steady
+        if plan.steady is not None:
+            self.steady = plan.steady
+        config = self.bench.config
+        self.settings = StepSettings(
+            threads=self.bench.threads,
+            expected_kernels=config.expect.kernels,
+            graph_spans=config.graph.spans,
+            budgets=config.budgets,
+            copies=config.measure.copy_counts,
+            cold_start=config.measure.cold_start,
+            shape_space=config.measure.shape_space,
+        )
         # The steps that are repeated without experiments, each with the reason.
         self.without_experiments = dict.fromkeys(
             plan.without_experiments, Message(LEFT_TO_TURNS)
@@ -256,7 +261,7 @@ class _StepRunner:
         return workload_record(
             self.checkout,
             self.reference,
-            plan.every_step,
+            (*plan.steps, *plan.informing, *plan.exact_only),
             loaded=loaded,
             error=error,
             quick=plan.quick,
@@ -273,7 +278,9 @@ class _StepRunner:
     def run_next(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the next step, or the check. Return whether the worker can be asked again."""
         plan, number = self.plan, self.remaining[0]
-        if self._needs_fresh_process(number) and not self.is_fresh:
+        # On an accelerator, where loading takes seconds, not for exact numbers.
+        shares_process = self.bench.is_accelerated and number in plan.exact_only
+        if _takes_long(number) and not shares_process and not self.is_fresh:
             return False
         self.is_fresh = False
         durations = {step.number: step.duration for step in self.findings.steps}
@@ -289,12 +296,10 @@ class _StepRunner:
             return self._run_step(worker, number)
         limit = informing_seconds(number, plan.earlier, plan.exact_only)
         if self.spent > limit:
-            self._leave_out(
-                number,
-                Message(
-                    "gate.checklist-time-spent", {"seconds": limit, "step": number}
-                ),
+            reason = Message(
+                "gate.checklist-time-spent", {"seconds": limit, "step": number}
             )
+            self._leave_out(number, reason)
             return True
         started = time.monotonic()
         is_usable = self._run_step(worker, number, at_most=INFORMING_TIMEOUT)
@@ -302,12 +307,6 @@ class _StepRunner:
             0.0, time.monotonic() - started - self._steady_seconds(number)
         )
         return is_usable
-
-    def _needs_fresh_process(self, number: int | None) -> bool:
-        """Whether a step needs a fresh process; on an accelerator, where loading takes seconds, not for exact numbers."""
-        return _takes_long(number) and not (
-            self.bench.is_accelerated and number in self.plan.exact_only
-        )
 
     def give_up(self, error: WorkerError) -> None:
         """No worker is available: record its error for the remaining steps."""
@@ -341,15 +340,14 @@ class _StepRunner:
             if worker.experimented:
                 return self._check_again()
             self.bench.say(f"{doing.shown}: {error}")
-            failed = CorrectnessResult(
-                workload=self.reference.name,
-                shape="",
-                status="error",
-                message=error.detail.message,
-            )
-            self.findings.correctness = [
-                replace(failed, shape=shape) for shape in loaded.shapes
-            ]
+            for shape in loaded.shapes:
+                failed = CorrectnessResult(
+                    workload=self.reference.name,
+                    shape=shape,
+                    status="error",
+                    message=error.detail.message,
+                )
+                self.findings.correctness.append(failed)
             return error.alive and not self.is_spoiled_by_errors
         has_messages = any(result.message for result in reply.results)
         is_unknown = not all(result.signature for result in reply.results)
@@ -456,19 +454,6 @@ class _StepRunner:
             )
         )
         return True
-
-
-def _step_settings(bench: Bench) -> StepSettings:
-    config = bench.config
-    return StepSettings(
-        threads=bench.threads,
-        expected_kernels=config.expect.kernels,
-        graph_spans=config.graph.spans,
-        budgets=config.budgets,
-        copies=config.measure.copy_counts,
-        cold_start=config.measure.cold_start,
-        shape_space=config.measure.shape_space,
-    )
 
 
 def _unmeasured(

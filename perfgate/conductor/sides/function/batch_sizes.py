@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
+import msgspec
+
 from perfgate.conductor.engine.order import balanced_coins, order_of
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.proc_stats import waited_share
-from perfgate.conductor.workers.worker import Worker, WorkerError
+from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.document.sweep import Sweep
@@ -89,20 +91,18 @@ class BatchSizes:
 
     def _try_sizes(self, base: Worker, head: Worker) -> None:
         """Find the sizes that work on both sides, and the number of rounds that fit into the time."""
+        config = self.bench.config
+        request = TrySizesRequest(limits=config.limit_values, seed=config.measure.seed)
         for side, worker in zip(self.sides, (base, head)):
-            tried = self._ask_for_sizes(side, worker)
+            tried = self._ask(side, worker, request, SizesTried)
             if tried is None:
                 return
             side.sweep.call_seconds = tried.call_seconds
             side.sweep.refused = tried.refused
-            side.sweep.out_of_memory, side.sweep.too_slow = (
-                tried.out_of_memory,
-                tried.too_slow,
-            )
-        before, after = (
-            self.sides[0].sweep.call_seconds,
-            self.sides[1].sweep.call_seconds,
-        )
+            side.sweep.out_of_memory = tried.out_of_memory
+            side.sweep.too_slow = tried.too_slow
+        before = self.sides[0].sweep.call_seconds
+        after = self.sides[1].sweep.call_seconds
         common = {
             size: max(before[size], after[size])
             for size in sorted(before.keys() & after.keys())
@@ -114,18 +114,22 @@ class BatchSizes:
                 side.sweep.too_slow = min(common.keys() - fitting.keys())
         rounds = int(ROUNDS_SECONDS / _seconds_of_a_round(fitting))
         self._most_rounds = max(FEWEST_ROUNDS, min(MOST_ROUNDS, rounds))
-        if set(fitting) <= {self.configured}:
-            self.reason = Message(
-                "times.no-other-size-on-both-sides", {"configured": self.configured}
-            )
+        self._end_without_others()
 
-    def _ask_for_sizes(self, side: SizesOfSide, worker: Worker) -> SizesTried | None:
-        config = self.bench.config
-        request = TrySizesRequest(limits=config.limit_values, seed=config.measure.seed)
+    def _ask(
+        self,
+        side: SizesOfSide,
+        worker: Worker,
+        request: msgspec.Struct,
+        reply: type[ReplyType],
+    ) -> ReplyType | None:
+        """The reply of a side; None if its process fails, which ends the sweep."""
+        doing = Activity("measuring batch sizes of {name}", name=self.workload)
         try:
-            return worker.ask(request, SizesTried, doing=self._doing)
+            return worker.ask(request, reply, doing=doing)
         except WorkerError as error:
-            self._fail(side, error)
+            side.error = error.detail
+            self.reason = Message("times.batch-process-ended")
             return None
 
     def _run(self, base: Worker, head: Worker) -> None:
@@ -150,9 +154,10 @@ class BatchSizes:
         """Run the four blocks of a size, A B B A or B A A B; a size that fails on a side is dropped on both."""
         order = order_of(next(self._head_leads))
         rates: tuple[list[float], list[float]] = ([], [])
+        request = SizeBlockRequest(size=size, seconds=BLOCK_SECONDS)
         for index in order:
             side = self.sides[index]
-            done = self._run_block(side, workers[index], size)
+            done = self._ask(side, workers[index], request, SizeBlockDone)
             if done is None:
                 return
             if done.rate is None:
@@ -162,16 +167,6 @@ class BatchSizes:
             side.sweep.latencies.setdefault(size, []).extend(done.latencies)
         for side, of_side in zip(self.sides, rates):
             side.sweep.rates.setdefault(size, []).append(fmean(of_side))
-
-    def _run_block(
-        self, side: SizesOfSide, worker: Worker, size: int
-    ) -> SizeBlockDone | None:
-        request = SizeBlockRequest(size=size, seconds=BLOCK_SECONDS)
-        try:
-            return worker.ask(request, SizeBlockDone, doing=self._doing)
-        except WorkerError as error:
-            self._fail(side, error)
-            return None
 
     def _drop(self, size: int, side: SizesOfSide, refused: Message | None) -> None:
         """Forget a size on both sides, and without a refusal, which means memory, all larger sizes."""
@@ -184,18 +179,14 @@ class BatchSizes:
                 each.sweep.drop_from(size)
             else:
                 each.sweep.drop(size)
+        self._end_without_others()
+
+    def _end_without_others(self) -> None:
+        """End if only the configured size works on both sides."""
         if set(self.sides[0].sweep.sizes) <= {self.configured}:
             self.reason = Message(
                 "times.no-other-size-on-both-sides", {"configured": self.configured}
             )
-
-    def _fail(self, side: SizesOfSide, error: WorkerError) -> None:
-        side.error = error.detail
-        self.reason = Message("times.batch-process-ended")
-
-    @property
-    def _doing(self) -> Activity:
-        return Activity("measuring batch sizes of {name}", name=self.workload)
 
 
 def sizes_in_time(

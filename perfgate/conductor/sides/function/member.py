@@ -181,6 +181,9 @@ class Member:
         settings = self.observer.thread_settings(self.worker.pid)
         collected = self.ask(CollectRequest(), Collected, "collecting")
         self.uncounted = collected.uncounted
+        forked_from = None
+        if self.worker is not self.origin.worker:
+            forked_from = self.origin.number
         return Replicate(
             pair=start.number,
             arm=start.arm,
@@ -192,9 +195,7 @@ class Member:
                 layout_seed=start.layout_seed,
                 moved=self._movable,
                 cpus=cpus,
-                forked_from=None
-                if self.worker is self.origin.worker
-                else self.origin.number,
+                forked_from=forked_from,
                 start_up=self.origin.loaded.seconds,
                 steady=self._warm.steady,
                 settings={
@@ -211,16 +212,12 @@ class Member:
     def _with_logs(
         self, shapes: Mapping[str, BlockColumns], lane: Lane
     ) -> dict[str, BlockColumns]:
-        requests = {
-            shape: log.requests
-            for (of_lane, shape), log in self._logs.items()
-            if of_lane == lane
-        }
-        check_blocks(shapes, requests)
-        return {
-            shape: self._logs[lane, shape].add_to(columns)
-            for shape, columns in shapes.items()
-        }
+        logs = {}
+        for (of_lane, shape), log in self._logs.items():
+            if of_lane == lane:
+                logs[shape] = log
+        check_blocks(shapes, {shape: log.requests for shape, log in logs.items()})
+        return {shape: logs[shape].add_to(columns) for shape, columns in shapes.items()}
 
     def ask(
         self,
@@ -245,10 +242,11 @@ def check_blocks(
         if reason := misfit(columns):
             raise _false_blocks(f"shape {shape}: {reason}")
         blocks = list(zip(columns.quad, columns.sequence, columns.calls))
-        if blocks != [
+        requested = [
             (request.quad, request.sequence, request.calls)
             for request in requests[shape]
-        ]:
+        ]
+        if blocks != requested:
             raise _false_blocks(f"shape {shape}: other blocks than it was asked for")
         try:
             for packed in columns.times.arrays:

@@ -101,11 +101,8 @@ class WarmWorkers:
 
     def prepare(self, places: Sequence[WarmPlace], start: Start) -> None:
         """Begin to load the residents of a coming start of base and head, while others measure, if the device holds all."""
-        if (
-            self._ahead
-            or not self.bench.loads_slowly
-            or not self.bench.fits(len(self.kept) + len(places))
-        ):
+        fits = self.bench.fits(len(self.kept) + len(places))
+        if self._ahead or not self.bench.loads_slowly or not fits:
             return
         self._ahead_on_next = self.bench.servers.has_next
         for place in places:
@@ -116,16 +113,12 @@ class WarmWorkers:
 
     def common_parts(self, *checkouts: Checkout) -> list[str]:
         """The modules that the warm workers of all these checkouts imported; none if one of them has no worker."""
-        parts: list[str] | None = None
-        for checkout in checkouts:
-            worker = self.kept.get(WarmPlace(checkout))
-            if worker is None:
-                return []
-            if parts is None:
-                parts = worker.warm.parts
-            else:
-                parts = [part for part in parts if part in worker.warm.parts]
-        return parts or []
+        workers = [self.kept.get(WarmPlace(checkout)) for checkout in checkouts]
+        if None in workers:
+            return []
+        of_workers = [worker.warm.parts for worker in workers if worker is not None]
+        common = set(of_workers[0]).intersection(*of_workers)
+        return [part for part in of_workers[0] if part in common]
 
     def close(self) -> None:
         """End all of them, and those that load."""
@@ -174,12 +167,11 @@ class WarmWorkers:
     def _loading(
         self, place: WarmPlace, layout_seed: int, *, on_next: bool = False
     ) -> AbstractContextManager[LoadingWorker]:
-        log_name = f"{self.reference.name}-pairs"
         plan = WorkerPlan(
             place.checkout,
             self.reference,
             self.cpus,
-            log_name,
+            f"{self.reference.name}-pairs",
             layout_seed,
             scatters=True,
             on_next=on_next,
