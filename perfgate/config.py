@@ -1005,11 +1005,9 @@ def _check(parsed: ConfigFile, root: Path) -> None:
 
 
 def _check_lists(parsed: ConfigFile) -> None:
-    looks, spans, requirements = (
-        parsed.gate.looks,
-        parsed.graph.spans,
-        parsed.measure.requirements,
-    )
+    looks = parsed.gate.looks
+    spans = parsed.graph.spans
+    requirements = parsed.measure.requirements
     if looks != sorted(set(looks)):
         raise ConfigError(
             "[gate] looks must be growing numbers of pairs, found {looks}",

@@ -37,11 +37,9 @@ def member_names(package: ModuleType, group: str | None = None) -> list[str]:
 def load_member(package: ModuleType, name: str, group: str | None = None) -> ModuleType:
     """Raises PluginError, which names the distribution, if the member of another package cannot be imported."""
     entry = _entry_points(package, group).get(name)
-    return (
-        importlib.import_module(f"{package.__name__}.{name}")
-        if entry is None
-        else _load(entry)
-    )
+    if entry is None:
+        return importlib.import_module(f"{package.__name__}.{name}")
+    return _load(entry)
 
 
 def load_members(package: ModuleType, group: str | None = None) -> list[ModuleType]:
@@ -169,8 +167,6 @@ def _broken(entry: EntryPoint, reason: str) -> PluginError:
 
 
 def _distribution(entry: EntryPoint) -> str:
-    return (
-        f"package {entry.dist.name} {entry.dist.version}"
-        if entry.dist is not None
-        else "a package without a name"
-    )
+    if entry.dist is not None:
+        return f"package {entry.dist.name} {entry.dist.version}"
+    return "a package without a name"

@@ -165,10 +165,8 @@ def _give_up_rights() -> None:
     for capability in _DROPPED:
         _LIBRARY.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     # capset(2): effective, permitted and inheritable, each in two halves of 32.
-    header, sets = (
-        (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0),
-        (ctypes.c_uint32 * 6)(),
-    )
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)()
     if _LIBRARY.capget(header, sets) != 0:
         return
     for capability in _DROPPED:

@@ -122,11 +122,9 @@ class _Usage(msgspec.Struct, frozen=True):
         if not isinstance(self.prompt_tokens_details, dict):
             return None
         cached = self.prompt_tokens_details.get("cached_tokens")
-        return (
-            cached
-            if isinstance(cached, int) and 0 <= cached <= self.prompt_tokens
-            else None
-        )
+        if isinstance(cached, int) and 0 <= cached <= self.prompt_tokens:
+            return cached
+        return None
 
 
 class _Chunk(msgspec.Struct, frozen=True):
@@ -188,10 +186,8 @@ class _Answer:
     def _note(self, chunk: _Chunk, arrived: float, event: str) -> None:
         recording = self._recording
         if chunk.usage is not None:
-            recording.input_tokens, recording.output_tokens = (
-                chunk.usage.prompt_tokens,
-                chunk.usage.completion_tokens,
-            )
+            recording.input_tokens = chunk.usage.prompt_tokens
+            recording.output_tokens = chunk.usage.completion_tokens
             recording.cached_tokens = chunk.usage.cached_tokens
         if not chunk.choices:
             if chunk.usage is None:

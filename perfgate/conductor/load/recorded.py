@@ -136,9 +136,7 @@ def _turns(conversation: Any) -> Iterator[tuple[str, str]]:
         conversation.get("conversations") or conversation.get("messages") or ()
     ):
         if isinstance(entry, dict):
-            role, text = (
-                entry.get("from") or entry.get("role"),
-                entry.get("value") or entry.get("content"),
-            )
+            role = entry.get("from") or entry.get("role")
+            text = entry.get("value") or entry.get("content")
             if isinstance(role, str) and isinstance(text, str):
                 yield role, text

@@ -281,10 +281,8 @@ def _memory(kernel: KernelFiles) -> FitnessCheck | None:
     if available is None:
         return None
     free = int(available[1]) * 1024
-    limit, used = (
-        machine.number("sys/fs/cgroup/memory.max"),
-        machine.number("sys/fs/cgroup/memory.current"),
-    )
+    limit = machine.number("sys/fs/cgroup/memory.max")
+    used = machine.number("sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
         free = min(free, max(0, limit - used))
     return _check("memory", _room(free, LEAST_MEMORY, LITTLE_MEMORY), {"free": free})

@@ -29,10 +29,8 @@ def recognises(content: Content) -> bool:
 
 def read(content: Content) -> Results:
     content.none_failed(float(_text(content, "Failed Requests") or 0))
-    asked, answered = (
-        _text(content, "Total Requests"),
-        _text(content, "Success Requests"),
-    )
+    asked = _text(content, "Total Requests")
+    answered = _text(content, "Success Requests")
     if asked and answered:
         content.none_failed(max(float(asked) - float(answered), 0))
     numbers = []

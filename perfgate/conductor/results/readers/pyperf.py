@@ -34,10 +34,8 @@ def read(content: Content) -> Results:
             **content.document.get("metadata", {}),
             **benchmark.get("metadata", {}),
         }
-        name, unit = (
-            str(metadata.get("name", "benchmark")),
-            metadata.get("unit", "second"),
-        )
+        name = str(metadata.get("name", "benchmark"))
+        unit = metadata.get("unit", "second")
         if unit not in _UNITS:
             raise content.refused(
                 "{name} has the unknown unit {unit!r}", name=name, unit=unit

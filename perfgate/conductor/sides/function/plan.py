@@ -221,10 +221,8 @@ class PairsPlan:
         and as much faster in another's (benchmarks/gate/FINDINGS.md, section 5). The new servers start while pairs
         run, on another CPU: without one, both sides of a pair wait equally.
         """
-        aa_pairs, seed = (
-            aa_pairs_of(config.gate, resident=resident),
-            config.measure.seed,
-        )
+        aa_pairs = aa_pairs_of(config.gate, resident=resident)
+        seed = config.measure.seed
         starts = draw_plans(
             seed,
             workload,

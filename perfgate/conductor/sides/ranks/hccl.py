@@ -18,11 +18,9 @@ from perfgate.conductor.sides.program import SideError
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 
-BASE_PORT, HOST_PORTS, CARD_PORTS = (
-    "HCCL_IF_BASE_PORT",
-    "HCCL_HOST_SOCKET_PORT_RANGE",
-    "HCCL_NPU_SOCKET_PORT_RANGE",
-)
+BASE_PORT = "HCCL_IF_BASE_PORT"
+HOST_PORTS = "HCCL_HOST_SOCKET_PORT_RANGE"
+CARD_PORTS = "HCCL_NPU_SOCKET_PORT_RANGE"
 RANK_TABLE = "RANK_TABLE_FILE"
 # HCCL takes 16 ports of the host from the first on, unless it is given more; a card's port is 16666.
 _FIRST_PORT, _CARD_PORT = 60_000, 16_666
