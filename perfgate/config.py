@@ -992,9 +992,7 @@ def _check(parsed: ConfigFile, root: Path) -> None:
         if name not in METRICS:
             hint = _did_you_mean(name, METRICS)
             raise ConfigError(
-                "[budget] unknown metric {key!r}{hint}",
-                key=key,
-                hint=hint,
+                "[budget] unknown metric {key!r}{hint}", key=key, hint=hint
             )
         try:
             parse_budget(key, written, METRICS[name])
@@ -1010,8 +1008,7 @@ def _check_lists(parsed: ConfigFile) -> None:
     requirements = parsed.measure.requirements
     if looks != sorted(set(looks)):
         raise ConfigError(
-            "[gate] looks must be growing numbers of pairs, found {looks}",
-            looks=looks,
+            "[gate] looks must be growing numbers of pairs, found {looks}", looks=looks
         )
     if len(spans) not in (0, 2, 3):
         raise ConfigError(
@@ -1073,9 +1070,7 @@ def _check_limits(limits: Mapping[str, float | LimitSetting]) -> None:
         if key not in LIMITS and not fnmatch.filter(LIMITS, key):
             hint = _did_you_mean(key, LIMITS)
             raise ConfigError(
-                "[limits] unknown limit {key!r}{hint}",
-                key=key,
-                hint=hint,
+                "[limits] unknown limit {key!r}{hint}", key=key, hint=hint
             )
         value = setting.value if isinstance(setting, LimitSetting) else setting
         if value is not None and not math.isfinite(value):
@@ -1139,8 +1134,7 @@ def _check_reference(text: str, root: Path) -> None:
     file, colon, attribute = text.rpartition(":")
     if not text.isprintable():  # "perf\new.py" holds a line break
         raise ConfigError(
-            "workload {text!r} holds an escaped character; write / in paths",
-            text=text,
+            "workload {text!r} holds an escaped character; write / in paths", text=text
         )
     if not (file and colon and attribute.isidentifier()):
         raise ConfigError(
