@@ -153,7 +153,7 @@ class VirtualServer(ServerSide):
         gaps = [0.01 * self._clock.factor() for _ in range(self._does.tokens - 1)]
         tokens = [first + sum(gaps[:index]) for index in range(len(gaps) + 1)]
         return Exchange(
-            name, 0.0, 1e-5, first, tokens[-1], tuple(tokens), 16, self._does.tokens, self._does.text + also, 200, ""
+            name, 0.0, 1e-5, first, tokens[-1], tokens, 16, self._does.tokens, self._does.text + also, 200, ""
         )
 
 

@@ -13,7 +13,6 @@ from perfgate.conductor.load.plan import PlannedRequest
 from perfgate.conductor.load.record import (
     Clock,
     Exchange,
-    ExchangeRecording,
     Send,
     describe,
 )
@@ -80,9 +79,9 @@ class HttpServer:
         raise NotImplementedError
 
     async def read(
-        self, response: aiohttp.ClientResponse, recording: ExchangeRecording
+        self, response: aiohttp.ClientResponse, exchange: Exchange, clock: Clock
     ) -> None:
-        """Read an answer into its recording. Raises AnswerError if it is a failure."""
+        """Read an answer into its exchange. Raises AnswerError if it is a failure."""
         raise NotImplementedError
 
     async def _exchange(
@@ -93,17 +92,17 @@ class HttpServer:
         headers = {"X-Request-Id": request.id}
         if sent.body is not None:
             headers["Content-Type"] = "application/json"
-        recording = ExchangeRecording(request, clock)
+        exchange = Exchange.begin(request, clock)
         try:
             async with connections.answer(
-                recording, sent.method, address, sent.body, headers
+                exchange, sent.method, address, sent.body, headers
             ) as response:
-                await self.read(response, recording)
+                await self.read(response, exchange, clock)
         except AnswerError as error:
-            return recording.failed(str(error))
+            return exchange.failed(str(error), clock.now())
         except request_errors() as error:
-            return recording.failed(explain(error, self.timeout))
-        return recording.done()
+            return exchange.failed(explain(error, self.timeout), clock.now())
+        return exchange
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class Connections:
     @asynccontextmanager
     async def answer(
         self,
-        recording: ExchangeRecording,
+        exchange: Exchange,
         method: str,
         address: str,
         body: bytes | None,
@@ -132,7 +131,7 @@ class Connections:
             "data": body,
             "headers": headers,
             "allow_redirects": False,
-            "trace_request_ctx": recording,
+            "trace_request_ctx": exchange,
         }
         async with AsyncExitStack() as stack:
             try:
@@ -140,12 +139,12 @@ class Connections:
                     (self.reused or self.new).request(method, address, **request)
                 )
             except (library.ClientOSError, library.ServerDisconnectedError):
-                if not recording.is_on_kept_connection:
+                if not exchange.is_on_kept_connection:
                     raise
                 response = await stack.enter_async_context(
                     self.new.request(method, address, **request)
                 )
-            recording.status = response.status
+            exchange.status = response.status
             yield response
 
 
@@ -181,7 +180,7 @@ def _session(timeout: float, *, keep: bool) -> aiohttp.ClientSession:
 
 
 def _noting_connections() -> aiohttp.TraceConfig:
-    """Report the connections of each request to its recording."""
+    """Report the connections of each request to its exchange."""
 
     async def on_reuse(_: object, context: Any, __: object) -> None:
         context.trace_request_ctx.take_connection(is_reused=True)

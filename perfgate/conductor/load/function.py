@@ -11,7 +11,7 @@ import msgspec
 
 from perfgate.conductor.load.connection import LONGEST_BODY, explain
 from perfgate.conductor.load.plan import PlannedRequest
-from perfgate.conductor.load.record import Clock, Exchange, ExchangeRecording, Send
+from perfgate.conductor.load.record import Clock, Exchange, Send
 
 _ENDED = "the process of the function has ended"
 
@@ -43,7 +43,7 @@ class FunctionTarget:
         except OSError:
 
             async def refuse(request: PlannedRequest) -> Exchange:
-                return ExchangeRecording(request, clock).failed(_ENDED)
+                return Exchange.begin(request, clock).failed(_ENDED, clock.now())
 
             yield refuse
             return
@@ -51,9 +51,9 @@ class FunctionTarget:
         reading = asyncio.create_task(_read(reader, answers))
 
         async def send(request: PlannedRequest) -> Exchange:
-            recording = ExchangeRecording(request, clock)
+            exchange = Exchange.begin(request, clock)
             if reading.done():
-                return recording.failed(_ENDED)
+                return exchange.failed(_ENDED, clock.now())
             answers[request.id] = asyncio.get_running_loop().create_future()
             message = {
                 "url": self.url,
@@ -65,12 +65,12 @@ class FunctionTarget:
             try:
                 answer = await asyncio.wait_for(answers[request.id], self.timeout)
             except asyncio.TimeoutError as error:
-                return recording.failed(explain(error, self.timeout))
+                return exchange.failed(explain(error, self.timeout), clock.now())
             if answer.error:
-                return recording.failed(answer.error)
-            recording.first = recording.last = clock.now()
-            recording.texts.append(answer.text)
-            return recording.done()
+                return exchange.failed(answer.error, clock.now())
+            exchange.first = exchange.last = clock.now()
+            exchange.text = answer.text
+            return exchange
 
         try:
             yield send

@@ -14,7 +14,6 @@ from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
 from perfgate.conductor.load.record import (
     Clock,
     Exchange,
-    ExchangeRecording,
     Load,
     Send,
     Target,
@@ -67,18 +66,17 @@ async def send_load(plan: LoadPlan, send: Send, clock: Clock = _WALL) -> list[Ex
     An exception of ``send`` becomes an exchange with an ``error``. Cancelling it cancels all requests that are under way and
     waits until they have ended.
     """
-    if plan.concurrency is None:
-        begin = clock.now() + _LEAD
-        return [
-            exchange.after(begin)
-            for exchange in await _open_loop(plan.requests, send, clock, begin)
-        ]
     begin = clock.now()
-    closed = [
-        exchange.after(begin)
-        for exchange in await _closed_loop(plan.requests, plan.concurrency, send, clock)
-    ]
-    return [exchange._replace(at=exchange.sent) for exchange in closed]
+    if plan.concurrency is None:
+        begin += _LEAD
+        exchanges = await _open_loop(plan.requests, send, clock, begin)
+    else:
+        exchanges = await _closed_loop(plan.requests, plan.concurrency, send, clock)
+    for exchange in exchanges:
+        exchange.count_from(begin)
+        if plan.concurrency is not None:
+            exchange.at = exchange.sent
+    return exchanges
 
 
 async def _open_loop(
@@ -115,11 +113,11 @@ async def _closed_loop(
 
 
 async def _exchange(request: PlannedRequest, send: Send, clock: Clock) -> Exchange:
-    recording = ExchangeRecording(request, clock)
+    exchange = Exchange.begin(request, clock)
     try:
         return await send(request)
     except Exception as error:  # noqa: BLE001 - a target may be a user's function, and one failure must not end the turn
-        return recording.failed(describe(error))
+        return exchange.failed(describe(error), clock.now())
 
 
 async def _end(tasks: list[asyncio.Task[Exchange]] | list[asyncio.Task[None]]) -> None:

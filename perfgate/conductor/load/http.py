@@ -16,7 +16,7 @@ from perfgate.conductor.load.connection import (
     failure_text,
 )
 from perfgate.conductor.load.plan import PlannedRequest
-from perfgate.conductor.load.record import ExchangeRecording, describe
+from perfgate.conductor.load.record import Clock, Exchange, describe
 from perfgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ class HttpTarget(HttpServer):
         return HttpRequest("POST", path, body.encode())
 
     async def read(
-        self, response: aiohttp.ClientResponse, recording: ExchangeRecording
+        self, response: aiohttp.ClientResponse, exchange: Exchange, clock: Clock
     ) -> None:
         if response.status >= 400:
             raise AnswerError(await failure_text(response))
-        recording.first = recording.clock.now()
+        exchange.first = clock.now()
         body = bytearray()
         size = 0
         async for received in response.content.iter_any():
@@ -73,8 +73,8 @@ class HttpTarget(HttpServer):
             if size > LONGEST_BODY:
                 response.close()
                 raise AnswerError(f"the answer is longer than {LONGEST_BODY} bytes")
-        recording.last = recording.clock.now()
-        recording.texts.append(bytes(body).decode("utf-8", errors="replace"))
+        exchange.last = clock.now()
+        exchange.text = bytes(body).decode("utf-8", errors="replace")
 
 
 def _fill(template: str, request: PlannedRequest, *, prompt: str) -> str:

@@ -18,7 +18,7 @@ from perfgate.conductor.load.connection import (
 )
 from perfgate.conductor.load.event_stream import EventStream, EventStreamError
 from perfgate.conductor.load.plan import PlannedRequest
-from perfgate.conductor.load.record import ExchangeRecording, shortened
+from perfgate.conductor.load.record import Clock, Exchange, shortened
 
 if TYPE_CHECKING:
     import aiohttp
@@ -84,18 +84,18 @@ class OpenAITarget(HttpServer):
         return ""
 
     async def read(
-        self, response: aiohttp.ClientResponse, recording: ExchangeRecording
+        self, response: aiohttp.ClientResponse, exchange: Exchange, clock: Clock
     ) -> None:
         if response.status != 200:
             text = await failure_text(response)
-            recording.rejected = self._rejected(response.status, text)
+            exchange.rejected = self._rejected(response.status, text)
             raise AnswerError(text)
         if response.content_type != _EVENT_STREAM:
             text = await failure_text(response)
             raise AnswerError(
                 f"expected {_EVENT_STREAM}, received {response.content_type}: {text}"
             )
-        await _Answer(recording, self.api).read(response.content)
+        await _Answer(exchange, self.api, clock).read(response.content)
 
 
 class _Delta(msgspec.Struct, frozen=True):
@@ -137,11 +137,12 @@ _DECODER = msgspec.json.Decoder(_Chunk)
 
 
 class _Answer:
-    """Reads one streamed answer into a recording."""
+    """Reads one streamed answer into an exchange."""
 
-    def __init__(self, recording: ExchangeRecording, api: Api) -> None:
-        self._recording = recording
+    def __init__(self, exchange: Exchange, api: Api, clock: Clock) -> None:
+        self._exchange = exchange
         self._api = api
+        self._clock = clock
         self._done = False
         # The stream of `transformers serve` ends with a chunk that has the finish reason, without [DONE].
         self._finished = False
@@ -151,7 +152,7 @@ class _Answer:
         stream = EventStream()
         size = 0
         async for received in content.iter_any():
-            arrived = self._recording.clock.now()
+            arrived = self._clock.now()
             size += len(received)
             if size > LONGEST_BODY:
                 raise EventStreamError(
@@ -184,11 +185,11 @@ class _Answer:
         self._note(chunk, arrived, event)
 
     def _note(self, chunk: _Chunk, arrived: float, event: str) -> None:
-        recording = self._recording
+        exchange = self._exchange
         if chunk.usage is not None:
-            recording.input_tokens = chunk.usage.prompt_tokens
-            recording.output_tokens = chunk.usage.completion_tokens
-            recording.cached_tokens = chunk.usage.cached_tokens
+            exchange.input_tokens = chunk.usage.prompt_tokens
+            exchange.output_tokens = chunk.usage.completion_tokens
+            exchange.cached_tokens = chunk.usage.cached_tokens
         if not chunk.choices:
             if chunk.usage is None:
                 raise EventStreamError(
@@ -196,14 +197,14 @@ class _Answer:
                 )
             return
         # A chunk may hold no text because a character is not complete yet: its token has arrived all the same.
-        recording.last = arrived
+        exchange.last = arrived
         self._finished |= all(choice.finish_reason for choice in chunk.choices)
         text = "".join(self._text(choice, event) for choice in chunk.choices)
         if text:
-            if recording.first is None:
-                recording.first = arrived
-            recording.tokens.append(arrived)
-            recording.texts.append(text)
+            if exchange.first is None:
+                exchange.first = arrived
+            exchange.tokens.append(arrived)
+            exchange.text += text
 
     def _text(self, choice: _Choice, event: str) -> str:
         if self._api == "completions" and choice.text is not None:

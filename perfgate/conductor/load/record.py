@@ -37,42 +37,67 @@ class Clock:
             await asyncio.sleep(left - _BUSY if left > _BUSY else 0)
 
 
-class Exchange(NamedTuple):
-    """One request and its answer. Times are in seconds from the beginning of the turn."""
+@dataclass
+class Exchange:
+    """One request and its answer; while it is under way, a client notes arrivals in it.
+
+    Times are the clock's, and in the end seconds from the beginning of the turn.
+    """
 
     id: str
     # The intended start, and when the request was handed to the connection.
     at: float
     sent: float
-    # The arrival of the first text (for plain HTTP: the headers), None without any, and of the last part of the answer, or the
-    # time of failure.
-    first: float | None
-    last: float
-    # The arrivals of all chunks with text: a chunk may hold several tokens, and a token may come without text.
-    tokens: tuple[float, ...]
+    # The arrival of the first text (for plain HTTP: the headers), None without any, and of
+    # the last part of the answer, or the time of failure.
+    first: float | None = None
+    last: float = 0.0
+    # The arrivals of all chunks with text: a chunk may hold several tokens, and a token may
+    # come without text.
+    tokens: list[float] = field(default_factory=list)
     # The server's own count, None without one.
-    input_tokens: int | None
-    output_tokens: int | None
-    text: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    text: str = ""
     # 0 without an HTTP answer.
-    status: int
+    status: int = 0
     # Empty on success, else the failure with the beginning of the body.
-    error: str
+    error: str = ""
     # The field of ours that the server named in refusing the request.
     rejected: str = ""
-    # Whether the request met a closed connection and was sent once more.
-    resent: bool = False
     # Input tokens found in the server's cache, None if unknown.
     cached_tokens: int | None = None
+    connections: int = 0
+    is_on_kept_connection: bool = False
 
-    def after(self, begin: float) -> Exchange:
-        """The same exchange with times of the clock turned into seconds after ``begin``; ``at`` is one already."""
-        return self._replace(
-            sent=self.sent - begin,
-            first=None if self.first is None else self.first - begin,
-            last=self.last - begin,
-            tokens=tuple(time - begin for time in self.tokens),
-        )
+    @classmethod
+    def begin(cls, request: PlannedRequest, clock: Clock) -> Exchange:
+        now = clock.now()
+        return cls(request.id, request.at, sent=now, last=now)
+
+    @property
+    def resent(self) -> bool:
+        """Whether the request met a closed connection and was sent once more."""
+        return self.connections > 1
+
+    def take_connection(self, *, is_reused: bool) -> None:
+        """Note that the request goes out on a connection, which earlier requests may have used."""
+        self.connections += 1
+        self.is_on_kept_connection = is_reused
+
+    def failed(self, error: str, now: float) -> Exchange:
+        """The exchange that ended by an error now; arrivals before it stay in it."""
+        self.last = now
+        self.error = shortened(error) or "failed without a message"
+        return self
+
+    def count_from(self, begin: float) -> None:
+        """Turn times of the clock into seconds after ``begin``; ``at`` is one already."""
+        self.sent -= begin
+        self.last -= begin
+        if self.first is not None:
+            self.first -= begin
+        self.tokens = [time - begin for time in self.tokens]
 
 
 class Load(NamedTuple):
@@ -104,61 +129,6 @@ class Target(Protocol):
 
         Raises MeasuringError if a package is missing.
         """
-
-
-@dataclass
-class ExchangeRecording:
-    """An exchange in progress: a client notes arrivals in it. Times are the clock's."""
-
-    request: PlannedRequest
-    clock: Clock
-    sent: float = field(init=False)
-    last: float = field(init=False)
-    status: int = 0
-    first: float | None = None
-    tokens: list[float] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    rejected: str = ""
-    connections: int = 0
-    is_on_kept_connection: bool = False
-
-    def __post_init__(self) -> None:
-        self.sent = self.last = self.clock.now()
-
-    def take_connection(self, *, is_reused: bool) -> None:
-        """Note that the request goes out on a connection, which earlier requests may have used."""
-        self.connections += 1
-        self.is_on_kept_connection = is_reused
-
-    def done(self) -> Exchange:
-        return self._exchange(self.last, "")
-
-    def failed(self, error: str) -> Exchange:
-        """Arrivals before the failure stay in the exchange."""
-        return self._exchange(
-            self.clock.now(), shortened(error) or "failed without a message"
-        )
-
-    def _exchange(self, last: float, error: str) -> Exchange:
-        return Exchange(
-            id=self.request.id,
-            at=self.request.at,
-            sent=self.sent,
-            first=self.first,
-            last=last,
-            tokens=tuple(self.tokens),
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
-            text="".join(self.texts),
-            status=self.status,
-            error=error,
-            cached_tokens=self.cached_tokens,
-            rejected=self.rejected,
-            resent=self.connections > 1,
-        )
 
 
 def shortened(text: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
-from perfgate.conductor.load.record import Clock, Exchange, ExchangeRecording
+from perfgate.conductor.load.record import Clock, Exchange
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,16 +24,16 @@ class Queue:
     served: int = 0
 
     async def send(self, request: PlannedRequest) -> Exchange:
-        recording = ExchangeRecording(request, self.clock)
-        begin = max(recording.sent, self.free_at)
+        exchange = Exchange.begin(request, self.clock)
+        begin = max(exchange.sent, self.free_at)
         for start, end in self.stalls:
             if start <= begin < end:
                 begin = end
         self.free_at = begin + float(self.services[self.served])
         self.served += 1
         await self.clock.sleep_until(self.free_at)
-        recording.first = recording.last = self.clock.now()
-        return recording.done()
+        exchange.first = exchange.last = self.clock.now()
+        return exchange
 
 
 def open_plan(times: Floats) -> LoadPlan:

@@ -10,7 +10,7 @@ import pytest
 from perfgate.conductor.load.generator import run_load, send_load
 from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
-from perfgate.conductor.load.record import Clock, Exchange, ExchangeRecording
+from perfgate.conductor.load.record import Clock, Exchange
 from perfgate.stats.arrivals import draw
 from perfgate.stats.summary import quantile
 from tests.fakes.virtual_time import VirtualClock, run_virtually
@@ -69,11 +69,11 @@ def test_send_load__closed_loop__never_more_under_way_than_asked_for_and_all_are
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        recording = ExchangeRecording(request, clock)
+        exchange = Exchange.begin(request, clock)
         await clock.sleep_until(clock.now() + (0.02 if request.id == "3" else 0.01))
         under_way -= 1
-        recording.first = recording.last = clock.now()
-        return recording.done()
+        exchange.first = exchange.last = clock.now()
+        return exchange
 
     plan = LoadPlan(open_plan(np.zeros(10)).requests, 3)
     exchanges = run_virtually(send_load(plan, send, clock))

@@ -10,7 +10,7 @@ from perfgate.conductor.load.timeline import write_timeline
 
 
 def exchange(number: int, at: float, last: float) -> Exchange:
-    return Exchange(f"perfgate-1-{number}", at, at, at + 0.1, last, (at + 0.1, last), 8, 2, "a b", 200, "")
+    return Exchange(f"perfgate-1-{number}", at, at, at + 0.1, last, [at + 0.1, last], 8, 2, "a b", 200, "")
 
 
 def test_timeline__requests_that_overlap__have_tracks_of_their_own_and_their_ids(tmp_path: Path) -> None:
