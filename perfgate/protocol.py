@@ -28,6 +28,7 @@ from perfgate.document.run import (
     StepResult,
 )
 from perfgate.document.samples import BlockColumns, KernelBlocks
+from perfgate.document.sweep import Sweep
 from perfgate.document.testbed import Testbed
 from perfgate.system.walls import Room
 
@@ -546,10 +547,7 @@ class TrySizesRequest(WorkerRequest, frozen=True):
 class SizesTried(Reply, frozen=True):
     """The sizes that work with the seconds of a call, the refused sizes, and the first that exhausts memory or takes long."""
 
-    call_seconds: dict[int, float]
-    refused: dict[int, Message] = {}
-    out_of_memory: int | None = None
-    too_slow: int | None = None
+    sweep: Sweep
 
 
 class SizeBlockRequest(WorkerRequest, frozen=True):

@@ -144,7 +144,7 @@ def _measure(name: str, seconds: float, *, draw: int, profiled: bool) -> dict[st
 
 def _server_of(bench: Bench) -> int:
     """The process id of the fork server that runs."""
-    return next(iter(bench.servers.running.values()))._process.pid
+    return next(iter(bench.servers.running.values())).process.pid
 
 
 def _shares(

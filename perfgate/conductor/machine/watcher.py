@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,14 @@ PATIENCE_SECONDS = 60.0
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 
+def _in_first_pid_namespace() -> bool:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE  # noqa: PTH116 - a link that leads nowhere
+    except OSError:
+        return False
+
+
+@dataclass
 class Watcher:
     """The readings during some pairs, and their meaning for the blocks.
 
@@ -36,27 +45,20 @@ class Watcher:
     driver lists can only be those that we see: in a container they may be the host's.
     """
 
-    def __init__(
-        self,
-        sampler: Sampler | None,
-        *,
-        own: Collection[int],
-        host_ids: bool | None = None,
-    ) -> None:
-        self._sampler = sampler
-        self._own = own
-        self._host_ids = _in_first_pid_namespace() if host_ids is None else host_ids
+    sampler: Sampler | None
+    own: Collection[int]
+    host_ids: bool = field(default_factory=_in_first_pid_namespace)
 
     def end(self) -> None:
         """Wait for the pending answer; the tool is not asked again."""
-        if self._sampler is not None:
-            self._sampler.end()
+        if self.sampler is not None:
+            self.sampler.end()
 
     def put_into(self, *lists: list[Replicate]) -> None:
         """Give every replicate the readings during its blocks, and every block its own disturbances."""
-        if self._sampler is None:
+        if self.sampler is None:
             return
-        readings = [self._without_own(reading) for reading in self._sampler.readings()]
+        readings = [self._without_own(reading) for reading in self.sampler.readings()]
         if not readings:
             return
         for replicates in lists:
@@ -70,9 +72,9 @@ class Watcher:
             others = [
                 replace(process, name="")
                 for process in foreign
-                if process.pid not in self._own
+                if process.pid not in self.own
             ]
-            if len(others) == len(foreign) and not self._host_ids:
+            if len(others) == len(foreign) and not self.host_ids:
                 foreign = None  # ids of the host, among which ours may be
             else:
                 foreign = others
@@ -112,13 +114,6 @@ def namespace_ids(pid: int) -> set[int]:
             if line.startswith("NSpid:"):
                 return {pid, *map(int, line.split()[1:])}
     return {pid}
-
-
-def _in_first_pid_namespace() -> bool:
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE  # noqa: PTH116 - a link that leads nowhere
-    except OSError:
-        return False
 
 
 def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Replicate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfgate.conductor.workers.checkout import ServerKey
@@ -110,6 +110,7 @@ class ServerSettings:
         return error if text == str(error) else MeasuringError(text)
 
 
+@dataclass
 class ForkServers:
     """The fork servers that run, one for each key, and those that will take their place.
 
@@ -118,27 +119,19 @@ class ForkServers:
     has imported its modules may also take over the workloads; ``before_end`` is called before servers end.
     """
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        say: Say,
-        *,
-        start_server: Callable[..., ForkServer],
-        is_prepared: Callable[[ServerKey, ForkServer], bool],
-        before_end: Callable[[], None],
-    ) -> None:
-        self.settings = settings
-        # How often fork servers with other addresses and other hashes took the place of those before.
-        self.draws = 0
-        self.running: dict[ServerKey, ForkServer] = {}
-        # How a fork server ended that we did not end.
-        self.lost: ErrorDetail | None = None
-        self._starting: dict[ServerKey, ForkServer] = {}
-        self._say = say
-        self._start_server = start_server
-        self._is_prepared = is_prepared
-        self._before_end = before_end
-        self._have_parts = False
+    settings: ServerSettings
+    say: Say
+    start_server: Callable[..., ForkServer]
+    is_prepared: Callable[[ServerKey, ForkServer], bool]
+    before_end: Callable[[], None]
+    # How often fork servers with other addresses and other hashes took the place of those
+    # before.
+    draws: int = 0
+    running: dict[ServerKey, ForkServer] = field(default_factory=dict)
+    # How a fork server ended that we did not end.
+    lost: ErrorDetail | None = None
+    _starting: dict[ServerKey, ForkServer] = field(default_factory=dict)
+    _have_parts: bool = False
 
     def start(self, key: ServerKey) -> ForkServer:
         """Start a fork server and wait for its imports.
@@ -155,7 +148,7 @@ class ForkServers:
                 timeout=max(self.settings.config.measure.load_timeout, PRELOAD_SECONDS)
             )
         except MeasuringError as error:
-            raise self.settings.explain(error, key.python, self._say) from error
+            raise self.settings.explain(error, key.python, self.say) from error
 
     def get(self, key: ServerKey) -> ForkServer:
         """The fork server of a key, started if it does not run. Raises WorkerError if one was lost."""
@@ -190,7 +183,7 @@ class ForkServers:
         if not self._starting:
             return False
         return all(
-            server.is_ready() and self._is_prepared(key, server)
+            server.is_ready() and self.is_prepared(key, server)
             for key, server in self._starting.items()
         )
 
@@ -211,7 +204,7 @@ class ForkServers:
         if not self.has_next:
             return
         let_go()
-        self._before_end()
+        self.before_end()
         self.draws += 1
         old, self.running, self._starting = self.running, self._starting, {}
         for server in old.values():
@@ -242,7 +235,7 @@ class ForkServers:
 
     def close(self) -> None:
         """End every fork server and its workers."""
-        self._before_end()
+        self.before_end()
         for servers in (self.running, self._starting):
             while servers:
                 _, server = servers.popitem()
@@ -255,14 +248,14 @@ class ForkServers:
     def _launch(self, key: ServerKey, parts: Sequence[str] = ()) -> ForkServer:
         settings = self.settings
         house = settings.rooms.house(key.python)
-        return self._start_server(
+        return self.start_server(
             key.python or RUNNING,
             environment=_without_current_folder(settings.environment),
             preload=settings.preload,
             parts=parts,
             folder=Path(tempfile.mkdtemp(prefix="server-", dir=house)),
             room=None if key.python is None else settings.rooms.walls(house),
-            say=self._say,
+            say=self.say,
         )
 
 

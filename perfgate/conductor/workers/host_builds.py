@@ -184,9 +184,9 @@ class HostServer(WorkerSource):
             _ForkedProcess(worker),
             worker.connection,
             worker.inbox,
-            folder=folder,
-            log=worker.log,
-            say=say,
+            folder,
+            worker.log,
+            say,
         )
         self._host = worker
         self._ready = False

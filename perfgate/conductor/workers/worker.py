@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -86,31 +87,22 @@ class ServerProcess(Protocol):
     def wait(self, timeout: float | None = None) -> int: ...
 
 
+@dataclass(eq=False)
 class WorkerSource:
     """A process that forks workers, at the other end of ``connection``; ``folder`` is its own. ``close`` ends all of them."""
 
-    def __init__(
-        self,
-        process: ServerProcess,
-        connection: socket.socket,
-        inbox: Inbox,
-        *,
-        folder: Path,
-        log: Path,
-        say: Say,
-    ) -> None:
-        self._process = process
-        self._connection = connection
-        self._inbox = inbox
-        self._folder = folder
-        self._log = log
-        self._say = say
-        self._workers: dict[int, Worker] = {}
-        self._next_id = 0
+    process: ServerProcess
+    connection: socket.socket
+    inbox: Inbox
+    folder: Path
+    log: Path
+    say: Say
+    _workers: dict[int, Worker] = field(default_factory=dict)
+    _next_id: int = 0
 
     @property
     def running(self) -> bool:
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     @property
     def lost(self) -> ErrorDetail | None:
@@ -122,9 +114,9 @@ class WorkerSource:
         # A warm one is the child of the worker that it gave, which is the younger by its number.
         for worker in reversed(self._workers.copy().values()):
             worker.close()
-        self._connection.close()
+        self.connection.close()
         try:
-            self._process.wait(EXIT_SECONDS)
+            self.process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self._kill()
 
@@ -200,16 +192,8 @@ class WorkerSource:
         self._next_id += 1
         ours, theirs = socket.socketpair()
         # Next to the home, in the room of the worker, which writes it from within its walls.
-        stack = home.parent / f"stack-{self._folder.name}-{self._next_id}"
-        worker = Worker(
-            self,
-            ours,
-            worker_id=self._next_id,
-            log=log,
-            home=home,
-            stack=stack,
-            say=self._say,
-        )
+        stack = home.parent / f"stack-{self.folder.name}-{self._next_id}"
+        worker = Worker(self, ours, self._next_id, log, home, stack, self.say)
         self._workers[self._next_id] = worker
         return worker, theirs
 
@@ -218,7 +202,7 @@ class WorkerSource:
     ) -> None:
         """Ask the server for a worker and wait until it has a process."""
         try:
-            send(self._connection, request, descriptor)
+            send(self.connection, request, descriptor)
         except ConnectionClosed:
             worker.close()
             raise WorkerError(self.end_detail(), alive=False) from None
@@ -237,7 +221,7 @@ class WorkerSource:
         deadline = time.monotonic() + timeout
         while worker.exited is None and (remaining := deadline - time.monotonic()) > 0:
             try:
-                message = self._inbox.poll(min(remaining, TICK_SECONDS))
+                message = self.inbox.poll(min(remaining, TICK_SECONDS))
             except ConnectionClosed:
                 return None
             if message is not None:
@@ -247,7 +231,7 @@ class WorkerSource:
     def note_messages(self) -> None:
         """Take note of the server's messages about its workers until now."""
         with suppress(ConnectionClosed):
-            while (message := self._inbox.poll(0)) is not None:
+            while (message := self.inbox.poll(0)) is not None:
                 self._note_exit(server_decoder.decode(message))
 
     def forget(self, worker: Worker) -> None:
@@ -256,7 +240,7 @@ class WorkerSource:
     def end_detail(self) -> ErrorDetail:
         """How a server ended that is gone; makes sure that it is."""
         self._kill()
-        code, tail = self._process.returncode, log_tail(self._log)
+        code, tail = self.process.returncode, log_tail(self.log)
         if code < 0:
             name = signal_name(-code)
             message = Message("worker.server-killed", {"signal": name})
@@ -286,13 +270,13 @@ class WorkerSource:
             waited = time.monotonic() - started
             if waited > timeout and worker_id is not None:
                 # The next worker gets a new server.
-                state = _kernel_state(self._process.pid)
+                state = _kernel_state(self.process.pid)
                 self._kill()
                 message = Message(
                     "worker.server-silent", {"seconds": timeout, "state": state}
                 )
                 detail = ErrorDetail(
-                    kind="timeout", message=message, log_tail=log_tail(self._log)
+                    kind="timeout", message=message, log_tail=log_tail(self.log)
                 )
                 raise WorkerError(detail, alive=False)
             if waited > timeout:
@@ -302,11 +286,11 @@ class WorkerSource:
                     timeout=timeout,
                 )
             if waited > 1:
-                self._say(f"{shown(doing)} ({waited:.0f} s)")
+                self.say(f"{shown(doing)} ({waited:.0f} s)")
 
     def _poll(self, seconds: float) -> bytes | None:
         try:
-            return self._inbox.poll(seconds)
+            return self.inbox.poll(seconds)
         except ConnectionClosed:
             raise WorkerError(self.end_detail(), alive=False) from None
 
@@ -317,11 +301,11 @@ class WorkerSource:
             self._workers[message.worker_id].exited = message
 
     def _kill(self) -> None:
-        if self._process.poll() is None:
+        if self.process.poll() is None:
             # A process that another server forked may have ended without word of it yet.
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 class ForkServer(WorkerSource):
@@ -369,9 +353,7 @@ class ForkServer(WorkerSource):
                 start_new_session=True,
             )
         theirs.close()
-        super().__init__(
-            process, ours, Inbox(ours), folder=folder, log=log_file, say=say
-        )
+        super().__init__(process, ours, Inbox(ours), folder, log_file, say)
         self._ready = False
         # The servers that were forked from it, each with a workload that it built on the host, and its name.
         self.hosts: dict[object, WorkerSource] = {}
@@ -415,6 +397,7 @@ class ForkServer(WorkerSource):
         self._ready = True
 
 
+@dataclass(eq=False)
 class Worker:
     """One worker process. Ask it with ``ask``; ``close`` ends it and everything it started.
 
@@ -422,34 +405,25 @@ class Worker:
     processes of the workload that its end found running.
     """
 
-    def __init__(
-        self,
-        server: WorkerSource,
-        connection: socket.socket,
-        *,
-        worker_id: int,
-        log: Path,
-        home: Path,
-        stack: Path,
-        say: Say,
-    ) -> None:
-        self.worker_id = worker_id
-        self.log = log
-        self.home = home
-        self.pid = 0
-        self.exited: Exited | None = None
-        self.experimented = False
-        # Seconds that a request may take, if it has no limit of its own.
-        self.timeout = math.inf
-        # Set if it shares a device that holds one worker only.
-        self.parking: Parking | None = None
-        # How often it went on after a signal had stopped it.
-        self.resumed = 0
-        self._server = server
-        self.connection = connection
-        self.inbox = Inbox(connection)
-        self.stack = stack
-        self._say = say
+    server: WorkerSource
+    connection: socket.socket
+    worker_id: int
+    log: Path
+    home: Path
+    stack: Path
+    say: Say
+    pid: int = 0
+    exited: Exited | None = None
+    experimented: bool = False
+    # Seconds that a request may take, if it has no limit of its own.
+    timeout: float = math.inf
+    # Set if it shares a device that holds one worker only.
+    parking: Parking | None = None
+    # How often it went on after a signal had stopped it.
+    resumed: int = 0
+
+    def __post_init__(self) -> None:
+        self.inbox = Inbox(self.connection)
 
     def ask(
         self,
@@ -502,27 +476,27 @@ class Worker:
 
     def times_stopped(self) -> int:
         """How often a signal has stopped it until now."""
-        self._server.note_messages()
+        self.server.note_messages()
         return self.resumed
 
     @property
     def is_running(self) -> bool:
-        self._server.note_messages()
-        return self.exited is None and self._server.running
+        self.server.note_messages()
+        return self.exited is None and self.server.running
 
     def has_ended(self, *, timeout: float) -> bool:
         """Wait for its end."""
-        return self._server.exit_of(self, timeout=timeout) is not None
+        return self.server.exit_of(self, timeout=timeout) is not None
 
     def close(self) -> None:
         self.connection.close()
-        if self.pid and self._server.exit_of(self, timeout=LEAVE_SECONDS) is None:
+        if self.pid and self.server.exit_of(self, timeout=LEAVE_SECONDS) is None:
             self._kill()
-            self._server.exit_of(self, timeout=EXIT_SECONDS)
+            self.server.exit_of(self, timeout=EXIT_SECONDS)
         if self.parking is not None:
             self.parking.leave(self)
         cut_log(self.log)
-        self._server.forget(self)
+        self.server.forget(self)
 
     @property
     def left_behind(self) -> list[str]:
@@ -554,12 +528,12 @@ class Worker:
                 activity = _activity_of(message)
                 status = f"{doing}: {one_line(activity)}"
                 status_shown = f"{shown(doing)}: {one_line(shown(activity))}"
-                self._say(status_shown)
+                self.say(status_shown)
             waited = time.monotonic() - started
             if waited > timeout:
                 raise self._timed_out(status, timeout)
             if waited > 1:
-                self._say(f"{status_shown} ({waited:.0f} s)")
+                self.say(f"{status_shown} ({waited:.0f} s)")
                 bound_log(self.log)
             if not is_stopped(self.pid):
                 last_running = time.monotonic()
@@ -585,9 +559,9 @@ class Worker:
         return self._error("protocol", Message("worker.breach", {"why": reason[:400]}))
 
     def _ended(self) -> WorkerError:
-        exited = self._server.exit_of(self, timeout=EXIT_SECONDS)
-        if exited is None and not self._server.running:
-            return WorkerError(self._server.end_detail(), alive=False)
+        exited = self.server.exit_of(self, timeout=EXIT_SECONDS)
+        if exited is None and not self.server.running:
+            return WorkerError(self.server.end_detail(), alive=False)
         if exited is None:
             self._kill()
             return self._error("protocol", Message("worker.closed-socket"))

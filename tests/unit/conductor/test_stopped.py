@@ -53,18 +53,18 @@ def test_fork__server_is_stopped__ended_and_no_other_takes_its_place(
     stopped = server_of(bench)
     with monkeypatch.context() as patched:
         patched.setattr(workers, "FORK_SECONDS", 1.0)
-        os.kill(stopped._process.pid, signal.SIGSTOP)
+        os.kill(stopped.process.pid, signal.SIGSTOP)
         with pytest.raises(WorkerError) as raised, bench.own_worker(None, "stopped"):
             pass
     message = as_message(raised.value.detail.message)
     assert (message.code, message.values["state"]) == ("worker.server-silent", " (state T (stopped))")
-    assert not Path(f"/proc/{stopped._process.pid}").exists()
+    assert not Path(f"/proc/{stopped.process.pid}").exists()
     refuses_workers(bench)
 
 
 def test_fork__server_was_killed__ended_by_name_even_where_a_new_one_is_due(bench: Bench) -> None:
-    os.kill(server_of(bench)._process.pid, signal.SIGKILL)
-    server_of(bench)._process.wait()
+    os.kill(server_of(bench).process.pid, signal.SIGKILL)
+    server_of(bench).process.wait()
     bench.servers.redraw(hash_seed=1)
     refuses_workers(bench)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import msgspec
@@ -97,10 +97,7 @@ class BatchSizes:
             tried = self._ask(side, worker, request, SizesTried)
             if tried is None:
                 return
-            side.sweep.call_seconds = tried.call_seconds
-            side.sweep.refused = tried.refused
-            side.sweep.out_of_memory = tried.out_of_memory
-            side.sweep.too_slow = tried.too_slow
+            side.sweep = replace(tried.sweep, sizes=[])
         before = self.sides[0].sweep.call_seconds
         after = self.sides[1].sweep.call_seconds
         common = {

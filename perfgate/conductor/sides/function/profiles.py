@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -68,22 +69,22 @@ _PROFILE_NAMES: dict[ProfileKind, Activity] = {
 }
 
 
+@dataclass
 class PairProfiles:
     """The profiles of a workload's pairs: some profile their operators once ``needs_names`` is true."""
 
-    def __init__(
-        self, sides: WorkloadSides, needs_names: Callable[[], bool], traces: Path | None
-    ) -> None:
-        self._sides = sides
-        self._needs_names = needs_names
-        self._traces = traces
-        self._late = LateOperators(sides.bench)
-        self._has_names_to_find = False
-        self._pairs = 0
+    sides: WorkloadSides
+    needs_names: Callable[[], bool]
+    traces: Path | None
+    _has_names_to_find: bool = False
+    _pairs: int = 0
+
+    def __post_init__(self) -> None:
+        self._late = LateOperators(self.sides.bench)
 
     def check(self) -> None:
         """Ask whether names are needed, unless they are."""
-        self._has_names_to_find = self._has_names_to_find or self._needs_names()
+        self._has_names_to_find = self._has_names_to_find or self.needs_names()
 
     def profile(
         self,
@@ -92,8 +93,8 @@ class PairProfiles:
         checkouts: Sequence[Checkout],
     ) -> tuple[Replicate, Replicate]:
         """Profile a pair, if that is due; returns its replicates with what is known now."""
-        bench, measured = self._sides.bench, self._sides.measured
-        clock = self._sides.observer.monotonic
+        bench, measured = self.sides.bench, self.sides.measured
+        clock = self.sides.observer.monotonic
         # A trace that is analysed later is the only source of the time of kernels.
         is_late = members[0].analysed_late
         tolerance = bench.config.gate.tolerance
@@ -105,7 +106,7 @@ class PairProfiles:
             replicates = with_profile(
                 "subroutines", workers, replicates, say=bench.say, clock=clock
             )
-        traces = self._traces if self._pairs < TRACED_PAIRS else None
+        traces = self.traces if self._pairs < TRACED_PAIRS else None
         self._pairs += 1
         if is_late:
             self._late.record(workers, replicates, checkouts, traces=traces)
@@ -122,7 +123,7 @@ class PairProfiles:
 
     def analyse_late(self) -> None:
         """Run the analyses deferred to a look, or to the end of the last pair: a look must know the time of kernels."""
-        measured = self._sides.measured
+        measured = self.sides.measured
         measured.traces += self._late.put_into(measured.base, measured.head)
 
 

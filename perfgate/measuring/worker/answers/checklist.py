@@ -108,12 +108,7 @@ class ChecklistAnswers:
         sweep = Sweep()
         with collector_off(), self._device.leave_out_waits():
             probe(context, self._workload.shapes[0], QUICK, sweep)
-        return SizesTried(
-            call_seconds=sweep.call_seconds,
-            refused=sweep.refused,
-            out_of_memory=sweep.out_of_memory,
-            too_slow=sweep.too_slow,
-        )
+        return SizesTried(sweep)
 
     def _size_block(self, request: SizeBlockRequest) -> SizeBlockDone:
         workload, device = self._workload, self._device
