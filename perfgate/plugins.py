@@ -77,15 +77,11 @@ def _load(entry: EntryPoint) -> ModuleType:
         ) from error
 
 
-def _module_names(package: ModuleType) -> tuple[str, ...]:
-    return _modules_in(*package.__path__)
-
-
 @cache
-def _modules_in(*folders: str) -> tuple[str, ...]:
+def _module_names(package: ModuleType) -> tuple[str, ...]:
     return tuple(
         info.name
-        for info in pkgutil.iter_modules(folders)
+        for info in pkgutil.iter_modules(package.__path__)
         if not info.name.startswith("_")
     )
 

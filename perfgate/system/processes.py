@@ -53,12 +53,7 @@ def be_open() -> None:
 
 def is_stopped(pid: int) -> bool:
     """Whether a signal has stopped a process (state T of proc(5)); False if it is gone."""
-    try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-        )
-    except (OSError, IndexError):
-        return False
+    return stat_of(pid)[:1] == ["T"]
 
 
 def run_delay_ns(pid: int) -> int | None:
@@ -151,7 +146,7 @@ def cpu_ns_below(pid: int) -> int:
 
 def waited_for_ns(pid: int) -> int:
     """The CPU time of the processes that a process has waited for: cutime and cstime of proc(5), stat, in ticks."""
-    fields = _stat(Path(f"/proc/{pid}"))
+    fields = stat_of(pid)
     if len(fields) <= 14:
         return 0
     return (int(fields[13]) + int(fields[14])) * 10**9 // os.sysconf("SC_CLK_TCK")
@@ -197,7 +192,7 @@ def running_below(pid: int) -> list[int]:
 def wants_cpu(pid: int) -> bool:
     """Whether a thread of a process runs or is ready to, or waits for a disk."""
     return any(
-        _stat(Path(f"/proc/{pid}/task/{thread}"))[:1] in (["R"], ["D"])
+        stat_of(f"{pid}/task/{thread}")[:1] in (["R"], ["D"])
         for thread in threads_of(pid)
     )
 
@@ -245,17 +240,17 @@ def _kill_all(find: Callable[[], list[int]], spare: Collection[int]) -> list[str
 
 def _runs(pid: int) -> bool:
     """Whether a process has not ended; a zombie has."""
-    return _stat(Path(f"/proc/{pid}"))[:1] not in ([], ["Z"])
+    return stat_of(pid)[:1] not in ([], ["Z"])
 
 
 def parent_of(pid: int) -> int:
     """The parent of a process, 0 of one that is gone."""
-    return int((_stat(Path(f"/proc/{pid}"))[1:2] or ["0"])[0])
+    return int((stat_of(pid)[1:2] or ["0"])[0])
 
 
 def session_of(pid: int) -> int:
     """The number of the process that leads a process's session (setsid(2)), 0 of one that is gone."""
-    return int((_stat(Path(f"/proc/{pid}"))[3:4] or ["0"])[0])
+    return int((stat_of(pid)[3:4] or ["0"])[0])
 
 
 def folders_of(pid: int) -> list[Path]:
@@ -270,13 +265,17 @@ def folders_of(pid: int) -> list[Path]:
     return folders
 
 
-def _stat(process: Path) -> list[str]:
-    """The fields of proc(5) for a process from the third on: state, parent, …; empty if it is gone."""
+def stat_of(process: int | str) -> list[str]:
+    """The fields of proc(5) for a process from the third on: state, parent, …; empty if it is gone.
+
+    A thread is ``PID/task/THREAD``.
+    """
     try:
-        # The name in parentheses before may hold anything.
-        return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        text = Path(f"/proc/{process}/stat").read_text(errors="replace")
     except OSError:
         return []
+    # The name in parentheses before may hold anything.
+    return text.rpartition(")")[2].split()
 
 
 def _prctl(option: int, value: int) -> None:

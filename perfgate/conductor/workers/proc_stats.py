@@ -6,12 +6,12 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from perfgate.system.processes import (
     process_cpu_ns,
     process_family,
     run_delay_ns,
+    stat_of,
     threads_of,
 )
 
@@ -51,7 +51,7 @@ def wait_asleep(pid: int) -> None:
     a worker's own turn would seem to be outside of it.
     """
     deadline = time.monotonic() + _ASLEEP_SECONDS
-    while _runs(pid) and time.monotonic() < deadline:
+    while stat_of(pid)[:1] == ["R"] and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
 
 
@@ -93,17 +93,3 @@ class Observer:
     wait_asleep: Callable[[int], None] = wait_asleep
     run_delay_ns: Callable[[int], int | None] = run_delay_ns
     thread_settings: Callable[[int], dict[str, str]] = thread_settings
-
-
-def _runs(pid: int) -> bool:
-    """Whether the main thread of a process has or wants a CPU (proc_pid_stat(5), the third field)."""
-    try:
-        return (
-            Path(f"/proc/{pid}/stat")
-            .read_text()
-            .rpartition(")")[2]
-            .split(maxsplit=1)[0]
-            == "R"
-        )
-    except (OSError, IndexError):
-        return False

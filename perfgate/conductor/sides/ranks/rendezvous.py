@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.system.folders import make_socket_folder
+from perfgate.system.processes import stat_of
 from perfgate.system.turns import MAX_LINE
 
 _EXIT_SECONDS = 0.5
@@ -80,14 +81,8 @@ class Peer:
         """
         deadline = time.monotonic() + _EXIT_SECONDS
         while time.monotonic() < deadline:
-            try:
-                fields = (
-                    Path(f"/proc/{self.pid}/stat")
-                    .read_text()
-                    .rpartition(")")[2]
-                    .split()
-                )
-            except OSError:
+            fields = stat_of(self.pid)
+            if not fields:
                 return self._exit_code_when_reaped()
             if fields[0] in ("Z", "X"):
                 return os.waitstatus_to_exitcode(int(fields[-1]))

@@ -62,7 +62,6 @@ def at_highest_rate(
                 side.misses,
                 start=begin,
                 least=least,
-                precision=PRECISION,
                 good=may_miss,
                 bad=min(0.9, _BAD * may_miss),
             )
@@ -122,7 +121,6 @@ def find_highest_rate(
     probe: Probe,
     *,
     start: float,
-    precision: float = 0.1,
     least: float | None = None,
     most: float = 1e5,
     good: float = GOOD,
@@ -131,14 +129,14 @@ def find_highest_rate(
     """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
 
     Return the answers in the order of the probes: the highest rate that holds is the result. The search ends once fails / holds
-    <= 1 + ``precision``, at rates above ``most`` and below ``least`` (``start`` / 1024). A rate that a probe cannot decide on
+    <= 1 + PRECISION, at rates above ``most`` and below ``least`` (``start`` / 1024). A rate that a probe cannot decide on
     does not hold.
     """
     if least is None:
         least = start / 1024
     answers = []
     holds, fails, rate = 0.0, math.inf, start
-    while least <= rate <= most and not fails <= holds * (1 + precision):
+    while least <= rate <= most and not fails <= holds * (1 + PRECISION):
         answer = judge_rate(probe, rate, good=good, bad=bad)
         answers.append(answer)
         if answer.holds:

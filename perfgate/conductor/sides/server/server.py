@@ -333,7 +333,9 @@ class ServerSide(ProgramSide):
         texts = []
         for number in range(self._settings.probe_loads):
             load = self._load(_TEXTS_SEED + number, self._load_settings)
-            texts += [hash_of_text(exchange.text) for exchange in load.exchanges]
+            for exchange in load.exchanges:
+                # Long enough that no two different texts of a gate share a hash.
+                texts.append(sha256(exchange.text.encode()).hexdigest()[:16])
         return texts
 
     def _output(self, plan: LoadPlan, load: Load) -> str:
@@ -374,11 +376,6 @@ def _load_of(reference: JobReference) -> LoadSettings:
     if reference.rate is None:
         return closed_loop(load)
     return msgspec.structs.replace(load, rate=RATE_SHARE * reference.rate)
-
-
-def hash_of_text(text: str) -> str:
-    """Long enough that no two different texts of a gate share a hash."""
-    return sha256(text.encode()).hexdigest()[:16]
 
 
 def closed_loop(load: LoadSettings) -> LoadSettings:
