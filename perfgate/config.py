@@ -524,6 +524,18 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ),
     ] = {}
 
+    @property
+    def functions(self) -> dict[str, str]:
+        """The workloads that are functions, by name; the setting ``workload`` comes first."""
+        written = {
+            name: entry
+            for name, entry in self.workloads.items()
+            if isinstance(entry, str)
+        }
+        if self.workload:
+            written = {self.workload.rpartition(":")[2]: self.workload, **written}
+        return written
+
 
 @dataclass(frozen=True)
 class WorkloadReference:
@@ -545,16 +557,9 @@ class Config(ConfigFile, frozen=True, kw_only=True):
 
     @property
     def references(self) -> tuple[WorkloadReference, ...]:
-        """The workloads that are functions; the setting ``workload`` comes first."""
-        written = {
-            name: entry
-            for name, entry in self.workloads.items()
-            if isinstance(entry, str)
-        }
-        if self.workload:
-            written = {self.workload.rpartition(":")[2]: self.workload, **written}
+        """The workloads that are functions."""
         references = []
-        for name, text in written.items():
+        for name, text in self.functions.items():
             file, _, attribute = text.rpartition(":")
             references.append(WorkloadReference(name, file, attribute))
         return tuple(references)
@@ -1108,20 +1113,15 @@ def _by_full_name(
 
 
 def _check_workloads(parsed: ConfigFile, root: Path) -> None:
-    references = {
-        name: entry
-        for name, entry in parsed.workloads.items()
-        if isinstance(entry, str)
-    }
-    if parsed.workload:
-        name = parsed.workload.rpartition(":")[2]
-        if references.get(name, parsed.workload) != parsed.workload:
-            raise ConfigError(
-                "workload {name!r} is defined twice; keep `workload` or the line in [workloads]",
-                name=name,
-            )
-        references = {name: parsed.workload, **references}
-    for name, text in references.items():
+    name = parsed.workload.rpartition(":")[2]
+    same_name = parsed.workloads.get(name)
+    is_other = isinstance(same_name, str) and same_name != parsed.workload
+    if parsed.workload and is_other:
+        raise ConfigError(
+            "workload {name!r} is defined twice; keep `workload` or the line in [workloads]",
+            name=name,
+        )
+    for name, text in parsed.functions.items():
         _check_reference(text, root)
         _check_name(name)
     for name, entry in parsed.workloads.items():

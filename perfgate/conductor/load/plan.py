@@ -67,18 +67,22 @@ def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> Load
     Turns have different requests, because a server may have earlier answers in its cache. Raises ConfigError if a file of
     requests is missing, malformed or too short.
     """
-    if settings.log or settings.dataset:
-        return LoadPlan(_replayed(settings, root, seed), settings.concurrency)
     shared = _words(settings.prefix, f"{seed}/prefix")
-    inputs = draw_lengths(settings.input, count=settings.requests, seed=f"{seed}/input")
-    outputs = draw_lengths(
-        settings.output or _OUTPUT, count=settings.requests, seed=f"{seed}/output"
-    )
+    if settings.log or settings.dataset:
+        times, prompts, outputs = _replayed(settings, root, seed, shared)
+    else:
+        times = _times(settings, seed)
+        prompts = []
+        inputs = _drawn(settings.input, settings.requests, f"{seed}/input")
+        for number, length in enumerate(inputs):
+            own = _words(length - settings.prefix, f"{seed}/{number}")
+            prompts.append(" ".join(shared + own))
+        output = settings.output or _OUTPUT
+        outputs = _drawn(output, settings.requests, f"{seed}/output")
     requests = []
-    for number, time in enumerate(_times(settings, seed)):
-        words = shared + _words(inputs[number] - settings.prefix, f"{seed}/{number}")
+    for number, (time, prompt, tokens) in enumerate(zip(times, prompts, outputs)):
         requests.append(
-            PlannedRequest(time, " ".join(words), outputs[number], _id(seed, number))
+            PlannedRequest(time, prompt, tokens, f"perfgate-{seed}-{number:05d}")
         )
     return LoadPlan(tuple(requests), settings.concurrency)
 
@@ -98,10 +102,6 @@ def _times(settings: LoadSettings, seed: int) -> list[float]:
     return [round(time, 6) for time in drawn.tolist()]
 
 
-def _id(seed: int, number: int) -> str:
-    return f"perfgate-{seed}-{number:05d}"
-
-
 def _words(length: int, seed: str) -> list[str]:
     # random() of a seeded Random is the same in all versions of Python; choice() need not be (Python's docs, "Notes on
     # Reproducibility").
@@ -110,9 +110,9 @@ def _words(length: int, seed: str) -> list[str]:
 
 
 def _replayed(
-    settings: LoadSettings, root: Path, seed: int
-) -> tuple[PlannedRequest, ...]:
-    """The requests of the turn's own window of a log or a dataset.
+    settings: LoadSettings, root: Path, seed: int, shared: list[str]
+) -> tuple[list[float], list[str], list[int]]:
+    """The times, prompts and lengths of answers of the turn's own window of a log or a dataset.
 
     Used-up windows repeat, with the number of the round before each prompt, so that a prefix cache misses them. It is the
     same for the whole round, so that prompts of a log keep their common prefixes.
@@ -139,17 +139,12 @@ def _replayed(
         times = _times(settings, seed)
     outputs = [request.output for request in replayed]
     if settings.dataset and settings.output is not None:
-        outputs = draw_lengths(
-            settings.output, count=settings.requests, seed=f"{seed}/output"
-        )
-    shared = _words(settings.prefix, f"{seed}/prefix")
-    requests = []
-    for number, request in enumerate(replayed):
-        prompt = _prompt(request, shared, round_number, f"{seed}/{number}")
-        requests.append(
-            PlannedRequest(times[number], prompt, outputs[number], _id(seed, number))
-        )
-    return tuple(requests)
+        outputs = _drawn(settings.output, settings.requests, f"{seed}/output")
+    prompts = [
+        _prompt(request, shared, round_number, f"{seed}/{number}")
+        for number, request in enumerate(replayed)
+    ]
+    return times, prompts, outputs
 
 
 def _prompt(
@@ -168,7 +163,7 @@ def _prompt(
 # --- lengths of prompts and answers, drawn the same for the same seed
 
 
-def draw_lengths(length: Length, *, count: int, seed: str) -> list[int]:
+def _drawn(length: Length, count: int, seed: str) -> list[int]:
     """Draw ``count`` lengths: all the same, one of a list each, evenly within bounds, or lognormal around a median."""
     if isinstance(length, int):
         return [length] * count

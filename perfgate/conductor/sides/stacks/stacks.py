@@ -10,8 +10,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,10 +38,10 @@ PROFILE_SECONDS = 2.0
 _BUSY_SECONDS = 12.0
 MOST_TURNS = 1000
 _MOST_RUNS = 20
+# A process that is not ready after the first records what is left of the turn.
 _START_SECONDS, _END_SECONDS = 5.0, 20.0
-# Of recordings of operators: a process that is not ready after the first records what is
-# left of the turn.
-_SWITCH_SECONDS, _WRITE_SECONDS = 5.0, 60.0
+# Of recordings of operators.
+_WRITE_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 _MOST_BYTES = 1 << 26
 # The folders for traces of vLLM's and SGLang's own profilers.
@@ -124,29 +124,36 @@ def sample_stacks(
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / SWITCH).touch()
-    signalled = signal_processes(processes())
-    wait_for_files(folder, signalled, STARTED, _START_SECONDS)
-    began, units, turns = time.monotonic(), 0, 0
-
-    def is_enough() -> bool:
-        seconds = time.monotonic() - began
-        return seconds >= PROFILE_SECONDS and (
-            seconds >= _BUSY_SECONDS or not _is_starved(cpu())
-        )
-
-    try:
-        while turns < MOST_TURNS and not is_enough():
+    units = turns = 0
+    with _switched_on(folder / SWITCH, processes, STARTED) as signalled:
+        began = time.monotonic()
+        seconds = 0.0
+        while turns < MOST_TURNS and (
+            seconds < PROFILE_SECONDS
+            or (seconds < _BUSY_SECONDS and _is_starved(cpu()))
+        ):
             units += work()
             turns += 1
-        seconds = time.monotonic() - began
-    finally:
-        (folder / SWITCH).unlink(missing_ok=True)
-        signal_processes(list(signalled))
+            seconds = time.monotonic() - began
     started = {pid for pid in signalled if (folder / f"{pid}{STARTED}").exists()}
     wait_for_files(folder, started, STACKS, _END_SECONDS)
     files = [folder / f"{pid}{STACKS}" for pid in sorted(started)]
     return SideStacks(per, units, seconds, _read_all(files), traces=[], folder=folder)
+
+
+@contextmanager
+def _switched_on(
+    switch: Path, processes: Callable[[], list[int]], begun: str
+) -> Iterator[set[int]]:
+    """Let processes that catch the signal record until the context ends; yield those once they have begun."""
+    switch.touch()
+    signalled = signal_processes(processes())
+    wait_for_files(switch.parent, signalled, begun, _START_SECONDS)
+    try:
+        yield signalled
+    finally:
+        switch.unlink(missing_ok=True)
+        signal_processes(list(signalled))
 
 
 def _is_starved(cpu: CpuTime) -> bool:
@@ -270,15 +277,8 @@ def _traces(folder: Path) -> list[Path]:
 def _by_torch(
     folder: Path, processes: Callable[[], list[int]], work: Callable[[], int]
 ) -> int:
-    switch = folder / OPERATORS_SWITCH
-    switch.touch()
-    signalled = signal_processes(processes())
-    wait_for_files(folder, signalled, RECORDING, _SWITCH_SECONDS)
-    try:
+    with _switched_on(folder / OPERATORS_SWITCH, processes, RECORDING) as signalled:
         units = work()
-    finally:
-        switch.unlink(missing_ok=True)
-        signal_processes(list(signalled))
     with_torch = {pid for pid in signalled if _size(folder / f"{pid}{RECORDING}")}
     wait_for_files(folder, with_torch, OPERATORS, _WRITE_SECONDS)
     return units
