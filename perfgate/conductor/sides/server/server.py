@@ -15,7 +15,6 @@ from perfgate.catalogue.names import E2E
 from perfgate.conductor.load.connection import KEEP_ALIVE
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
-from perfgate.conductor.load.measures import misses
 from perfgate.conductor.load.openai import OpenAITarget
 from perfgate.conductor.load.plan import LoadPlan, plan_load
 from perfgate.conductor.load.record import Load, Target
@@ -26,7 +25,11 @@ from perfgate.conductor.sides.ranks.hccl import next_group, port_settings
 from perfgate.conductor.sides.server.answers import check_answers
 from perfgate.conductor.sides.server.client import RequestClient
 from perfgate.conductor.sides.server.endpoints import ServerEndpoints
-from perfgate.conductor.sides.server.server_numbers import numbers_of, turn_of_load
+from perfgate.conductor.sides.server.server_numbers import (
+    misses,
+    numbers_of,
+    turn_of_load,
+)
 from perfgate.conductor.sides.side import ProgramSide, SidePlace, SidePlan
 from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import JobNumber, TurnResult
