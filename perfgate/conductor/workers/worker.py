@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from perfgate.protocol import (
     Exited,
     Experimenting,
     Failed,
+    Forked,
     ForkFailed,
     ForkRequest,
     Inbox,
@@ -206,15 +207,37 @@ class WorkerSource:
         except ConnectionClosed:
             worker.close()
             raise WorkerError(self.end_detail(), alive=False) from None
-        message = self._wait(
-            timeout=FORK_SECONDS,
-            doing=Activity("forking a worker"),
-            worker_id=worker.worker_id,
+        started = time.monotonic()
+        while True:
+            received = self._poll(TICK_SECONDS)
+            safe_point()
+            if received is not None:
+                message = server_decoder.decode(received)
+                if isinstance(message, ForkFailed):
+                    worker.close()
+                    raise WorkerError(message.error, alive=False)
+                if isinstance(message, Forked):
+                    worker.pid = message.pid
+                    return
+                self._note_exit(message)
+            waited = time.monotonic() - started
+            if waited > FORK_SECONDS:
+                raise self._silent()
+            if waited > 1:
+                doing = Activity("forking a worker").shown
+                self.say(f"{doing} ({waited:.0f} s)")
+
+    def _silent(self) -> WorkerError:
+        """Kill a server that does not answer: the next worker gets a new one."""
+        state = _kernel_state(self.process.pid)
+        self._kill()
+        message = Message(
+            "worker.server-silent", {"seconds": FORK_SECONDS, "state": state}
         )
-        if isinstance(message, ForkFailed):
-            worker.close()
-            raise WorkerError(message.error, alive=False)
-        worker.pid = message.pid
+        detail = ErrorDetail(
+            kind="timeout", message=message, log_tail=log_tail(self.log)
+        )
+        return WorkerError(detail, alive=False)
 
     def exit_of(self, worker: Worker, *, timeout: float) -> Exited | None:
         """How a worker ended, None if it has not within ``timeout`` or that is unknown."""
@@ -252,41 +275,6 @@ class WorkerSource:
             message=Message("worker.server-exited", {"code": code}),
             log_tail=tail,
         )
-
-    def _wait(self, *, timeout: float, doing: str, worker_id: int | None) -> Any:
-        """The answer the server owes us: that it is ready, or the result of a fork."""
-        started = time.monotonic()
-        while True:
-            received = self._poll(TICK_SECONDS)
-            safe_point()
-            if received is not None:
-                message = server_decoder.decode(received)
-                if (
-                    not isinstance(message, Exited)
-                    and getattr(message, "worker_id", None) == worker_id
-                ):
-                    return message
-                self._note_exit(message)
-            waited = time.monotonic() - started
-            if waited > timeout and worker_id is not None:
-                # The next worker gets a new server.
-                state = _kernel_state(self.process.pid)
-                self._kill()
-                message = Message(
-                    "worker.server-silent", {"seconds": timeout, "state": state}
-                )
-                detail = ErrorDetail(
-                    kind="timeout", message=message, log_tail=log_tail(self.log)
-                )
-                raise WorkerError(detail, alive=False)
-            if waited > timeout:
-                raise MeasuringError(
-                    "{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout",
-                    doing=doing,
-                    timeout=timeout,
-                )
-            if waited > 1:
-                self.say(f"{shown(doing)} ({waited:.0f} s)")
 
     def _poll(self, seconds: float) -> bytes | None:
         try:
@@ -369,21 +357,28 @@ class ForkServer(WorkerSource):
 
     def wait_ready(self, *, timeout: float) -> None:
         """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
-        if not self._ready:
-            message = self._wait(
-                timeout=timeout,
-                doing=Activity("importing the preloaded modules"),
-                worker_id=None,
-            )
-            self._note_start(message)
+        started = time.monotonic()
+        while not self.is_ready(TICK_SECONDS):
+            safe_point()
+            waited = time.monotonic() - started
+            doing = Activity("importing the preloaded modules")
+            if waited > timeout:
+                raise MeasuringError(
+                    "{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout",
+                    doing=doing,
+                    timeout=timeout,
+                )
+            if waited > 1:
+                self.say(f"{doing.shown} ({waited:.0f} s)")
 
-    def is_ready(self) -> bool:
-        """Whether the preloaded modules are imported, without waiting. Raises MeasuringError when one fails."""
-        if not self._ready and (message := self._poll(0)) is not None:
-            self._note_start(server_decoder.decode(message))
-        return self._ready
+    def is_ready(self, seconds: float = 0.0) -> bool:
+        """Whether the preloaded modules are imported, or will be within some seconds.
 
-    def _note_start(self, message: Any) -> None:
+        Raises MeasuringError when one fails.
+        """
+        if self._ready or (received := self._poll(seconds)) is None:
+            return self._ready
+        message = server_decoder.decode(received)
         if isinstance(message, ServerFailed):
             remedy: str = Activity("; install it there, or leave it out")
             if message.error.traceback:
@@ -395,6 +390,7 @@ class ForkServer(WorkerSource):
                 remedy=remedy,
             )
         self._ready = True
+        return True
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -135,18 +135,6 @@ def measure_pairs(
         )
 
 
-@dataclass
-class _Pair:
-    """A pair while it runs: its members, the seconds for which they loaded, and the quads so far."""
-
-    members: tuple[Member, Member]
-    loading_seconds: float
-    longest_load: float
-    began: float
-    ready: float
-    quads: int = 0
-
-
 class PairTurns(FunctionTurns):
     """Runs one pair after another; a pair that fails is recorded with its error. ``done`` pairs of the plan were run."""
 
@@ -190,10 +178,10 @@ class PairTurns(FunctionTurns):
     def start(self, start: Start, standing: Standing, /) -> Quads:
         self._begin(start, standing)
         self.blocks = 0
-        self._pair = self._start_members()
+        self._start_members()
         if not self._served_pairs:
             self._prepare_next_start()
-        call_seconds = min(member.call_seconds for member in self._pair.members)
+        call_seconds = min(member.call_seconds for member in self._members)
         return Quads.exactly(self.planner.quads_of(call_seconds))
 
     def _begin(self, start: Start, standing: Standing) -> None:
@@ -218,7 +206,7 @@ class PairTurns(FunctionTurns):
 
     def quad(self, quad: QuadTurns) -> bool:
         """Run the blocks of every lane of every shape, and profile kernels. Both sides run blocks of equally many calls."""
-        first, second = members = self._pair.members
+        members = first, second = self._members
         leader_and_other = quad.order[:2]
         for side in leader_and_other:
             members[side].move(self._start.layout_seed * MOST_QUADS + quad.index)
@@ -242,31 +230,31 @@ class PairTurns(FunctionTurns):
                     )
         if self.is_resident:
             self.card.profile(members, leader_and_other, kernel_calls, quad=quad.index)
-        self._pair.quads += 1
+        self._quads += 1
         return True
 
     def finish(self) -> None:
-        start, pair, clock = self._start, self._pair, self.clock
-        first, second = pair.members
-        in_quads = clock() - pair.ready
+        start, clock = self._start, self.clock
+        first, second = self._members
+        in_quads = clock() - self._ready
         replicates = self.collect(first, start, 0), self.collect(second, start, 1)
         collected = clock()
         if start.arm == "ab":
             replicates = self.profiles.profile(
-                pair.members, replicates, self._checkouts
+                self._members, replicates, self._checkouts
             )
             if self.sizes is not None:
                 self._run_sizes(self.sizes)
         profiling = clock() - collected
         self._forks.close()
         self._served_pairs += 1
-        pair_seconds = clock() - pair.began - profiling
+        pair_seconds = clock() - self._began - profiling
         pairs = self._pairs_of_start(pair_seconds)
         if self._served_pairs >= pairs:
             self._load_anew()
-        overhead = pair.loading_seconds / pairs + pair_seconds - in_quads
+        overhead = self._loading_seconds / pairs + pair_seconds - in_quads
         self.planner.add_pair(
-            *replicates, fixed_seconds=overhead, quad_seconds=in_quads / pair.quads
+            *replicates, fixed_seconds=overhead, quad_seconds=in_quads / self._quads
         )
         self._keep(replicates)
 
@@ -317,8 +305,11 @@ class PairTurns(FunctionTurns):
         )
         self.bench.say(text)
 
-    def _start_members(self) -> _Pair:
-        """Fork both members from warm workers, or take those themselves where a process cannot be forked."""
+    def _start_members(self) -> None:
+        """Fork both members from warm workers, or take those themselves where a process cannot be forked.
+
+        The seconds that loading took are those of both, and the longest of one.
+        """
         start = self._start
         if self.is_resident and start.arm != self._arm:
             # Three residents may not fit on the device.
@@ -328,7 +319,9 @@ class PairTurns(FunctionTurns):
         origins = self.warm.get(places, start, block_seconds=self.planner.block_seconds)
         # Both or none: a process that has just been forked meets other page faults than one that warmed up.
         self._has_forks = all(origin.warm.forkable for origin in origins)
-        began = self.clock()
+        self._loading_seconds = sum(origin.seconds for origin in origins)
+        self._longest_load = max(origin.loaded.seconds for origin in origins)
+        self._began = self.clock()
         members = {
             side: self._member(side, origin)
             for side, origin in zip(start.order, origins)
@@ -336,13 +329,9 @@ class PairTurns(FunctionTurns):
         if any(origin.start == start.number for origin in origins):
             # The card has just warmed up.
             self.card.note_work()
-        return _Pair(
-            members=(members[0], members[1]),
-            loading_seconds=sum(origin.seconds for origin in origins),
-            longest_load=max(origin.loaded.seconds for origin in origins),
-            began=began,
-            ready=self.clock(),
-        )
+        self._members = members[0], members[1]
+        self._ready = self.clock()
+        self._quads = 0
 
     def _place(self, side: int) -> WarmPlace:
         return WarmPlace(
@@ -368,7 +357,7 @@ class PairTurns(FunctionTurns):
             # Without heads of other code they show the noise, and no start luck that a verdict rests on.
             return aa_pairs_of(self.bench.config.gate, resident=True)
         # Residents that loaded while others measured were hardly waited for; the next residents take as long all the same.
-        start_seconds = max(self._pair.loading_seconds, self._pair.longest_load)
+        start_seconds = max(self._loading_seconds, self._longest_load)
         first_look = None
         if self.done < self.plan.look_ends[0]:
             first_look = self.plan.first_look
@@ -390,7 +379,7 @@ class PairTurns(FunctionTurns):
     def _run_sizes(self, sizes: BatchSizes) -> None:
         """Run a round of batch sizes, outside the budget of the pairs."""
         began = self.clock()
-        first, second = self._pair.members
+        first, second = self._members
         if self.is_parked:
             sizes.reason = Message("times.sizes-on-one-side")
         sizes.run_round(
@@ -436,7 +425,7 @@ class LonePairTurns(PairTurns):
 
     holds_both = False
     # The first visit decides for all: how many quads a pair has, and how many calls a block.
-    _quads = 0
+    _quads_of_visit = 0
     _calls: Mapping[tuple[Lane, str], int] = MappingProxyType({})
 
     def start(self, start: Start, standing: Standing, /) -> Quads:
@@ -458,14 +447,16 @@ class LonePairTurns(PairTurns):
         )
         self.card.note_work()
         member = self.member(origin, origin.worker)
-        self._quads = self._quads or self.planner.quads_of(member.call_seconds)
+        self._quads_of_visit = self._quads_of_visit or self.planner.quads_of(
+            member.call_seconds
+        )
         self._calls = self._calls or member.block_calls
         kernel_calls = {
             shape: calls
             for (lane, shape), calls in self._calls.items()
             if lane == "call"
         }
-        for index in range(self._quads):
+        for index in range(self._quads_of_visit):
             member.move(start.layout_seed * MOST_QUADS + index)
             for (lane, shape), calls in self._calls.items():
                 for _ in range(BLOCKS_OF_A_SIDE):
