@@ -8,32 +8,32 @@ import time
 from collections import Counter
 from pathlib import Path
 
-CGROUP = Path("/sys/fs/cgroup")
-MEMBERSHIP = Path("/proc/self/cgroup")
+# The kernel's files are below it.
+ROOT = Path("/")
 
 
-def granted_cpus(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> list[int]:
+def granted_cpus(root: Path = ROOT) -> list[int]:
     """The CPUs this process may run on, limited to the cgroup quota.
 
     A quota of 2.5 CPUs on a mask of 64 grants 2: threads above the quota are throttled, which costs more than they gain.
     """
     mask = sorted(os.sched_getaffinity(0))
-    quota = cpu_quota(cgroup, membership)
+    quota = cpu_quota(root)
     if quota is None:
         return mask
     return mask[: max(1, math.floor(quota))]
 
 
-def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | None:
+def cpu_quota(root: Path = ROOT) -> float | None:
     """The CPUs our cgroups pay for, None when unlimited: v2 ``cpu.max``, v1 ``cpu.cfs_quota_us``.
 
     A limit on any level above us holds for us too, so the smallest counts.
     """
     texts = []
-    for folder in _folders(cgroup, membership, ""):
+    for folder in _folders(root, ""):
         quota, _, period = _read(folder / "cpu.max").partition(" ")
         texts.append((quota, period))
-    for folder in _folders(cgroup, membership, "cpu"):
+    for folder in _folders(root, "cpu"):
         texts.append(
             (_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
         )
@@ -45,14 +45,11 @@ def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | N
     return min(limits, default=None)
 
 
-def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
+def granted_memory(root: Path = ROOT) -> int:
     """The bytes this job may use: the smallest limit of our cgroups, or the machine's memory."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    files = [folder / "memory.max" for folder in _folders(cgroup, membership, "")]
-    files += [
-        folder / "memory.limit_in_bytes"
-        for folder in _folders(cgroup, membership, "memory")
-    ]
+    files = [folder / "memory.max" for folder in _folders(root, "")]
+    files += [folder / "memory.limit_in_bytes" for folder in _folders(root, "memory")]
     for text in map(_read, files):
         # v2 has "max" for no limit, v1 a number beyond any memory.
         if text.isdigit():
@@ -60,15 +57,16 @@ def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
     return min(limits)
 
 
-def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
+def _folders(root: Path, controller: str) -> list[Path]:
     """Our cgroup's folder and all above it, of a v1 controller or, for ``""``, of v2.
 
     /proc/self/cgroup has lines ``number:controllers:/path`` (cgroups(7)). In a container the path may be one of the host
     that cannot be seen here; the mount point itself then is our cgroup.
     """
+    cgroup = root / "sys/fs/cgroup"
     mounts = [cgroup / controller] if controller else [cgroup, cgroup / "unified"]
     steps = []
-    for line in _read(membership).splitlines():
+    for line in _read(root / "proc/self/cgroup").splitlines():
         _, _, membership_text = line.partition(":")
         controllers, colon, path = membership_text.partition(":")
         if colon and controller in controllers.split(","):

@@ -148,8 +148,8 @@ def _room(free: int, least: int, little: int) -> FitnessStatus:
 
 def _cpus(kernel: KernelFiles) -> FitnessCheck:
     """The CPUs we may run on: affinity mask and cgroup quota against the machine's."""
-    root, count = kernel.machine.root, len(kernel.cpus)
-    quota = cpu_quota(root / "sys/fs/cgroup", root / "proc/self/cgroup")
+    count = len(kernel.cpus)
+    quota = cpu_quota(kernel.machine.root)
     values: dict[str, MessageValue] = {
         "mine": count,
         "visible": kernel.visible,

@@ -10,17 +10,12 @@ from perfgate.conductor.machine.cpus import cpu_quota, granted_cpus, granted_mem
 TOTAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _tree(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
+def _root(root: Path, files: dict[str, str], membership: str) -> Path:
+    tree = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    for name, text in {**tree, "proc/self/cgroup": membership}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
-
-
-def _membership(tmp_path: Path, text: str) -> Path:
-    file = tmp_path / "membership"
-    file.write_text(text)
-    return file
 
 
 @pytest.mark.parametrize(
@@ -44,7 +39,7 @@ def test_cpu_quota__recorded_cgroup_files__cpus(
     tmp_path: Path, files: dict[str, str], membership: str, quota: float
 ) -> None:
     """File formats: kernel documentation cgroup-v2.rst (cpu.max) and sched-bwc.rst (cfs_quota_us)."""
-    assert cpu_quota(_tree(tmp_path / "cgroup", files), _membership(tmp_path, membership)) == quota
+    assert cpu_quota(_root(tmp_path, files, membership)) == quota
 
 
 @pytest.mark.parametrize(
@@ -61,13 +56,13 @@ def test_cpu_quota__recorded_cgroup_files__cpus(
 def test_granted_memory__recorded_cgroup_files__bytes(
     tmp_path: Path, files: dict[str, str], membership: str, limit: int
 ) -> None:
-    assert granted_memory(_tree(tmp_path / "cgroup", files), _membership(tmp_path, membership)) == limit
+    assert granted_memory(_root(tmp_path, files, membership)) == limit
 
 
 @pytest.mark.parametrize(("quota", "count"), [("50000 100000", 1), ("199999 100000", 1), ("100000000000 100000", None)])
 def test_granted_cpus__quota_and_mask__whole_cpus_of_the_mask(tmp_path: Path, quota: str, count: int) -> None:
     mask = sorted(os.sched_getaffinity(0))
-    granted = granted_cpus(_tree(tmp_path / "cgroup", {"cpu.max": quota}), _membership(tmp_path, "0::/\n"))
+    granted = granted_cpus(_root(tmp_path, {"cpu.max": quota}, "0::/\n"))
     assert granted == (mask if count is None else mask[:count])
 
 
@@ -76,7 +71,7 @@ def test_granted_cpus__affinity_mask_of_one__that_one(tmp_path: Path) -> None:
     last = max(mask)
     os.sched_setaffinity(0, {last})
     try:
-        assert granted_cpus(tmp_path, tmp_path / "none") == [last]
+        assert granted_cpus(tmp_path) == [last]
         assert quietest_cpus(1) == [last]
     finally:
         os.sched_setaffinity(0, mask)
