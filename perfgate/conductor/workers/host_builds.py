@@ -6,7 +6,6 @@ copy. The model is used if it equals one that was built for the device.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from perfgate.conductor.workers.checkout import Checkout, ServerKey
 from perfgate.conductor.workers.loading import LoadingWorker, WorkerPlan
 from perfgate.conductor.workers.worker import (
-    EXIT_SECONDS,
+    ForkedProcess,
     ForkServer,
     Say,
     Worker,
@@ -181,7 +180,7 @@ class HostServer(WorkerSource):
 
     def __init__(self, worker: Worker, *, folder: Path, say: Say) -> None:
         super().__init__(
-            _ForkedProcess(worker),
+            ForkedProcess(worker),
             worker.connection,
             worker.inbox,
             folder,
@@ -227,28 +226,3 @@ class HostServer(WorkerSource):
             self.error = message.error
         self._ready = self.error is None
         return self._ready
-
-
-class _ForkedProcess:
-    """The part of ``subprocess.Popen`` that a server needs, of a process that another server forked."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    @property
-    def pid(self) -> int:
-        return self._worker.pid
-
-    @property
-    def returncode(self) -> int:
-        exited = self._worker.exited
-        return 1 if exited is None else exited.exit_code
-
-    def poll(self) -> int | None:
-        return None if self._worker.is_running else self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        seconds = EXIT_SECONDS if timeout is None else timeout
-        if not self._worker.has_ended(timeout=seconds):
-            raise subprocess.TimeoutExpired("fork server", seconds)
-        return self.returncode

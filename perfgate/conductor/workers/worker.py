@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -74,25 +74,11 @@ class WorkerError(TurnError):
         self.alive = alive
 
 
-class ServerProcess(Protocol):
-    """The process of a server, as ``subprocess.Popen`` has it."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def returncode(self) -> int: ...
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
-
-
 @dataclass(eq=False)
 class WorkerSource:
     """A process that forks workers, at the other end of ``connection``; ``folder`` is its own. ``close`` ends all of them."""
 
-    process: ServerProcess
+    process: subprocess.Popen[bytes] | ForkedProcess
     connection: socket.socket
     inbox: Inbox
     folder: Path
@@ -615,6 +601,31 @@ class Worker:
         for kill in (os.killpg, os.kill):
             with suppress(ProcessLookupError, PermissionError):
                 kill(self.pid, signal.SIGKILL)
+
+
+class ForkedProcess:
+    """The part of ``subprocess.Popen`` that a server needs, of a process that another server forked."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    @property
+    def pid(self) -> int:
+        return self._worker.pid
+
+    @property
+    def returncode(self) -> int:
+        exited = self._worker.exited
+        return 1 if exited is None else exited.exit_code
+
+    def poll(self) -> int | None:
+        return None if self._worker.is_running else self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        seconds = EXIT_SECONDS if timeout is None else timeout
+        if not self._worker.has_ended(timeout=seconds):
+            raise subprocess.TimeoutExpired("fork server", seconds)
+        return self.returncode
 
 
 def innermost_last(stack: str) -> str:

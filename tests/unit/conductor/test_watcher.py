@@ -277,7 +277,7 @@ def sampled(device: str, folder: Path, *, identity: str = "", **variables: str) 
     environment = {"PATH": f"{folder}:{SMI}:{Path(sys.executable).parent}:/usr/bin:/bin", **variables}
     began = time.perf_counter_ns()
     with watching(device, identity, own={os.getpid()}, environment=environment, folder=folder) as found:
-        sampler = found._sampler
+        sampler = found.sampler
         assert sampler is not None
         while len(sampler.readings()) < 5:
             assert sampler.failure() is None
