@@ -42,13 +42,6 @@ class Quads:
         return cls(count, count, is_whole=True)
 
 
-class Standing(NamedTuple):
-    """How far a measurement is: when it may be decided next, and how long a unit takes, None before the first."""
-
-    next_look: int
-    seconds_each: float | None
-
-
 class Client(Protocol):
     """Something that is measured in turns. Every method may raise TurnError, which ends the start."""
 
@@ -56,7 +49,7 @@ class Client(Protocol):
     def done(self) -> int:
         """The units of evidence so far, in which looks are counted: pairs, quads or turns."""
 
-    def start(self, start: Start, standing: Standing, /) -> Quads:
+    def start(self, start: Start, /) -> Quads:
         """Start both sides in the order of ``start``, and wait until they are warm.
 
         Return how many quads follow; a start without any ends the measurement.
@@ -189,9 +182,7 @@ class Engine:
         self._done_at_start = self.client.done
         began = self.clock()
         try:
-            quads = self.client.start(
-                start, Standing(self.next_look, self.seconds_each)
-            )
+            quads = self.client.start(start)
             self._start_seconds = self.clock() - began
             self._take_quads(start, quads)
             self.client.finish()

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.conductor.engine.engine import Engine, Quads, Reach, Standing, TimeBudget
+from perfgate.conductor.engine.engine import Engine, Quads, Reach, TimeBudget
 from perfgate.conductor.engine.order import Lots, QuadTurns, Start, order_of
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.program import SideError
@@ -140,7 +140,7 @@ class JobTurns:
 
     # --- what the engine asks
 
-    def start(self, start: Start, _: Standing, /) -> Quads:
+    def start(self, start: Start, /) -> Quads:
         self._start = start.number
         self.stop_sides()
         self.start_sides(start)
@@ -331,14 +331,14 @@ class SwappingTurns(JobTurns):
         default=([], []), init=False
     )
 
-    def start(self, start: Start, standing: Standing, /) -> Quads:
+    def start(self, start: Start, /) -> Quads:
         self.stop_sides()
         self.sides = self.layouts[self._is_swapped]
-        quads = super().start(start, standing)
+        quads = super().start(start)
         if self._is_swapped:
             return Quads.exactly(len(self._halves[0]))
         self._halves = [], []
-        return Quads(quads.fewest, min(quads.most, standing.next_look - self.done))
+        return Quads(quads.fewest, min(quads.most, self._engine.next_look - self.done))
 
     def quad(self, quad: QuadTurns) -> bool:
         first_place = self.plan.turns if self._is_swapped else 0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
-from perfgate.conductor.engine.engine import Engine, Quads, Standing
+from perfgate.conductor.engine.engine import Engine, Quads
 from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.checklist.turns import FEWEST_TURNS, ChecklistSide
@@ -87,7 +87,7 @@ class _CompiledTurns:
     def __post_init__(self) -> None:
         self.results = [CompiledSide() for _ in self.sides]
 
-    def start(self, start: Start, _: Standing, /) -> Quads:
+    def start(self, start: Start, /) -> Quads:
         for side in range(len(self.sides)):
             self._acting = side
             self._compile(start.layout_seed)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from perfgate.conductor.engine.engine import Engine, Quads, Standing, TimeBudget
+from perfgate.conductor.engine.engine import Engine, Quads, TimeBudget
 from perfgate.conductor.engine.order import QuadTurns, Start
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
@@ -123,6 +123,7 @@ def measure_pairs(
         whole_looks=not is_first_round,
         clock=clock,
     )
+    pairs.engine = engine
     with closing(pairs):
         is_in_time = engine.run()
         measured.seconds += engine.seconds
@@ -140,6 +141,7 @@ class PairTurns(FunctionTurns):
 
     # Whether both sides have a process at the same time.
     holds_both = True
+    engine: Engine
 
     def __init__(
         self,
@@ -175,8 +177,8 @@ class PairTurns(FunctionTurns):
 
     # --- what the engine asks
 
-    def start(self, start: Start, standing: Standing, /) -> Quads:
-        self._begin(start, standing)
+    def start(self, start: Start, /) -> Quads:
+        self._begin(start)
         self.blocks = 0
         self._start_members()
         if not self._served_pairs:
@@ -184,7 +186,7 @@ class PairTurns(FunctionTurns):
         call_seconds = min(member.call_seconds for member in self._members)
         return Quads.exactly(self.planner.quads_of(call_seconds))
 
-    def _begin(self, start: Start, standing: Standing) -> None:
+    def _begin(self, start: Start) -> None:
         """Do what comes before a pair, and renew the servers if that is due."""
         self._start = start
         servers, renewals = self.bench.servers, self.plan.renewals
@@ -199,7 +201,7 @@ class PairTurns(FunctionTurns):
         self.sides.before_start()
         self.bench.foresee(
             foresee_pairs(
-                standing.seconds_each, self.done, next_look=standing.next_look
+                self.engine.seconds_each, self.done, next_look=self.engine.next_look
             )
         )
         self._say_which_pair()
@@ -428,8 +430,8 @@ class LonePairTurns(PairTurns):
     _quads_of_visit = 0
     _calls: Mapping[tuple[Lane, str], int] = MappingProxyType({})
 
-    def start(self, start: Start, standing: Standing, /) -> Quads:
-        self._begin(start, standing)
+    def start(self, start: Start, /) -> Quads:
+        self._begin(start)
         if self.sizes is not None:
             self.sizes.reason = Message("times.sizes-on-one-side")
         return Quads.exactly(1)

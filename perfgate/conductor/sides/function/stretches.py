@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from perfgate.conductor.engine.engine import Engine, Quads, Standing, TimeBudget
+from perfgate.conductor.engine.engine import Engine, Quads, TimeBudget
 from perfgate.conductor.engine.order import Lots, QuadTurns, Start
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.function.member import Member
@@ -167,7 +167,7 @@ class StretchTurns(FunctionTurns):
                 second_leads=lots.second_leads,
             )
 
-    def start(self, start: Start, _: Standing, /) -> Quads:
+    def start(self, start: Start, /) -> Quads:
         self._start = start
         self.blocks = 0
         self.sides.before_start()
