@@ -1,8 +1,9 @@
 """``python -m perfgate.measuring.request_client FILE:NAME ADDRESS``: a project's own function that sends requests.
 
-It listens on the Unix socket ADDRESS. Every line that comes is a request, as ``conductor/sides/server/client.py`` writes it, and
-is answered by a line once the function has returned. Only the standard library is imported: the project's environment may lack
-everything else.
+It listens on the Unix socket ADDRESS. Every line that comes is a request, as
+``conductor/sides/server/client.py`` writes it, and is answered by a line once the
+function has returned. Only the standard library is imported: the project's environment
+may lack everything else.
 """
 
 from __future__ import annotations
