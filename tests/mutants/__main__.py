@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 # The share of the mutants that comes from some modules: of the sides, those that mention the engine's protocol.
 AREAS = (
     (0.5, "perfgate/judging/gate/**/*.py", ""),
-    (0.1, "perfgate/conductor/engine/*.py", ""),
-    (0.15, "perfgate/conductor/sides/**/*.py", "perfgate.conductor.engine.engine import"),
+    (0.1, "perfgate/conductor/engine.py", ""),
+    (0.15, "perfgate/conductor/sides/**/*.py", "Quads"),
     (0.25, "perfgate/flows/publish/*.py", ""),
 )
 TESTS = (

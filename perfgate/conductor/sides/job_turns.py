@@ -11,8 +11,16 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.conductor.engine.engine import Engine, Quads, Reach, TimeBudget
-from perfgate.conductor.engine.order import Lots, QuadTurns, Start, order_of
+from perfgate.conductor.engine import (
+    Engine,
+    Lots,
+    Quads,
+    QuadTurns,
+    Reach,
+    Start,
+    TimeBudget,
+    order_of,
+)
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
-from perfgate.conductor.engine.engine import TimeBudget
+from perfgate.conductor.engine import TimeBudget
 from perfgate.conductor.sides.checklist.compiled_calls import (
     SECONDS_OF_A_SIDE,
     time_compiled_calls,

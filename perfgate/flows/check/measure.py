@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from perfgate.conductor.engine.engine import Reach
+from perfgate.conductor.engine import Reach
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.conductor.sides.job_turns import NAMES, MeasuredJob
 from perfgate.conductor.sides.kinds import record_of

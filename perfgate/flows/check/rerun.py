@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.engine.engine import Reach
+from perfgate.conductor.engine import Reach
 from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.conductor.sides.job_turns import MeasuredJob
 from perfgate.conductor.sides.kinds import record_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from perfgate.conductor.engine.engine import FEWEST_STARTS, Reach, TimeBudget
+from perfgate.conductor.engine import FEWEST_STARTS, Reach, TimeBudget
 from perfgate.conductor.sides.job_turns import (
     OVERRUN,
     JobTurns,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perfgate.conductor.engine.engine import Quads, Reach, TimeBudget, foresee
+from perfgate.conductor.engine import Quads, Reach, TimeBudget, foresee
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.job_turns import OVERRUN, JobTurns, MeasuredJob, SwappingTurns
 from perfgate.conductor.sides.program import SideError

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
-from perfgate.conductor.engine.engine import Engine, Quads
-from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins
+from perfgate.conductor.engine import Engine, Quads, QuadTurns, Start, balanced_coins
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.checklist.turns import FEWEST_TURNS, ChecklistSide
 from perfgate.conductor.workers.bench import Bench

@@ -18,8 +18,15 @@ from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.conductor.engine.engine import Engine, Quads, TimeBudget
-from perfgate.conductor.engine.order import QuadTurns, Start, balanced_coins, order_of
+from perfgate.conductor.engine import (
+    Engine,
+    Quads,
+    QuadTurns,
+    Start,
+    TimeBudget,
+    balanced_coins,
+    order_of,
+)
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.checklist.checklist import (
     ChecklistPlan,

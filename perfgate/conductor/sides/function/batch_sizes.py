@@ -14,7 +14,7 @@ from statistics import fmean
 
 import msgspec
 
-from perfgate.conductor.engine.order import balanced_coins, order_of
+from perfgate.conductor.engine import balanced_coins, order_of
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.proc_stats import waited_share
 from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError

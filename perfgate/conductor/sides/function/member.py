@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from perfgate.conductor.engine.order import Start
+from perfgate.conductor.engine import Start
 from perfgate.conductor.sides.function.warm import WarmWorker
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import ReplyType, Say, Worker, WorkerError

@@ -14,8 +14,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from perfgate.conductor.engine.engine import Engine, Quads, TimeBudget
-from perfgate.conductor.engine.order import QuadTurns, Start
+from perfgate.conductor.engine import Engine, Quads, QuadTurns, Start, TimeBudget
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.conductor.sides.function.member import Member

@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.conductor.engine.order import Start, balanced_coins
+from perfgate.conductor.engine import Start, balanced_coins
 from perfgate.config import Config, GateSettings
 from perfgate.document.run import PAIRS_PER_ROUND
 from perfgate.document.samples import (
@@ -270,9 +270,7 @@ class QuadPlanner:
     The quads of ``resident`` sides stay as they are, because loading is not part of a pair.
     """
 
-    def __init__(
-        self, gate: GateSettings, *, resident: bool = False, parked: bool = False
-    ) -> None:
+    def __init__(self, gate: GateSettings, *, resident: bool, parked: bool) -> None:
         self.quads = gate.quads or (PARKED_QUADS if parked else FEWEST_QUADS)
         self.block_seconds = seconds_of_block(gate, resident=resident, parked=parked)
         self._gate = gate

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from perfgate.catalogue.names import PYTHON_TIMES
-from perfgate.conductor.engine.order import order_of
+from perfgate.conductor.engine import order_of
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.workload import PairTrace, WorkloadSides
 from perfgate.conductor.workers.bench import Bench

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from perfgate.conductor.engine.engine import Engine, Quads, TimeBudget
-from perfgate.conductor.engine.order import Lots, QuadTurns, Start
+from perfgate.conductor.engine import Engine, Lots, Quads, QuadTurns, Start, TimeBudget
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.plan import (

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
-from perfgate.conductor.engine.order import Start
+from perfgate.conductor.engine import Start
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.plan import (
     FURTHER_WARM_UP_SECONDS,
@@ -50,7 +50,7 @@ class WarmWorker:
     warm: WarmedUp
     number: int
     seconds: float
-    start: int | None = None
+    start: int | None
 
 
 @dataclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.conductor.engine.order import Start
+from perfgate.conductor.engine import Start
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.member import CardTurns, Member
 from perfgate.conductor.sides.function.warm import WarmWorker, WarmWorkers

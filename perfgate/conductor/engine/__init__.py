@@ -1,1 +1,0 @@
-"""Turns of sides: order, budget, looks."""
