@@ -10,6 +10,14 @@ import pytest
 from tests.journeys.projects import ITEM_BY_ITEM, WHOLE_BATCH, commit_all, gate_project, start_project
 from tests.journeys.shell import Shell
 
+SETTINGS = """
+[gate]
+budget = 20
+checklist_budget = 10
+[trend]
+bisect = true
+"""
+
 
 @pytest.mark.journey
 def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_and_bisect_the_commit(
@@ -17,8 +25,8 @@ def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_an
 ) -> None:
     start_project(shell)
     gate_project(shell)
-    shell.writes("perfgate.toml", f"{shell.reads('perfgate.toml')}[gate]\nbudget = 20\nchecklist_budget = 10\n")
-    commit_all(shell, "Spend half a minute on a gate")
+    shell.writes("perfgate.toml", f"{shell.reads('perfgate.toml')}{SETTINGS}")
+    commit_all(shell, "Spend half a minute on a gate, and bisect on Mondays")
     shell.types("perfgate baseline record").shows("kept run")
     for day in ("Tuesday", "Wednesday"):
         _work_on_main(shell, f"{day}, first")
@@ -49,7 +57,6 @@ def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_an
     assert bisection["searched"]["changes"][at]["commit"] == culprit
 
     # On Monday nobody types a command: CI bisects while the machine is idle.
-    shell.writes("perfgate.toml", f"{shell.reads('perfgate.toml')}[trend]\nbisect = true\n")
     monday = shell.types("perfgate trend --confirm --out monday")
     monday.shows(f"Simplify the residual connection (Ada) {culprit[:10]}", f"a bisection found {culprit[:10]}")
     monday.hides("One of 3 commits", "perfgate bisect")
@@ -60,7 +67,6 @@ def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_an
     # A maintainer answers, and the commit is reverted.
     shell.types(f"perfgate baseline triage {culprit[:10]} acknowledged --reason 'the revert is on its way'")
     shell.types("perfgate trend").shows("acknowledged by Ada", "the revert is on its way")
-    shell.types("git commit --quiet --all --message 'Bisect on Mondays'")
     shell.types(f"git revert --no-edit {culprit}")
     _record(shell)
     shell.types("perfgate trend --fail-on-regression --out repaired").shows(
