@@ -582,11 +582,13 @@ def _prefix_of(folder: Path) -> str:
 
 def has_commits(root: Path, *commits: str) -> bool:
     """Whether the clone around a folder has all of some commits, without asking any server."""
-    names = "".join(f"{commit}^{{commit}}\n" for commit in commits).encode(
-        errors="surrogateescape"
-    )
     result = run_git(
-        root, ["cat-file", "--batch-check=%(objecttype)"], _ALL_HERE, feed=names
+        root,
+        ["cat-file", "--batch-check=%(objecttype)"],
+        _ALL_HERE,
+        feed="".join(f"{commit}^{{commit}}\n" for commit in commits).encode(
+            errors="surrogateescape"
+        ),
     )
     return result.code == 0 and result.output.split("\n") == ["commit"] * len(commits)
 

@@ -57,20 +57,19 @@ def detect(environ: Mapping[str, str]) -> CiEvent | None:
     event = _read(environ)
     if event is None:
         return None
-    account, measured = (
-        environ.get(ACCOUNT_VARIABLE) or None,
-        environ.get(MEASURED_VARIABLE) or None,
-    )
-    report = _own_page(
-        environ,
-        REPORT_URL_VARIABLE,
-        f"{event.host.server_url}/{event.repository}",
-        event.job.job_url,
-    )
     return replace(
         event,
-        host=replace(event.host, account=account),
-        job=replace(event.job, measured=measured, report_url=report),
+        host=replace(event.host, account=environ.get(ACCOUNT_VARIABLE) or None),
+        job=replace(
+            event.job,
+            measured=environ.get(MEASURED_VARIABLE) or None,
+            report_url=_own_page(
+                environ,
+                REPORT_URL_VARIABLE,
+                f"{event.host.server_url}/{event.repository}",
+                event.job.job_url,
+            ),
+        ),
     )
 
 

@@ -212,9 +212,11 @@ def addresses(forge: str) -> tuple[str | None, str | None]:
 
 def line_address(event: CiEvent, path: str, line: int) -> str:
     """The page of a line of a file at the event's head, by its path in the repository."""
-    repository, file = quote(event.repository), quote(path)
     page = _member(event.forge).LINE.format(
-        repository=repository, commit=event.head_sha, path=file, line=line
+        repository=quote(event.repository),
+        commit=event.head_sha,
+        path=quote(path),
+        line=line,
     )
     return f"{event.host.server_url}/{page}"
 

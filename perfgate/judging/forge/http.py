@@ -403,22 +403,21 @@ def _bounded(body: Mapping[str, Any], path: str) -> bytes:
 
 
 def _explain(status: int, words: str, rights: str) -> Activity:
-    advice = {
-        401: Activity(
-            "the token is not valid (expired, revoked, or of another server)"
-        ),
-        202: Activity(
-            "the forge interpreted the whole text as quick actions and stored nothing"
-        ),
-        403: Activity("the token may not do this; {rights}", rights=rights),
-        404: Activity("not found, or the token may not see it"),
-        413: Activity("the text is too long"),
-        422: Activity("the forge found the request invalid"),
-    }.get(status, Activity("an unexpected response"))
     return Activity(
         "HTTP {status}: {advice}. Response of the forge: {words}",
         status=status,
-        advice=advice,
+        advice={
+            401: Activity(
+                "the token is not valid (expired, revoked, or of another server)"
+            ),
+            202: Activity(
+                "the forge interpreted the whole text as quick actions and stored nothing"
+            ),
+            403: Activity("the token may not do this; {rights}", rights=rights),
+            404: Activity("not found, or the token may not see it"),
+            413: Activity("the text is too long"),
+            422: Activity("the forge found the request invalid"),
+        }.get(status, Activity("an unexpected response")),
         words=words or Activity("(nothing)"),
     )
 

@@ -164,12 +164,13 @@ class BisectionWords:
         ]
         if document.searched.good:
             irrelevant = document.searched.irrelevant
-            commits = counted(len(document.searched.changes) + irrelevant, "commit")
             facts.insert(
                 0,
                 say(
                     "{commits}, of which {left} change nothing that runs",
-                    commits=commits,
+                    commits=counted(
+                        len(document.searched.changes) + irrelevant, "commit"
+                    ),
                     left=irrelevant,
                 ),
             )
@@ -199,22 +200,22 @@ class BisectionWords:
         document = self.document
         lines = []
         if document.followed:
-            listed = Words(", ".join(map(self.quote, document.followed[:_SHOWN])))
             lines.append(
                 say(
                     "decided by the metrics that regress with all changes together: {metrics}",
-                    metrics=listed,
+                    metrics=Words(
+                        ", ".join(map(self.quote, document.followed[:_SHOWN]))
+                    ),
                 )
             )
         if document.followed and document.outcome == "found":
             if document.error == 0:
                 lines.append(say("decided by exact counts, so noise played no part"))
             else:
-                error = percent(max(document.error, _LEAST_ERROR))
                 lines.append(
                     say(
                         "the probability that noise makes this wrong is at most {error}",
-                        error=error,
+                        error=percent(max(document.error, _LEAST_ERROR)),
                     )
                 )
         if document.confirmation is not None:
@@ -297,12 +298,11 @@ class BisectionWords:
                 before=before,
             )
         if isinstance(last, CommitChange):
-            author, subject = self._quoted(last.author), self._quoted(last.subject)
             return say(
                 "Slower since {commit}, by {author}: {subject}",
                 commit=after,
-                author=author,
-                subject=subject,
+                author=self._quoted(last.author),
+                subject=self._quoted(last.subject),
             )
         return say("Slower since {after}; {before} is not", after=after, before=before)
 

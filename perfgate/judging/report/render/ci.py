@@ -61,9 +61,11 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
 def status_line(decision: DecisionDocument, language: Language = "en") -> str:
     """The text of a commit status: the verdict and how many of the comment's metrics regressed."""
     with speaking(language):
-        of_metrics = counts(Summary(decision, "plain"))
         return line(
-            "ci/status.j2", "plain", verdict=Words(decision.verdict), counts=of_metrics
+            "ci/status.j2",
+            "plain",
+            verdict=Words(decision.verdict),
+            counts=counts(Summary(decision, "plain")),
         )
 
 

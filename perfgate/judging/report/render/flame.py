@@ -190,8 +190,14 @@ def speedscope(trees: Sequence[FlameTree]) -> bytes:
     profiles: list[SpeedscopeProfile] = []
     for tree in trees:
         profiles += _profiles(tree, frames)
-    shared = {"frames": [_speedscope_frame(name, place) for name, place in frames]}
-    return msgspec.json.encode(SpeedscopeFile(shared=shared, profiles=profiles))
+    return msgspec.json.encode(
+        SpeedscopeFile(
+            shared={
+                "frames": [_speedscope_frame(name, place) for name, place in frames]
+            },
+            profiles=profiles,
+        )
+    )
 
 
 def _profiles(
@@ -212,9 +218,11 @@ def _profiles(
             if len(tree.sides) > 1:
                 words.append(side)
             words.append(tree.texts[tree.name[root]])
-            name = " · ".join(_plain(word) for word in words if word)
             yield SpeedscopeProfile(
-                name=name, end_value=sum(weights), samples=samples, weights=weights
+                name=" · ".join(_plain(word) for word in words if word),
+                end_value=sum(weights),
+                samples=samples,
+                weights=weights,
             )
 
 
@@ -270,14 +278,16 @@ def _packed(trees: Sequence[FlameTree]) -> str:
 def _printable(tree: FlameTree) -> FlameTree:
     """The tree as the page's script reads it: printable names, and ascending numbers as differences, which compress better."""
     replace = msgspec.structs.replace
-    names = [_plain(_name_first(name)) for name in tree.omitted.names]
     return replace(
         tree,
         parent=_steps(tree.parent),
         base=tree.base and replace(tree.base, node=_steps(tree.base.node)),
         head=tree.head and replace(tree.head, node=_steps(tree.head.node)),
         result=tree.result and replace(tree.result, call=None),
-        omitted=replace(tree.omitted, names=names),
+        omitted=replace(
+            tree.omitted,
+            names=[_plain(_name_first(name)) for name in tree.omitted.names],
+        ),
         label=_plain(tree.label),
         texts=[_plain(_name_first(text)) for text in tree.texts],
         requests=list(map(_plain, tree.requests)),

@@ -81,17 +81,18 @@ def render_html(
 ) -> str:
     with speaking(language):
         summary = Summary(decision, "html", detail=_MAX_ROWS)
-        parts = [
-            _head(summary),
-            _regressions(summary),
-            _suggestions(summary),
-            _measurements(summary, base, head),
-            _checklist(summary),
-            _end(summary, base, head),
-        ]
-        style, verdict = inlined("page/style.css"), Words(decision.verdict)
         return render_page(
-            "page/report.html.j2", style=style, verdict=verdict, parts=parts
+            "page/report.html.j2",
+            style=inlined("page/style.css"),
+            verdict=Words(decision.verdict),
+            parts=[
+                _head(summary),
+                _regressions(summary),
+                _suggestions(summary),
+                _measurements(summary, base, head),
+                _checklist(summary),
+                _end(summary, base, head),
+            ],
         )
 
 

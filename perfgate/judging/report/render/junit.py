@@ -91,12 +91,11 @@ def _verdict_case(summary: Summary) -> ET.Element:
 
 
 def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
-    has_limit = formats.limit(comparison) != DASH
     text = render(
         "ci/junit_metric.txt.j2",
         "plain",
         row=row(comparison, summary),
-        has_limit=has_limit,
+        has_limit=formats.limit(comparison) != DASH,
     )
     kind = None
     if comparison.outcome in ("inconclusive", "not_comparable"):

@@ -171,9 +171,10 @@ def render_first_suggestions(
         _print_suggestions(suggestions[:_SHOWN_SUGGESTIONS], console)
         hidden = len(suggestions) - _SHOWN_SUGGESTIONS
         if hidden > 0:
-            more = numbers.counted(hidden, "more suggestion")
             rest = say(
-                "… {more}: perfgate advise {folder}", more=more, folder=clean(folder)
+                "… {more}: perfgate advise {folder}",
+                more=numbers.counted(hidden, "more suggestion"),
+                folder=clean(folder),
             )
             console.print(Text(f"  {rest}", "dim"))
 

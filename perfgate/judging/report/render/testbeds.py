@@ -91,7 +91,6 @@ def render_column(
                 title_of(comparison), at, isinstance(comparison, Bound)
             )
             cells.setdefault(number, _cell(comparison, summary))
-        words = headline(summary)
         return MatrixColumn(
             name=Words(name),
             verdict=decision.verdict,
@@ -99,7 +98,7 @@ def render_column(
             headline=line(
                 "comment/headline.md.j2",
                 "markdown",
-                headline=words,
+                headline=headline(summary),
                 cause=worst_cause(summary),
             ),
             section=render_section(decision, context, budget=budget),

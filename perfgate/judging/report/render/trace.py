@@ -223,15 +223,11 @@ def render_gaps(document: GapDocument, console: Console) -> None:
         if timeline.window is None or timeline.busy is None:
             print_title(name, reason_words(timeline.reason), console)
             continue
-        busy, gaps = (
-            percent(timeline.busy / timeline.window),
-            counted(timeline.gaps_in_all, "gap"),
-        )
         subtitle = say(
             "busy {share} of {time}, {gaps}",
-            share=busy,
+            share=percent(timeline.busy / timeline.window),
             time=time_of(timeline.window),
-            gaps=gaps,
+            gaps=counted(timeline.gaps_in_all, "gap"),
         )
         print_title(name, subtitle, console)
         console.print(

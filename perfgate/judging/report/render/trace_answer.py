@@ -143,11 +143,11 @@ def _print_answer(title: str, sentences: Iterable[str], console: Console) -> Non
 def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
     gaps = timeline.gaps
     if timeline.bound is not None and timeline.window and timeline.busy is not None:
-        share, time = (
-            percent(timeline.busy / timeline.window),
-            amount(timeline.window, "s"),
+        yield say(
+            _BOUND[timeline.bound],
+            share=percent(timeline.busy / timeline.window),
+            time=amount(timeline.window, "s"),
         )
-        yield say(_BOUND[timeline.bound], share=share, time=time)
         parts = [
             say(_PARTS[part.part], share=percent(part.share))
             for part in _notable(timeline.parts)
@@ -206,9 +206,12 @@ def _heaviest(top: TopTimeline) -> Iterator[str]:
         name, sentence = row.name, _HOST
         if top.side == "device":
             name, sentence = kernel_name(row.name, limit=_NAME), _HEAVY
-        time, share = amount(row.total, "s"), percent(row.share)
         words = say(
-            sentence, name=clean(name), time=time, share=share, count=f"{row.count:,}"
+            sentence,
+            name=clean(name),
+            time=amount(row.total, "s"),
+            share=percent(row.share),
+            count=f"{row.count:,}",
         )
         yield _from(words, [row.operator, row.line and short_place(row.line)])
 
@@ -250,12 +253,11 @@ def _hidden(sentence: str, total: float, exposed: float) -> str:
 
 def _phase(phase: PhaseTotal) -> Iterator[str]:
     """All steps of a phase, by the medians of one."""
-    steps, median = counted(phase.count, "step"), amount(phase.length, "s")
     yield say(
         "{phase}: {steps} of {median}",
         phase=clean(phase.phase),
-        steps=steps,
-        median=median,
+        steps=counted(phase.count, "step"),
+        median=amount(phase.length, "s"),
     )
     if phase.length and phase.computing is not None:
         yield say(

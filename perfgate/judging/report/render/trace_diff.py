@@ -41,14 +41,13 @@ def render_diff(document: DiffDocument, console: Console) -> None:
     """Print the change of time of every timeline, and the operators or lines that changed."""
     print_notes(document.notes, console)
     for timeline in document.timelines:
-        units = say(" and ").join(
-            counted(count, timeline.unit) for count in timeline.units
-        )
         name = clean(timeline.label) if len(document.timelines) > 1 else ""
         subtitle = say(
             "head against base, in one {unit} ({units} recorded)",
             unit=say(timeline.unit),
-            units=units,
+            units=say(" and ").join(
+                counted(count, timeline.unit) for count in timeline.units
+            ),
         )
         print_title(name, subtitle, console)
         console.print(_totals_table(timeline))
@@ -57,11 +56,10 @@ def render_diff(document: DiffDocument, console: Console) -> None:
         print_rest(
             timeline.rows_in_all - len(timeline.rows), "more changed row", console
         )
-        rows, tolerance = counted(timeline.same, "row"), percent(document.tolerance)
         same = say(
             "{rows} as before, times to within {tolerance}",
-            rows=rows,
-            tolerance=tolerance,
+            rows=counted(timeline.same, "row"),
+            tolerance=percent(document.tolerance),
         )
         console.print(Text(same, "dim"))
     if len(document.base) + len(document.head) == 2:

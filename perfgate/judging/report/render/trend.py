@@ -169,16 +169,14 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
         return None
     most = _ROWS[-1]
     with speaking(language):
-        rows = [cause_row(cause, document, most=0) for cause in news[:most]]
-        more = numbers.beyond(news, most)
         return (
             tidied(
                 render(
                     "trend/news.md.j2",
                     "markdown",
                     headline=headline(document),
-                    rows=rows,
-                    more=more,
+                    rows=[cause_row(cause, document, most=0) for cause in news[:most]],
+                    more=numbers.beyond(news, most),
                 )
             )
             + "\n"
@@ -241,9 +239,12 @@ class _Report:
     def render(self, template: str, medium: Medium, folds: int) -> Words:
         """Render the report with its first ``folds`` folds."""
         ending = _ENDINGS[medium]
-        marks, changes = f"trend/marks.{ending}.j2", f"trend/changes.{ending}.j2"
         return self._render(
-            template, medium, folds=FOLDS[:folds], marks=marks, changes=changes
+            template,
+            medium,
+            folds=FOLDS[:folds],
+            marks=f"trend/marks.{ending}.j2",
+            changes=f"trend/changes.{ending}.j2",
         )
 
     def _listed(self, causes: Sequence[TrendCause]) -> CauseList:

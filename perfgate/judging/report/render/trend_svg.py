@@ -131,20 +131,22 @@ class _History:
         places = np.linspace(0, last, min(5, last + 1))
         anchors = {last: "end", 0: "start"}
         for at in sorted(set(map(round, places))):
-            anchor = anchors.get(at, "middle")
-            words = day(self._points[at].started_at)
             yield shape(
-                "text", text=words, x=self._x(at), y=_HEIGHT - 28, text_anchor=anchor
+                "text",
+                text=day(self._points[at].started_at),
+                x=self._x(at),
+                y=_HEIGHT - 28,
+                text_anchor=anchors.get(at, "middle"),
             )
 
     def borders(self, places: Iterable[int]) -> Iterator[Markup]:
         """A line between two testbeds."""
         for at in places:
-            edge, title = self._x(at - 0.5), say("another testbed")
+            edge = self._x(at - 0.5)
             yield shape(
                 "line",
                 "border",
-                title=title,
+                title=say("another testbed"),
                 x1=edge,
                 x2=edge,
                 y1=_TOP,
@@ -261,12 +263,11 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
         name = (
             title if len(title) <= _LONGEST_NAME else f"{title[: _LONGEST_NAME - 1]}…"
         )
-        text = f"{number} {name}"
         parts.append(
             shape(
                 "text",
                 title=title,
-                text=text,
+                text=f"{number} {name}",
                 x=_ROW_NAME - 5,
                 y=top + 13,
                 text_anchor="end",

@@ -42,8 +42,14 @@ def causes(summary: Summary) -> SectionText | None:
     if not blocks:
         return None
     new, _ = changed_findings(summary)
-    listed = [(block, _steps_of(number, new)) for number, block in enumerate(blocks, 1)]
-    return section_text(summary, "causes", listed=listed, more=more)
+    return section_text(
+        summary,
+        "causes",
+        listed=[
+            (block, _steps_of(number, new)) for number, block in enumerate(blocks, 1)
+        ],
+        more=more,
+    )
 
 
 def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]:
@@ -160,9 +166,11 @@ def suggestions(summary: Summary) -> SectionText | None:
     distinct = [tip for tip in summary.introduced if _identity(tip) not in in_blocks]
     if not distinct:
         return None
-    more = beyond(distinct, _MOST_SUGGESTIONS)
     return section_text(
-        summary, "suggestions", suggestions=distinct[:_MOST_SUGGESTIONS], more=more
+        summary,
+        "suggestions",
+        suggestions=distinct[:_MOST_SUGGESTIONS],
+        more=beyond(distinct, _MOST_SUGGESTIONS),
     )
 
 

@@ -74,9 +74,12 @@ def facts(summary: Summary) -> SectionText | None:
         summary.decision.sides.testbed_differences
     )
     counts = counts_line(summary) if summary.is_measured else EMPTY
-    fold = summary.is_measured and not differs
     return section_text(
-        summary, "facts", counts=counts, base=base_line(summary), fold=fold
+        summary,
+        "facts",
+        counts=counts,
+        base=base_line(summary),
+        fold=summary.is_measured and not differs,
     )
 
 

@@ -72,13 +72,12 @@ def _of_ranks(document: RanksDocument, shown: int) -> list[RankAnswer]:
     if document.slow_ranks:
         return list(map(_slow_rank, document.slow_ranks[:shown]))
     if document.collectives:
-        collectives = counted(document.collectives, "collective")
         return [
             RankAnswer(
                 say(
                     "no rank delays the others by a hundredth of the job: {ranks}, {collectives}",
                     ranks=counted(len(document.ranks), "rank"),
-                    collectives=collectives,
+                    collectives=counted(document.collectives, "collective"),
                 )
             )
         ]
@@ -98,26 +97,24 @@ def _of_ranks(document: RanksDocument, shown: int) -> list[RankAnswer]:
 
 
 def _slow_rank(slow: SlowRankRow) -> RankAnswer:
-    rank, part = name_of(slow), say(_PARTS[slow.part])
     return RankAnswer(
         say(
             "{rank} is slow: {share} longer on its own than the middle one, most of it {part}",
-            rank=rank,
+            rank=name_of(slow),
             share=percent(slow.behind),
-            part=part,
+            part=say(_PARTS[slow.part]),
         ),
         is_bad=True,
     )
 
 
 def _slow_stage(slow: SlowStageRow) -> RankAnswer:
-    time, share = amount(slow.computing, "s"), percent(slow.behind)
     return RankAnswer(
         say(
             "stage {stage} of the pipeline is slow: it computes {time} a step, {share} longer than the middle stage",
             stage=slow.stage,
-            time=time,
-            share=share,
+            time=amount(slow.computing, "s"),
+            share=percent(slow.behind),
         ),
         is_bad=True,
     )
@@ -221,18 +218,14 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
         )
     for repeated in gaps.repeated:
         recordings = counted(1 + len(repeated.others), "recording")
-        chosen, ignored = (
-            clean(repeated.chosen),
-            ", ".join(map(clean, repeated.others[:_LISTED_BAD])),
-        )
         words.append(
             say(
                 "rank {rank} has {recordings}: cycles of one process, or a wrong rank in one; only {chosen} is "
                 "compared, not {others}",
                 rank=repeated.rank,
                 recordings=recordings,
-                chosen=chosen,
-                others=ignored,
+                chosen=clean(repeated.chosen),
+                others=", ".join(map(clean, repeated.others[:_LISTED_BAD])),
             )
         )
     if gaps.missing:

@@ -111,8 +111,15 @@ def small_line(
         )
     # All at once: a page has hundreds of such lines.
     heights = np.interp(array, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1).tolist()
-    points = " ".join(f"{x(index)},{height}" for index, height in enumerate(heights))
-    parts.append(shape("polyline", "line", points=points))
+    parts.append(
+        shape(
+            "polyline",
+            "line",
+            points=" ".join(
+                f"{x(index)},{height}" for index, height in enumerate(heights)
+            ),
+        )
+    )
     parts.append(shape("circle", "last", cx=x(len(values) - 1), cy=heights[-1], r=2.2))
     return picture("small", _SMALL_WIDTH, _SMALL_HEIGHT, title, parts)
 
@@ -208,13 +215,20 @@ def histogram(base: Floats, head: Floats) -> Markup:
     for name, side in sides.items():
         median = float(np.median(side))
         at = place(math.log(median))
-        title = say(
-            "median of the {side}: {time}",
-            side=Words(name),
-            time=formats.quantity(median, "s"),
-        )
         parts.append(
-            shape("line", f"median {name}", title=title, x1=at, x2=at, y1=8, y2=bottom)
+            shape(
+                "line",
+                f"median {name}",
+                title=say(
+                    "median of the {side}: {time}",
+                    side=Words(name),
+                    time=formats.quantity(median, "s"),
+                ),
+                x1=at,
+                x2=at,
+                y1=8,
+                y2=bottom,
+            )
         )
     ticks = {}
     for tick in np.geomspace(low, high, 5).tolist():
@@ -227,17 +241,28 @@ def histogram(base: Floats, head: Floats) -> Markup:
 
 def share_bar(share: float, name: str) -> Markup:
     """Draw a share of a whole as a short bar."""
-    width = round(max(0.0, min(1.0, share)) * 120, 1)
     parts = [
         shape("rect", "rest", width=120, height=8, rx=2),
-        shape("rect", name, width=width, height=8, rx=2),
+        shape(
+            "rect",
+            name,
+            width=round(max(0.0, min(1.0, share)) * 120, 1),
+            height=8,
+            rx=2,
+        ),
     ]
     return picture("share", 120, 8, str(numbers.percent(share)), parts)
 
 
 def _band(x: Scale, tolerance: float, top: float, height: float) -> Markup:
-    width = round(x(tolerance) - x(-tolerance), 1)
-    return shape("rect", "band", x=x(-tolerance), y=top, width=width, height=height)
+    return shape(
+        "rect",
+        "band",
+        x=x(-tolerance),
+        y=top,
+        width=round(x(tolerance) - x(-tolerance), 1),
+        height=height,
+    )
 
 
 def _dots(
@@ -247,10 +272,20 @@ def _dots(
     rows = 7
     dots = []
     for index, value in enumerate(values[:_MAX_DOTS]):
-        y = round(top + height * (index * 3 % rows) / (rows - 1), 1)
-        change = formats.directed_percent(value, "s")
-        title = say("pair {number}: {change}", number=index + 1, change=change)
-        dots.append(shape("circle", name, title=title, cx=x(value), cy=y, r=4))
+        dots.append(
+            shape(
+                "circle",
+                name,
+                title=say(
+                    "pair {number}: {change}",
+                    number=index + 1,
+                    change=formats.directed_percent(value, "s"),
+                ),
+                cx=x(value),
+                cy=round(top + height * (index * 3 % rows) / (rows - 1), 1),
+                r=4,
+            )
+        )
     return dots
 
 

@@ -291,14 +291,13 @@ def _slower(
         if time != titled:
             slower.append((time, None))
         elif isinstance(time, Paired) and time.interval and time.confidence is not None:
-            level = numbers.confidence(time.confidence)
             slower.append(
                 (
                     time,
                     say(
                         "{interval} ({confidence} CI)",
                         interval=formats.interval(time),
-                        confidence=level,
+                        confidence=numbers.confidence(time.confidence),
                     ),
                 )
             )

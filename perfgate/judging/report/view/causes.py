@@ -186,13 +186,12 @@ class CauseView:
         lines = [line for line, _ in self._lines()]
         if len(lines) < 2:
             return say(" ({in_all} in all)", in_all=total)
-        other_lines = with_more(
-            lines[1:], numbers.beyond(self._cause.sites, _NAMED_LINES)
-        )
         return say(
             " ({in_all} in all, also at {other_lines})",
             in_all=total,
-            other_lines=other_lines,
+            other_lines=with_more(
+                lines[1:], numbers.beyond(self._cause.sites, _NAMED_LINES)
+            ),
         )
 
     @property
@@ -279,12 +278,11 @@ class CauseView:
         return words
 
     def _on_inputs(self, sentence: str) -> str:
-        base_input, head_input = self._base_input or "", self._head_input or ""
         return say(
             sentence,
             op=self.op,
-            head_input=head_input,
-            base_input=base_input,
+            head_input=self._head_input or "",
+            base_input=self._base_input or "",
             time=self.time,
         )
 

@@ -251,8 +251,11 @@ def _unresolved(difference: TurnDifference, *, half: float) -> Words:
     width = numbers.plus_minus(half)
     if difference.needed is None:
         return say("not resolved ({width})", width=width)
-    needed = numbers.counted(difference.needed, difference.unit)
-    return say("not resolved ({width}; about {needed})", width=width, needed=needed)
+    return say(
+        "not resolved ({width}; about {needed})",
+        width=width,
+        needed=numbers.counted(difference.needed, difference.unit),
+    )
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:

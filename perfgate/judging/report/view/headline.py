@@ -199,10 +199,14 @@ def _of_bound(worst: Bound) -> str:
             limit=limit,
         )
         return _with_reason(words, worst)
-    head, change = formats.sides(worst)[1], formats.change(worst)
     sentence = phrase("{metric} of {place} is {head}, {change} of {limit}")
     words = say(
-        sentence, metric=metric, place=place, head=head, change=change, limit=limit
+        sentence,
+        metric=metric,
+        place=place,
+        head=formats.sides(worst)[1],
+        change=formats.change(worst),
+        limit=limit,
     )
     if not worst.limit:
         return words
@@ -370,9 +374,9 @@ def _of_unjudged(rule: Bound) -> str:
 def _of_slow_calls(summary: Summary) -> str:
     words = say("times were not measured")
     if summary.unchanged:
-        unchanged = numbers.counted(len(summary.unchanged), "metric")
         words = say(
-            "{unchanged} unchanged, but times were not measured", unchanged=unchanged
+            "{unchanged} unchanged, but times were not measured",
+            unchanged=numbers.counted(len(summary.unchanged), "metric"),
         )
     slow = summary.too_slow[0]
     return composed("{} ({}: {})", words, slow.workload, told(slow.error.message))
@@ -384,8 +388,12 @@ def _of_open(comparison: Comparison, summary: Summary) -> str:
     if interval:
         parts.append(Words(f": {interval}"))
     if isinstance(comparison, Paired) and comparison.pairs:
-        pairs = numbers.counted(comparison.pairs, evidence_of(comparison))
-        parts.append(say(" after {pairs}", pairs=pairs))
+        parts.append(
+            say(
+                " after {pairs}",
+                pairs=numbers.counted(comparison.pairs, evidence_of(comparison)),
+            )
+        )
     return joined(*parts)
 
 
@@ -562,11 +570,10 @@ def _not_excluded(summary: Summary) -> list[str]:
     )
     words: list[str] = []
     for bound, time in ranked[:_MOST_OPEN]:
-        name = metric_name(time.metric, time.clock)
         words.append(
             say(
                 "; {metric} may be up to {bound} slower",
-                metric=name,
+                metric=metric_name(time.metric, time.clock),
                 bound=numbers.percent(bound),
             )
         )

@@ -54,16 +54,15 @@ class NumberRow(NamedTuple):
 def rows_of_run(run: RunDocument, side: str = "run") -> Iterator[NumberRow]:
     for step in run.checklist.steps:
         for value in step.values:
-            labels = {
-                name: text for name, text in value.labels.items() if name != "shape"
-            }
             low, high = value.interval or (None, None)
             yield NumberRow(
                 step=step.number,
                 metric=value.metric,
                 workload=step.workload,
                 shape=value.labels.get("shape", ""),
-                labels=labels,
+                labels={
+                    name: text for name, text in value.labels.items() if name != "shape"
+                },
                 side=side,
                 value=value.value,
                 unit=_unit(value.metric),

@@ -362,12 +362,11 @@ def _worded_carrying(change: TrendChange) -> str:
         return EMPTY
     testbed, since = change.carried.fingerprint[:_TESTBED], day(change.carried.since)
     if change.carried.commit:
-        commit = short(change.carried.commit)
         return say(
             "followed on testbed {testbed} since {since}; both measured {commit}",
             testbed=testbed,
             since=since,
-            commit=commit,
+            commit=short(change.carried.commit),
         )
     return say(
         "followed on testbed {testbed} since {since}", testbed=testbed, since=since
@@ -734,9 +733,9 @@ def biased_machine_lines(document: TrendDocument) -> list[Words]:
             gates=numbers.counted(entry.gates, "gate"),
         )
         if entry.sister_gates:
-            others = numbers.counted(entry.sister_gates, "gate")
             difference = say(
-                "It is the difference from {gates} of the other machines.", gates=others
+                "It is the difference from {gates} of the other machines.",
+                gates=numbers.counted(entry.sister_gates, "gate"),
             )
             line = Words(f"{line} {difference}")
         lines.append(line)

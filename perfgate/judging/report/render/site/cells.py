@@ -99,8 +99,12 @@ def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
     # The pages compare with no earlier report, to which a change could be new.
     if moved.change.is_unsettled:
         status = say("open")
-    address, compare = page.to_series(moved.series), page.to_both(*runs_beside(moved))
-    return replace(cells, status=status, address=address, compare=compare)
+    return replace(
+        cells,
+        status=status,
+        address=page.to_series(moved.series),
+        compare=page.to_both(*runs_beside(moved)),
+    )
 
 
 def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:

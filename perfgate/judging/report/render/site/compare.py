@@ -87,8 +87,12 @@ def render_compare_form(
     """The page that asks for two runs; ``unknown`` are digits that no run, or more than one, begins with."""
     with speaking(language):
         page = SitePage(COMPARE, content, links)
-        rows = [run_cells(run, page) for run in content.runs[:_MAX_ROWS]]
-        return page.render("compare_form", say("Two runs"), unknown=unknown, rows=rows)
+        return page.render(
+            "compare_form",
+            say("Two runs"),
+            unknown=unknown,
+            rows=[run_cells(run, page) for run in content.runs[:_MAX_ROWS]],
+        )
 
 
 def _conditions(earlier: RunDocument, later: RunDocument) -> list[Condition]:

@@ -177,12 +177,11 @@ def _queue(queued: Sequence[float]) -> Words:
     runs = numbers.counted(len(queued), "run")
     if not waited:
         return say("none of the newest {opened}", opened=runs)
-    longest = numbers.duration(max(waited))
     return say(
         "{count} of the newest {opened}, {longest} at most",
         count=len(waited),
         opened=runs,
-        longest=longest,
+        longest=numbers.duration(max(waited)),
     )
 
 

@@ -92,13 +92,7 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
         causes = trend.open_regressions
         # In this order on the page.
         pictures = [_picture(cause, page, anchors) for cause in causes[:_MAX_CAUSES]]
-        returned = _returned(trend, anchors)
-        failed_gates = _failed_gates(trend, anchors)
         today = moment(trend.made_at).date()
-        accepted = [
-            (entry, not entry.counts_on(today))
-            for entry in content.acceptances[:_MAX_ROWS]
-        ]
         return page.render(
             "open",
             say("Open"),
@@ -110,9 +104,12 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
             triage_states=[
                 (Words(state), say(words)) for state, words in TRIAGE_STATES.items()
             ],
-            returned=returned,
-            failed_gates=failed_gates,
-            accepted=accepted,
+            returned=_returned(trend, anchors),
+            failed_gates=_failed_gates(trend, anchors),
+            accepted=[
+                (entry, not entry.counts_on(today))
+                for entry in content.acceptances[:_MAX_ROWS]
+            ],
             confirmed=_confirmed(page),
             settled=_settled(page),
         )
