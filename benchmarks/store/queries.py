@@ -40,7 +40,7 @@ from perfgate.document.run import RunDocument
 from perfgate.flows.shared.store import stored_history
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.checklist import numbers_of_head
-from perfgate.judging.report.render.site.addresses import series_address
+from perfgate.judging.report.render.site.page import series_address
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.index import read_index
 from perfgate.judging.store.postgres import PostgresDatabase

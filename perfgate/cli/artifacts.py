@@ -53,9 +53,9 @@ def size(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
 
 
 def bytes_text(count: int) -> str:
-    from perfgate.judging.report.text.format import quantity
+    from perfgate.judging.report.text.numbers import amount
 
-    return str(quantity(float(count), "B"))
+    return str(amount(float(count), "B"))
 
 
 def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:

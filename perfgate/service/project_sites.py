@@ -27,7 +27,7 @@ from perfgate.errors import PerfgateError, StoreError, StoreRefusedError
 from perfgate.flows.shared.artifacts import kept_reader
 from perfgate.flows.shared.site.pages import SitePages
 from perfgate.judging.report.render.served import ProjectRow, render_projects
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.page import (
     OVERVIEW,
     SiteLinks,
     is_address,

@@ -16,7 +16,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.shared.triage import give_state
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render.served import render_refusal
-from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, commit_anchor
+from perfgate.judging.report.render.site.page import OPEN, TRIAGE, commit_anchor
 from perfgate.locale import Language, sentence, speaking
 from perfgate.service.answers import Answers, page_answer, written
 from perfgate.service.bodies import bounded_body

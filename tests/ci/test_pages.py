@@ -27,7 +27,7 @@ from perfgate.judging.report.render.served import (
     render_projects,
     render_refusal,
 )
-from perfgate.judging.report.render.site.addresses import OPEN, SiteLinks, run_address
+from perfgate.judging.report.render.site.page import OPEN, SiteLinks, run_address
 from perfgate.judging.report.render.site.runs import render_unreadable
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.judging.report.render.trend import render_email

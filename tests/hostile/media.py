@@ -35,7 +35,7 @@ from perfgate.judging.report.render.number_formats import bencher_metrics, bench
 from perfgate.judging.report.render.openmetrics import openmetrics
 from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.served import render_index, render_refusal
-from perfgate.judging.report.render.site.addresses import SiteLinks
+from perfgate.judging.report.render.site.page import SiteLinks
 from perfgate.judging.report.render.terminal import early_lines, render_line, render_run, render_terminal
 from perfgate.judging.report.render.testbeds import render_column, render_joint_comment, section_budget
 from perfgate.judging.report.render.timeline import render_timeline

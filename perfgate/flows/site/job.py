@@ -16,7 +16,7 @@ from perfgate.flows.shared.doors import Doors, Progress
 from perfgate.flows.shared.site.pages import SitePages, file_addresses
 from perfgate.flows.shared.site.read import read_site
 from perfgate.flows.shared.store import open_project_store
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.page import (
     OVERVIEW,
     SiteLinks,
     is_address,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from tests.each import each
 from tests.fakes.documents import make_bound, make_comparison, make_counter
 
@@ -29,7 +28,7 @@ from tests.fakes.documents import make_bound, make_comparison, make_counter
     ],
 )
 def test_quantity__base_units__readable_unit_and_three_digits(value: float, unit: str, expected: str) -> None:
-    assert formats.quantity(value, unit) == expected
+    assert formats.quantity(value, formats.Measure(unit)) == expected
 
 
 def test_interval__both_ends_on_one_side_and_tiny__is_said_once() -> None:
@@ -37,15 +36,15 @@ def test_interval__both_ends_on_one_side_and_tiny__is_said_once() -> None:
 
 
 def test_quantity__share__reads_as_a_percentage() -> None:
-    assert formats.quantity(0.91, "1", metric="utilization.host") == "91.0 %"
+    assert formats.quantity(0.91, formats.measure_of("utilization.host")) == "91.0 %"
 
 
 def test_quantities__nearly_equal__get_the_digits_that_tell_them_apart() -> None:
-    assert formats.quantities([0.0361, 0.0362], "s") == ["36.10 ms", "36.20 ms"]
+    assert formats.quantities([0.0361, 0.0362], formats.SECONDS) == ["36.10 ms", "36.20 ms"]
 
 
 def test_quantities__far_apart__share_the_unit_of_the_larger() -> None:
-    assert formats.quantities([0.0009, 0.0028], "s") == ["0.900 ms", "2.80 ms"]
+    assert formats.quantities([0.0009, 0.0028], formats.SECONDS) == ["0.900 ms", "2.80 ms"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.errors import StoreError
 from perfgate.flows.shared.site.pages import SitePages, file_addresses
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.page import (
     SiteLinks,
     compare_address,
     is_address,

@@ -13,7 +13,15 @@ from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
 from perfgate.flows.shared.site.beside import beside_each_other, beside_main
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.compare import (
+    render_compare,
+    render_compare_form,
+)
+from perfgate.judging.report.render.site.fleet import render_fleet
+from perfgate.judging.report.render.site.gates import render_gates
+from perfgate.judging.report.render.site.open_page import render_open
+from perfgate.judging.report.render.site.overview import render_overview
+from perfgate.judging.report.render.site.page import (
     ALL_SERIES,
     COMPARE,
     FLEET,
@@ -29,14 +37,6 @@ from perfgate.judging.report.render.site.addresses import (
     runs_page_of,
     series_address,
 )
-from perfgate.judging.report.render.site.compare import (
-    render_compare,
-    render_compare_form,
-)
-from perfgate.judging.report.render.site.fleet import render_fleet
-from perfgate.judging.report.render.site.gates import render_gates
-from perfgate.judging.report.render.site.open_page import render_open
-from perfgate.judging.report.render.site.overview import render_overview
 from perfgate.judging.report.render.site.runs import (
     page_count,
     render_run,

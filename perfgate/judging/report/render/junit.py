@@ -13,10 +13,10 @@ import xml.etree.ElementTree as ET
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
-from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import place
+from perfgate.judging.report.text.names import place_of
 from perfgate.judging.report.text.numbers import DASH
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.view.facts import worded_failure
@@ -106,7 +106,7 @@ def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
     if comparison.reason is not None:
         message += f": {word(comparison.reason)}"
     return _case(
-        place(comparison.workload, comparison.shape),
+        place_of(comparison),
         comparison.metric,
         kind,
         message,

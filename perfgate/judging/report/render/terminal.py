@@ -15,14 +15,12 @@ from rich.text import Text
 
 from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import ErrorDetail, RunDocument
-from perfgate.judging.report.render.printed import print_words
 from perfgate.judging.report.sections import changes, details
 from perfgate.judging.report.sections import verdict as verdicts
 from perfgate.judging.report.sections.section import Section
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.media import plain_line
+from perfgate.judging.report.text.media import BOLD, END, plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import calls_or_metric, first_line, title_of
 from perfgate.judging.report.text.names import listed as named_places
@@ -35,7 +33,7 @@ from perfgate.judging.report.view.blocks import (
 )
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.causes import worst_cause
-from perfgate.judging.report.view.checklist import terminal_notes
+from perfgate.judging.report.view.checklist import stored_row, terminal_notes
 from perfgate.judging.report.view.facts import base_line, counts_line
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import grouped, row
@@ -45,7 +43,6 @@ from perfgate.judging.report.view.run_steps import (
     run_title,
     step_rows,
 )
-from perfgate.judging.report.view.stored import stored_row
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
@@ -403,3 +400,28 @@ def _early_block(number: int, block: RegressionBlock, summary: Summary) -> list[
         remedy, *_ = suggestion_lines(block.suggestion)
         lines.append(f"  • {say('Try')} {remedy}")
     return lines
+
+
+def print_words(words: str, console: Console) -> None:
+    """Print quotes in yellow, list items with a bullet, and indented commands unwrapped.
+
+    Blank lines are left out.
+    """
+    for text in words.splitlines():
+        if text.startswith("- "):
+            console.print(Padding(_emphasized(f"• {text[2:]}"), (0, 0, 0, 2)))
+        elif text.startswith("> "):
+            console.print(_emphasized(text[2:], "yellow"))
+        elif text.startswith("    "):
+            console.print(Text(text), soft_wrap=True)
+        elif text.strip():
+            console.print(_emphasized(text.rstrip()))
+
+
+def _emphasized(words: str, style: str = "") -> Text:
+    text = Text(style=style)
+    for plain in words.split(BOLD):
+        strong, _, rest = plain.rpartition(END)
+        text.append(strong, "bold")
+        text.append(rest)
+    return text

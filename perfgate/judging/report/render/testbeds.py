@@ -9,8 +9,8 @@ from perfgate.document.comparison import Bound, Comparison
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.render.comment import render_section, tidied
 from perfgate.judging.report.sections.verdict import SIGNS
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text.names import place, title_of
+from perfgate.judging.report.text import formats
+from perfgate.judging.report.text.names import place_of, title_of
 from perfgate.judging.report.text.numbers import DASH, beyond
 from perfgate.judging.report.text.templates import line, render
 from perfgate.judging.report.text.words import Words
@@ -86,7 +86,7 @@ def render_column(
     with speaking(context.language):
         cells: dict[SharedNumber, MatrixCell] = {}
         for comparison in summary.metrics:
-            at = place(comparison.workload, comparison.shape)
+            at = place_of(comparison)
             number = SharedNumber(
                 title_of(comparison), at, isinstance(comparison, Bound)
             )

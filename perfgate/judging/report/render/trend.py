@@ -25,11 +25,9 @@ from perfgate.document.trend import (
     TrendSeries,
 )
 from perfgate.judging.report.render.comment import tidied
-from perfgate.judging.report.render.printed import print_words
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.dates import day
-from perfgate.judging.report.text.names import metric_name
+from perfgate.judging.report.render.terminal import print_words
+from perfgate.judging.report.text import formats, numbers
+from perfgate.judging.report.text.names import day, metric_name
 from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.text.templates import Medium, render
 from perfgate.judging.report.text.words import EMPTY, Words, say
@@ -303,7 +301,7 @@ def _largest(values: Sequence[float], unit: str = "") -> Words:
     if not values:
         return EMPTY
     if unit:
-        return formats.quantity(max(values), unit)
+        return numbers.amount(max(values), unit)
     return numbers.percent(max(values))
 
 
@@ -353,8 +351,6 @@ def _number(series: TrendSeries) -> LeadingNumber:
         step_title=step_title,
         metric=metric_name(series.metric),
         place=series.place_words,
-        value=formats.quantity(
-            series.points[-1].value, series.unit, metric=series.metric
-        ),
+        value=formats.quantity(series.points[-1].value, series),
         history=sparkline([point.value for point in series.points], _HISTORY),
     )

@@ -16,8 +16,7 @@ from perfgate.document.trend import (
     TrendSeries,
 )
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.templates import inlined, render_page
@@ -270,7 +269,7 @@ def series_cells(group: Group) -> SeriesCells:
     return SeriesCells(
         metric=metric_name(last.metric),
         place=last.place_words,
-        value=formats.quantity(newest, last.unit, metric=last.metric),
+        value=formats.quantity(newest, last),
         plot=trend_svg.small_plot(last),
         versions=len(last.points),
         noise=numbers.plus_minus(last.noise),

@@ -11,10 +11,9 @@ import numpy as np
 from markupsafe import Markup
 
 from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text.dates import day, short
+from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.names import metric_name
+from perfgate.judging.report.text.names import day, metric_name, short
 from perfgate.judging.report.text.svg import (
     linear,
     picture,
@@ -97,7 +96,7 @@ class _History:
         newest: TrendSeries,
     ) -> None:
         self._points, self._levels = points, levels
-        self._unit, self._metric = newest.unit, newest.metric
+        self._newest = newest
         self.name = clean_words(metric_name(newest.metric))
         values = [point.value for point in points]
         for level in levels:
@@ -114,12 +113,10 @@ class _History:
         yield shape(
             "text", "legend", text=below, x=right, y=_HEIGHT - 6, text_anchor="end"
         )
-        ticks = _ticks(self._low, self._high, self._unit)
+        ticks = _ticks(self._low, self._high, self._newest.unit)
         if all(point.value >= 0 for point in self._points):
             ticks = [tick for tick in ticks if tick >= 0]
-        for tick, words in zip(
-            ticks, formats.quantities(ticks, self._unit, metric=self._metric)
-        ):
+        for tick, words in zip(ticks, formats.quantities(ticks, self._newest)):
             y = self._y(tick)
             yield shape("line", "grid", x1=_LEFT, x2=right, y1=y, y2=y)
             # At the right, next to the newest runs, which a narrow screen shows first.
@@ -210,7 +207,7 @@ class _History:
         if len(self._points) <= 80:
             radius = 3
         values = [point.value for point in self._points]
-        words = formats.quantities(values, self._unit, metric=self._metric)
+        words = formats.quantities(values, self._newest)
         for at, (point, value) in enumerate(zip(self._points, words)):
             title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
             kind = "value wild"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact
 from perfgate.document.decision import Suggestion
 from perfgate.judging.report.sections.section import SectionText, section, section_text
-from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import named
 from perfgate.judging.report.text.numbers import beyond, span, to_two_digits

@@ -274,7 +274,7 @@ def our_text(value: object) -> str | None:
     if isinstance(value, str):
         return None
     raise TypeError(
-        f"a template shows {value!r}; numbers are worded in report/format.py, absent values by the template"
+        f"a template shows {value!r}; numbers are worded in report/text/formats.py, absent values by the template"
     )
 
 

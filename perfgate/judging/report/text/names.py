@@ -1,14 +1,17 @@
-"""Names of metrics, places and evidence."""
+"""Names of metrics, places, evidence, commits and days."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timezone
+from functools import lru_cache
 from typing import Protocol
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
 from perfgate.document.comparison import Clock, Comparison, Paired
 from perfgate.document.decision import Missing, NoiseFloor
+from perfgate.document.history import moment
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.words import (
     SentencePieces,
@@ -180,4 +183,24 @@ def first_line(text: str | None) -> str:
     lines = (text or "").strip().splitlines()
     if lines:
         return lines[0].strip()
+    return ""
+
+
+_COMMIT_LENGTH = 10
+
+
+# The charts of a page share their runs.
+@lru_cache(4096)
+def day(text: str) -> Words:
+    return Words(moment(text).date().isoformat())
+
+
+def minute(text: str) -> Words:
+    return Words(moment(text).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M"))
+
+
+def short(commit: str | None) -> str:
+    """A commit in its short form; it is still outside text."""
+    if commit:
+        return commit[:_COMMIT_LENGTH]
     return ""

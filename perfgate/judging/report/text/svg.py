@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup, escape
 
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.stats.summary import median
 
@@ -182,7 +181,9 @@ def dot_strip(
     ticks = {}
     for number in range(-count, count + 1):
         ticks[x(step * number)] = (
-            str(formats.directed_percent(step * number, "s")) if number else "0"
+            str(formats.directed_percent(step * number, formats.SECONDS))
+            if number
+            else "0"
         )
     parts += _axis(ticks)
     return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("effect of each pair"), parts)
@@ -222,7 +223,7 @@ def histogram(base: Floats, head: Floats) -> Markup:
                 title=say(
                     "median of the {side}: {time}",
                     side=Words(name),
-                    time=formats.quantity(median, "s"),
+                    time=numbers.amount(median, "s"),
                 ),
                 x1=at,
                 x2=at,
@@ -232,7 +233,7 @@ def histogram(base: Floats, head: Floats) -> Markup:
         )
     ticks = {}
     for tick in np.geomspace(low, high, 5).tolist():
-        ticks[place(math.log(tick))] = str(formats.quantity(tick, "s"))
+        ticks[place(math.log(tick))] = str(numbers.amount(tick, "s"))
     parts += _axis(ticks)
     return picture(
         "plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("call times of base and head"), parts
@@ -279,7 +280,7 @@ def _dots(
                 title=say(
                     "pair {number}: {change}",
                     number=index + 1,
-                    change=formats.directed_percent(value, "s"),
+                    change=formats.directed_percent(value, formats.SECONDS),
                 ),
                 cx=x(value),
                 cy=round(top + height * (index * 3 % rows) / (rows - 1), 1),

@@ -23,9 +23,7 @@ from jinja2.runtime import Context
 
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.trend import RunHealth, place_of
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import names, numbers, svg
-from perfgate.judging.report.text.dates import day, minute, short
+from perfgate.judging.report.text import formats, names, numbers, svg
 from perfgate.judging.report.text.media import (
     FILTERS,
     Html,
@@ -34,9 +32,9 @@ from perfgate.judging.report.text.media import (
     ReadyHtml,
     Terminal,
 )
-from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.messages import gain_words, unnamed_operator, word
+from perfgate.judging.report.text.names import day, minute, short
 from perfgate.judging.report.text.ranks import name_of
-from perfgate.judging.report.text.suggestions import gain_words, unnamed_operator
 from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.text.words import EMPTY, Words
 from perfgate.locale import Language, current_language, gap_between, translate
@@ -197,6 +195,10 @@ def _sentence(
     return medium.ready(sentence)
 
 
+def _quantity(value: float | None, unit: str, metric: str = "") -> Words:
+    return formats.quantity(value, formats.Measure(unit, metric))
+
+
 def _interval_bar(comparison: Comparison, scale: float) -> str:
     """A bar for the interval of a comparison; empty without one."""
     if (
@@ -240,7 +242,7 @@ def _attention(run: RunHealth) -> int:
 
 _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "counted": numbers.counted,
-    "quantity": formats.quantity,
+    "quantity": _quantity,
     "percent": numbers.percent,
     "plus_minus": numbers.plus_minus,
     "setting": numbers.setting,

@@ -20,10 +20,9 @@ from perfgate.document.decision import Regression, Suggestion
 from perfgate.document.explanation import Cause
 from perfgate.document.message import Message
 from perfgate.git.commands import COMMIT_ID
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
-from perfgate.judging.report.text.names import place
+from perfgate.judging.report.text.names import place_of
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.causes import CauseView
@@ -187,9 +186,7 @@ def _name(
 
 
 def _places(comparisons: Iterable[Comparison]) -> tuple[str, ...]:
-    places = [
-        place(comparison.workload, comparison.shape) for comparison in comparisons
-    ]
+    places = [place_of(comparison) for comparison in comparisons]
     return tuple(dict.fromkeys(places))
 
 
@@ -204,7 +201,7 @@ def _cost(
     if in_title:
         titled = summary.worst
     if regression.apart is not None:
-        apart = formats.quantity(regression.apart, "s")
+        apart = numbers.amount(regression.apart, "s")
     if regression.at_most is not None:
         at_most = numbers.percent(regression.at_most)
     slower = _worst_shapes(summary.comparisons_at(regression.slower))

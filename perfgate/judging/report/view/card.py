@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.document.decision import StepComparison
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.names import metric_name, place
+from perfgate.judging.report.text import formats, numbers
+from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.checklist import (
     NumberView,
@@ -112,7 +111,7 @@ def card_lines(summary: Summary) -> list[CardLine]:
     for workload, rows in leading.items():
         name = ""
         if len(leading) > 1:
-            name = place(workload, "")
+            name = workload
         before = [
             _part(number, workload, rows, summary) for number in _BEFORE_OPERATORS
         ]
@@ -151,7 +150,7 @@ def _number(row: StepComparison, summary: Summary) -> Words:
     main = summary.stored_beside(row)
     if main is None or main.typical is None or row.is_by_own_clock:
         return say("{name} {both}", name=name, both=both)
-    typical = formats.quantity(main.typical, row.unit, metric=row.metric)
+    typical = formats.quantity(main.typical, row)
     if main.outside is not None:
         return say(
             "{name} {both} (main {main}, outside its range)",
@@ -167,7 +166,7 @@ def _both(row: StepComparison) -> Words:
 
     Values that were not measured side by side show no difference, so only head's is shown.
     """
-    base, head = formats.quantities([row.base, row.head], row.unit, metric=row.metric)
+    base, head = formats.quantities([row.base, row.head], row)
     if row.difference is None:
         if row.head is not None:
             return say("{head}, not compared", head=head)

@@ -17,10 +17,15 @@ from perfgate.document.explanation import (
     PartKind,
 )
 from perfgate.document.message import Message
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers, templates
+from perfgate.judging.report.text import formats, numbers, templates
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import listed, metric_name, place, with_more
+from perfgate.judging.report.text.names import (
+    listed,
+    metric_name,
+    place,
+    place_of,
+    with_more,
+)
 from perfgate.judging.report.text.words import (
     EMPTY,
     Words,
@@ -139,11 +144,11 @@ class CauseView:
         self._base_input, self._head_input = _changed_input(cause)
         self.time = EMPTY
         if cause.more_time is not None and cause.more_time > 0:
-            self.time = formats.quantity(cause.more_time, "s")
+            self.time = numbers.amount(cause.more_time, "s")
 
     def _amount(self, count: float) -> Words:
         if count:
-            return formats.difference(0, count, self._unit)
+            return formats.difference(0, count, formats.Measure(self._unit))
         return EMPTY
 
     def _sides(self) -> tuple[Words, Words]:
@@ -153,7 +158,7 @@ class CauseView:
             return numbers.DASH, numbers.DASH
         if self._unit == "1":
             return numbers.whole(counts[0]), numbers.whole(counts[1])
-        base, head = formats.quantities(counts, self._unit)
+        base, head = numbers.amounts(counts, self._unit)
         return base, head
 
     @property
@@ -182,7 +187,7 @@ class CauseView:
         """The total if other lines add to it too."""
         if self._here_count >= self._cause.more_count:
             return EMPTY
-        total = formats.quantity(self._cause.more_count, self._unit)
+        total = numbers.amount(self._cause.more_count, self._unit)
         lines = [line for line, _ in self._lines()]
         if len(lines) < 2:
             return say(" ({in_all} in all)", in_all=total)
@@ -328,7 +333,7 @@ class CauseView:
             if not lines:
                 name = self._linked(line)
             file = file or line.rpartition(":")[0]
-            lines.append((name, formats.quantity(site.head - site.base, self._unit)))
+            lines.append((name, numbers.amount(site.head - site.base, self._unit)))
         return lines
 
 
@@ -394,10 +399,10 @@ def account_words(summary: Summary) -> Words | None:
     return templates.line(
         "shared/account.j2",
         summary.medium,
-        place=place(explained.workload, explained.shape),
+        place=place_of(explained),
         metric=metric_name(explained.metric, summary.clock_of(explained)),
-        measured=formats.quantity(measured, "s"),
-        more=formats.quantity(more, "s"),
+        measured=numbers.amount(measured, "s"),
+        more=numbers.amount(more, "s"),
         saved=_if_notable(saved, least),
         share=numbers.percent(explained.explained / measured),
         left=_if_notable(rest, least),
@@ -409,7 +414,7 @@ def account_words(summary: Summary) -> Words | None:
 
 def _if_notable(seconds: float, least: float) -> Words:
     if seconds >= least:
-        return formats.quantity(seconds, "s")
+        return numbers.amount(seconds, "s")
     return EMPTY
 
 

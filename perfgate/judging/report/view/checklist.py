@@ -1,10 +1,10 @@
-"""The steps of a decision's checklist in words, for the comment and the page."""
+"""The steps of a decision's checklist in words, and its numbers beside main's stored runs."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -21,14 +21,12 @@ from perfgate.document.decision import (
 )
 from perfgate.document.message import Message
 from perfgate.document.run import Finding
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers, svg
+from perfgate.judging.report.text import formats, numbers, svg
 from perfgate.judging.report.text.messages import word, word_findings
-from perfgate.judging.report.text.names import metric_name, place
+from perfgate.judging.report.text.names import metric_name, place, place_of
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.run_steps import STATUS_NAMES, busy_machine
-from perfgate.judging.report.view.stored import StoredRow, stored_row
 from perfgate.judging.report.view.summary import Summary, code_of
 
 _NOT_IN_TURNS = "notes.not-in-turns"
@@ -153,7 +151,7 @@ def _code(note: Message) -> str:
 def quantile_rows(summary: Summary) -> list[QuantileRow]:
     rows = []
     for row in summary.decision.checklist.job_quantiles:
-        words = formats.quantities([*row.base, *row.head], "s", metric=row.metric)
+        words = numbers.amounts([*row.base, *row.head], "s")
         half = len(row.base)
         base_count, head_count = row.counts
         name = metric_name(row.metric)
@@ -162,7 +160,7 @@ def quantile_rows(summary: Summary) -> list[QuantileRow]:
         rows.append(
             QuantileRow(
                 name=name,
-                place=place(row.workload, ""),
+                place=row.workload,
                 base=words[:half],
                 head=words[half:],
                 counts=Words(f"{base_count:,} / {head_count:,}"),
@@ -177,7 +175,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Number
     if main:
         beside = [*values, main.head, main.typical, *(main.interval or ())]
         stored = stored_row(main, values)
-    base, head, bound, *_ = formats.quantities(beside, row.unit, metric=row.metric)
+    base, head, bound, *_ = formats.quantities(beside, row)
     limit = numbers.setting(row.tolerance)
     if row.bound is not None:
         limit = Words(f"≥ {bound}")
@@ -188,7 +186,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Number
         stored=main,
         name=metric_name(row.metric, row.clock),
         labels=", ".join(f"{key} {text}" for key, text in sorted(row.labels.items())),
-        place=place(row.workload, row.shape),
+        place=place_of(row),
         base=base,
         head=head,
         span=_span(row, base, head),
@@ -212,7 +210,7 @@ def _with_range(
 ) -> Words:
     if ends is None or ends[0] == ends[1]:
         return value
-    low, high = formats.quantities(ends, row.unit, metric=row.metric)
+    low, high = formats.quantities(ends, row)
     return Words(f"{value} ({numbers.reach(low, high)})")
 
 
@@ -221,23 +219,20 @@ def _difference(row: StepComparison) -> Words:
     if row.base is None or row.head is None:
         return numbers.DASH
     # A ratio is higher or lower, a count more or fewer.
-    unit = row.unit
-    if unit == "1" and not float(row.base).is_integer():
-        unit = ""
+    measure: formats.Measured = row
+    if row.unit == "1" and not float(row.base).is_integer():
+        measure = formats.Measure("", row.metric)
     difference = row.difference
     if difference is None:
         return say("measured once per side")
     if isinstance(difference, CountDifference):
         if difference.delta is None:
-            return formats.difference(row.base, row.head, row.unit, metric=row.metric)
-        return formats.directed_percent(difference.delta, unit, metric=row.metric)
+            return formats.difference(row.base, row.head, row)
+        return formats.directed_percent(difference.delta, measure)
     if difference.interval is None or difference.delta is None:
         return say("too few turns")
     if row.is_resolved:
-        ends = formats.bounds(difference.interval, unit, metric=row.metric)
-        return Words(
-            f"{formats.directed_percent(difference.delta, unit, metric=row.metric)} ({ends})"
-        )
+        return formats.change_of_level(difference.delta, difference.interval, measure)
     return _unresolved(
         difference, half=(difference.interval[1] - difference.interval[0]) / 2
     )
@@ -374,3 +369,95 @@ def _group(cause: int, summary: Summary) -> int:
     if group is None:
         return cause
     return group
+
+
+_STANDINGS = {
+    None: phrase("inside the range"),
+    "above": phrase("above the range"),
+    "below": phrase("below the range"),
+}
+_OUTSIDE = {
+    "above": phrase("head {head}, above {range}"),
+    "below": phrase("head {head}, below {range}"),
+}
+
+
+@dataclass(frozen=True)
+class StoredRow:
+    """A value of the head, and main's level.
+
+    ``outside`` is set if it lies outside the range of one more run of main. If the level is not known, ``runs`` counts the
+    incomparable runs.
+    """
+
+    name: str
+    place: str
+    head: Words
+    typical: Words
+    range: Words
+    standing: Words
+    runs: Words
+    busy: Words | None
+    head_is_busy: bool
+    difference: Words
+    outside: Words | None
+    is_known: bool
+
+
+def stored_row(
+    comparison: StoredComparison, neighbours: Sequence[float | None] = ()
+) -> StoredRow:
+    """A row with a unit and digits that suit the ``neighbours`` too."""
+    ends = comparison.interval or (None, None)
+    row = [comparison.head, comparison.typical, *ends, *neighbours]
+    head, typical, low, high, *_ = formats.quantities(row, comparison)
+    reach = _reach(low, high)
+    outside, busy = None, None
+    if comparison.busy:
+        busy = numbers.whole(comparison.busy)
+    if comparison.outside:
+        outside = say(_OUTSIDE[comparison.outside], head=head, range=reach)
+    return StoredRow(
+        name=metric_name(comparison.metric),
+        place=place_of(comparison),
+        head=head,
+        typical=typical,
+        range=reach,
+        standing=_standing(comparison),
+        runs=numbers.counted(comparison.runs or comparison.left_out, "run"),
+        busy=busy,
+        head_is_busy=comparison.head_is_busy,
+        difference=_from_main(comparison),
+        outside=outside,
+        is_known=comparison.typical is not None,
+    )
+
+
+def _standing(comparison: StoredComparison) -> Words:
+    if comparison.interval is None:
+        return say("too few runs")
+    if comparison.head_is_busy:
+        return say("busy machine")
+    return say(_STANDINGS[comparison.outside])
+
+
+def _reach(low: Words, high: Words) -> Words:
+    """The ends of a range, or the level that all runs of an exact number agree on."""
+    if low == high:
+        return low
+    return say("{low} to {high}", low=low, high=high)
+
+
+def _from_main(comparison: StoredComparison) -> Words:
+    """How far the head is from main's level."""
+    if comparison.typical is None:
+        return numbers.DASH
+    if comparison.head == comparison.typical:
+        return say("equal")
+    if comparison.delta is None:
+        return formats.difference(
+            comparison.typical,
+            comparison.head,
+            comparison,
+        )
+    return numbers.signed_percent(comparison.delta)

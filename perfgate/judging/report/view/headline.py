@@ -26,8 +26,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.messages import told
 from perfgate.judging.report.text.names import (
     evidence_of,

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import DecisionDocument, TestbedDifference
 from perfgate.document.run import OUTSIDE_OPERATORS, RunDocument
 from perfgate.document.samples import Replicate, unpack
-from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.numbers import DASH, percent, whole
+from perfgate.judging.report.text.numbers import DASH, amounts, percent, whole
 from perfgate.judging.report.text.words import EMPTY, Words, say
 
 Floats = npt.NDArray[np.float64]
@@ -125,7 +124,7 @@ def _operator_table(at: _Place, operators: list[_BothSides]) -> OperatorTable:
 
 def _cells(operator: _BothSides, longest: float, of_head: float) -> OperatorCells:
     times, counts = operator.times, operator.counts
-    base, head = formats.quantities([times.get("base"), times.get("head")], "s")
+    base, head = amounts([times.get("base"), times.get("head")], "s")
     share = DASH
     if "head" in times and of_head:
         share = percent(times["head"] / of_head)
@@ -161,22 +160,14 @@ def _status(before: float | None, after: float | None) -> Words:
     return say("fewer")
 
 
-def unit_of(metric: str) -> str:
-    """The unit of a metric; a name that is not in the catalogue has none."""
-    if metric in METRICS:
-        return METRICS[metric].unit
-    return "1"
-
-
 def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterRow]:
     """Every exact counter of both sides, with changes marked."""
     before, after = _counters(base), _counters(head)
     rows = []
     for key in list(dict.fromkeys([*after, *before]))[:_MAX_ROWS]:
         workload, shape, metric = key
-        unit = unit_of(metric)
         values = [before.get(key), after.get(key)]
-        base_cell, head_cell = formats.quantities(values, unit, metric=metric)
+        base_cell, head_cell = formats.quantities(values, formats.measure_of(metric))
         changed = base is not None and values[0] != values[1]
         rows.append(
             CounterRow(

@@ -9,9 +9,8 @@ from perfgate.catalogue.names import LATENCY
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.message import Message
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.names import place, title_of
+from perfgate.judging.report.text import formats, numbers
+from perfgate.judging.report.text.names import place_of, title_of
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.summary import Summary
@@ -61,7 +60,7 @@ def row(
     )
     return ComparisonRow(
         comparison=comparison,
-        places=(place(comparison.workload, comparison.shape),),
+        places=(place_of(comparison),),
         label=label(comparison, summary),
         cause=worded_cause,
         failed_check=failed_check,
@@ -163,5 +162,5 @@ def whole_call(test: OperatorDelta, summary: Summary) -> Words | None:
                 return None
             if comparison.outcome == "inconclusive":
                 return say("undecided")
-            return formats.directed_percent(comparison.delta, comparison.unit)
+            return formats.directed_percent(comparison.delta, comparison)
     return None

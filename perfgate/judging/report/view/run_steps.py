@@ -9,8 +9,7 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.document.conditions import BUSY
 from perfgate.document.job import typical_values
 from perfgate.document.run import FROM_PROFILE, RunDocument, StepResult, Value
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import first_line, metric_name
@@ -93,10 +92,10 @@ def job_lines(run: RunDocument) -> list[str]:
     """The numbers of every job of a run, each the median of its turns, one line per job."""
     lines = []
     for job in run.jobs.records:
-        units = {number.metric: number.unit for number in job.numbers}
+        measures = {number.metric: number for number in job.numbers}
         words = []
         for metric, value in typical_values(job, run.jobs.turns).items():
-            quantity = formats.quantity(value, units[metric], metric=metric)
+            quantity = formats.quantity(value, measures[metric])
             words.append(f"{clean(metric_name(metric))} {quantity}")
         if words:
             turns = sum(turn.workload == job.name for turn in run.jobs.turns)
@@ -111,10 +110,8 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
     rows.sort(key=lambda row: -row.self_time)
     lines = []
     for row in rows[:_SHOWN_OPERATORS]:
-        calls, time = (
-            numbers.counted(round(row.count), "call"),
-            formats.quantity(row.self_time, "s"),
-        )
+        calls = numbers.counted(round(row.count), "call")
+        time = numbers.amount(row.self_time, "s")
         lines.append(
             f"    {numbers.percent(row.share)} {clean(row.op)}: {calls}, {time}"
         )
@@ -144,9 +141,8 @@ def _value_notes(present: list[Value]) -> list[str]:
     notes: list[str] = []
     for value in present:
         if id(value) in leading:
-            unit = METRICS[value.metric].unit if value.metric in METRICS else "1"
-            quantity = formats.quantity(value.value, unit, metric=value.metric)
-            notes.append(f"{_name(value)} {quantity}{_interval(value, unit)}")
+            quantity = formats.quantity(value.value, formats.measure_of(value.metric))
+            notes.append(f"{_name(value)} {quantity}{_interval(value)}")
     hidden = len(present) - len(notes)
     if hidden:
         notes.append(
@@ -194,17 +190,17 @@ def _name(value: Value) -> str:
     return clean(name)
 
 
-def _interval(value: Value, unit: str) -> str:
+def _interval(value: Value) -> str:
     if value.interval is None or value.interval == (None, None):
         return ""
     low, high = value.interval
-    return f" ({numbers.reach(_end(low, value, unit), _end(high, value, unit))})"
+    return f" ({numbers.reach(_end(low, value), _end(high, value))})"
 
 
-def _end(end: float | None, value: Value, unit: str) -> Words:
+def _end(end: float | None, value: Value) -> Words:
     if end is None:
         return say("not estimable")
-    return formats.quantity(end, unit, metric=value.metric)
+    return formats.quantity(end, formats.measure_of(value.metric))
 
 
 def busy_machine(waited: float | None) -> Words | None:

@@ -25,10 +25,8 @@ from perfgate.document.trend import (
     place_of,
 )
 from perfgate.git.commands import COMMIT_ID
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.dates import day, short
-from perfgate.judging.report.text.names import listed, metric_name
+from perfgate.judging.report.text import formats, numbers
+from perfgate.judging.report.text.names import day, listed, metric_name, short
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.causes import CauseView
 
@@ -485,16 +483,10 @@ def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> UpliftV
 
 def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView:
     series = document.series[bridged.after]
-    old, new = formats.quantities(
-        [bridged.old, bridged.new], series.unit, metric=series.metric
-    )
-    change = formats.change_of_level(
-        bridged.delta, bridged.interval, series.unit, metric=series.metric
-    )
+    old, new = formats.quantities([bridged.old, bridged.new], series)
+    change = formats.change_of_level(bridged.delta, bridged.interval, series)
     if bridged.interval is None:
-        change = formats.change_of_count(
-            bridged.old, bridged.new, series.unit, metric=series.metric
-        )
+        change = formats.change_of_count(bridged.old, bridged.new, series)
     return BridgedView(
         metric=metric_name(series.metric),
         place=series.place_words,
@@ -564,9 +556,7 @@ def _worded_operator(cause: TrendCause) -> str | None:
 
 def change_row(moved: MovedSeries) -> ChangeView:
     series, change = moved
-    before, after = formats.quantities(
-        [change.before, change.after], series.unit, metric=series.metric
-    )
+    before, after = formats.quantities([change.before, change.after], series)
     return ChangeView(
         source=change,
         metric=metric_name(series.metric),
@@ -592,16 +582,10 @@ def change_words(moved: MovedSeries) -> Words:
     """The size of a change, as in the comment of a change request: ``6.8 % slower (5.9 to 7.7 %)``."""
     series, change = moved
     if change.evidence == "exact":
-        return formats.change_of_count(
-            change.before, change.after, series.unit, metric=series.metric
-        )
+        return formats.change_of_count(change.before, change.after, series)
     if change.delta is None:
-        return formats.difference(
-            change.before, change.after, series.unit, metric=series.metric
-        )
-    return formats.change_of_level(
-        change.delta, change.interval, series.unit, metric=series.metric
-    )
+        return formats.difference(change.before, change.after, series)
+    return formats.change_of_level(change.delta, change.interval, series)
 
 
 def headline(document: TrendDocument) -> Words:
@@ -747,6 +731,4 @@ def _measured(moved: MovedSeries) -> Words:
     if confirmation is None or confirmation.low is None or confirmation.high is None:
         return EMPTY
     series = moved.series
-    return formats.bounds(
-        (confirmation.low, confirmation.high), series.unit, metric=series.metric
-    )
+    return formats.bounds((confirmation.low, confirmation.high), series)

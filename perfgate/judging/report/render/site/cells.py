@@ -11,14 +11,13 @@ from perfgate.document.history import StoredRun
 from perfgate.document.site import BesideLevel, Position, SiteContent
 from perfgate.document.trend import TrendCause, TrendSeries
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.frame import SitePage, TestbedLink
+from perfgate.judging.report.render.site.page import SitePage, TestbedLink
 from perfgate.judging.report.render.trend_page import (
     ChangeCells,
     change_cells,
     runs_beside,
 )
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
@@ -156,9 +155,7 @@ def _level_cells(placed: BesideLevel, page: SitePage) -> LevelCells:
     series = placed.series
     ends = placed.interval or (None, None)
     values = [placed.before, placed.value, placed.typical, *ends]
-    before, value, typical, low, high = formats.quantities(
-        values, series.unit, metric=series.metric
-    )
+    before, value, typical, low, high = formats.quantities(values, series)
     is_too_short = (
         placed.value is not None and placed.interval is None and placed.versions > 0
     )

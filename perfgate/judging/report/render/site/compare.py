@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import BesideLevel, SiteContent
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.cells import run_cells, split_levels
+from perfgate.judging.report.render.site.page import (
     COMPARE,
     SiteLinks,
+    SitePage,
     compare_address,
 )
-from perfgate.judging.report.render.site.cells import run_cells, split_levels
-from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.page_tables import testbed_rows

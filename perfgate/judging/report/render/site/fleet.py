@@ -13,15 +13,15 @@ from perfgate.document.message import Message
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import FLEET, SiteLinks
-from perfgate.judging.report.render.site.frame import (
+from perfgate.judging.report.render.site.page import (
+    FLEET,
+    SiteLinks,
     SitePage,
     TestbedLink,
     testbed_anchor,
 )
 from perfgate.judging.report.render.trend_page import step_titles
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import biased_machine_lines, uplift_row
 from perfgate.locale import Language, speaking
@@ -148,8 +148,8 @@ def _health(runs: Sequence[RunHealth]) -> MachineHealth:
         disturbed=_tally([wait >= BUSY for wait in waits], runs),
         throttled=_tally(list(map(bool, throttled)), runs),
         failed=_tally([bool(run.failed) for run in runs], runs),
-        temperature=_range(temperatures, "Cel"),
-        clock=_range(clocks, "1", metric="thermal.clock"),
+        temperature=_range(temperatures, formats.Measure("Cel")),
+        clock=_range(clocks, formats.measure_of("thermal.clock")),
         floor=numbers.plus_minus(max(floors, default=None)),
     )
 
@@ -162,10 +162,10 @@ def _tally(flags: Sequence[bool], runs: Sequence[RunHealth]) -> Tally:
     return Tally(sum(flags) if flags else None, len(runs))
 
 
-def _range(values: Sequence[float], unit: str, metric: str = "") -> Words:
+def _range(values: Sequence[float], measure: formats.Measure) -> Words:
     if not values:
         return numbers.DASH
-    low, high = formats.quantities([min(values), max(values)], unit, metric=metric)
+    low, high = formats.quantities([min(values), max(values)], measure)
     return numbers.reach(low, high)
 
 

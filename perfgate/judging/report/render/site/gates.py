@@ -6,8 +6,7 @@ from collections.abc import Collection
 
 from perfgate.document.gates import GateRecord
 from perfgate.document.site import SiteContent
-from perfgate.judging.report.render.site.addresses import GATES, SiteLinks
-from perfgate.judging.report.render.site.frame import SitePage
+from perfgate.judging.report.render.site.page import GATES, SiteLinks, SitePage
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import gates_line

@@ -13,17 +13,16 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.cells import CauseCard, cause_card, moved_cells
+from perfgate.judging.report.render.site.page import (
     OPEN,
     TRIAGE,
     SiteLinks,
+    SitePage,
     commit_anchor,
 )
-from perfgate.judging.report.render.site.cells import CauseCard, cause_card, moved_cells
-from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.render.trend_page import ChangeCells
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
@@ -183,10 +182,8 @@ def _confirmed(page: SitePage) -> list[ConfirmedRow]:
             outcome = say(_OUTCOMES[entry.outcome])
         interval, address = numbers.DASH, EMPTY
         if entry.low is not None and entry.high is not None:
-            unit = measured.unit if measured else ""
-            interval = formats.bounds(
-                (entry.low, entry.high), unit, metric=entry.metric
-            )
+            measure = measured or formats.Measure("", entry.metric)
+            interval = formats.bounds((entry.low, entry.high), measure)
         if measured:
             address = page.to_series(measured)
         rows.append(

@@ -22,18 +22,17 @@ from perfgate.catalogue.names import (
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.cells import cause_card, is_regressed
+from perfgate.judging.report.render.site.page import (
     ALL_SERIES,
     GATES,
     OPEN,
     OVERVIEW,
     SiteLinks,
+    SitePage,
 )
-from perfgate.judging.report.render.site.cells import cause_card, is_regressed
-from perfgate.judging.report.render.site.frame import SitePage
 from perfgate.judging.report.render.site.series import workload_anchor
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import (
@@ -219,9 +218,7 @@ def _number(series: TrendSeries, page: SitePage) -> NumberCells:
             last, is_open = change_row(MovedSeries(series, change)), change.is_unsettled
     return NumberCells(
         metric=metric_name(series.metric),
-        value=formats.quantity(
-            series.points[-1].value, series.unit, metric=series.metric
-        ),
+        value=formats.quantity(series.points[-1].value, series),
         plot=trend_svg.small_plot(series),
         address=page.to_series(series),
         change=last,

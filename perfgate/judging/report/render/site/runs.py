@@ -7,26 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from perfgate.catalogue.lookup import CARDS, metric
+from perfgate.catalogue.lookup import CARDS
 from perfgate.document.clocks import clock_notes
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.kept import KeptLink, KeptOfRun
 from perfgate.document.run import OperatorRow, RunDocument, StepResult
 from perfgate.document.site import BesideLevel, SiteContent
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.cells import RunCells, run_cells, split_levels
+from perfgate.judging.report.render.site.page import (
     COMPARE,
     SiteLinks,
+    SitePage,
     run_address,
     runs_address,
 )
-from perfgate.judging.report.render.site.cells import RunCells, run_cells, split_levels
-from perfgate.judging.report.render.site.frame import SitePage
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.dates import minute
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import metric_name, place
+from perfgate.judging.report.text.names import metric_name, minute, place, place_of
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.page_tables import counter_rows
 from perfgate.judging.report.view.run_steps import ChecklistRow, step_row
@@ -219,7 +217,7 @@ def _kept_file(link: KeptLink) -> KeptFile:
     return KeptFile(
         link=link,
         kind=say(_KINDS.get(link.kind, _KINDS["trace"])),
-        size=formats.quantity(float(link.bytes), "B"),
+        size=numbers.amount(link.bytes, "B"),
         address=address,
     )
 
@@ -246,7 +244,7 @@ def _errors(run: RunDocument) -> list[RunError]:
     errors = errors[:_MAX_WARNINGS]
     for check in run.checklist.correctness:
         if check.status in ("failed", "error"):
-            at = place(check.workload, check.shape)
+            at = place_of(check)
             errors.append(
                 RunError(at, say("output"), str(word(check.message or "")), "")
             )
@@ -273,7 +271,7 @@ def _device(run: RunDocument) -> list[tuple[str, Words, str]]:
         for value in step.values:
             if value.metric in _DEVICE_METRICS and value.value is not None:
                 quantity = formats.quantity(
-                    value.value, metric(value.metric).unit, metric=value.metric
+                    value.value, formats.measure_of(value.metric)
                 )
                 values.append((metric_name(value.metric), quantity, step.workload))
     return values[:_MAX_ROWS]

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendPoint, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import (
+from perfgate.judging.report.render.site.cells import is_regressed, moved_cells
+from perfgate.judging.report.render.site.page import (
     ALL_SERIES,
     SiteLinks,
+    SitePage,
+    TestbedLink,
     series_address,
 )
-from perfgate.judging.report.render.site.cells import is_regressed, moved_cells
-from perfgate.judging.report.render.site.frame import SitePage, TestbedLink
 from perfgate.judging.report.render.trend_page import (
     SeriesCells,
     noise_words,
     series_cells,
 )
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import EMPTY, Words, say
@@ -122,9 +122,7 @@ def render_series(
             place=place,
             branch=branch,
             testbed=page.testbed(series.fingerprint),
-            newest_value=formats.quantity(
-                series.points[-1].value, series.unit, metric=series.metric
-            ),
+            newest_value=formats.quantity(series.points[-1].value, series),
             noise=noise_words(series),
             filters=_filters(series, page, branch),
             plot=trend_svg.series_plot(
@@ -143,9 +141,7 @@ def render_series(
 
 def _value_row(point: TrendPoint, series: TrendSeries, page: SitePage) -> ValueRow:
     ends = point.interval or (None, None)
-    value, low, high = formats.quantities(
-        [point.value, *ends], series.unit, metric=series.metric
-    )
+    value, low, high = formats.quantities([point.value, *ends], series)
     interval = EMPTY
     if point.interval:
         interval = numbers.reach(low, high)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, SIGNATURE
@@ -48,9 +49,38 @@ _CHANGED = {
 }
 
 
-def is_share(metric: str) -> bool:
+class Measured(Protocol):
+    """A number's metric and unit, which every record of a number has."""
+
+    @property
+    def metric(self) -> str: ...
+
+    @property
+    def unit(self) -> str: ...
+
+
+class Measure(NamedTuple):
+    """The metric and unit of numbers that have no record."""
+
+    unit: str
+    metric: str = ""
+
+
+SECONDS = Measure("s")
+
+
+def measure_of(metric: str) -> Measure:
+    """The measure of a metric; a name that is not in the catalogue has no unit."""
+    unit = "1"
+    if metric in METRICS:
+        unit = METRICS[metric].unit
+    return Measure(unit, metric)
+
+
+def _is_share(measure: Measured) -> bool:
     """Whether a metric of unit 1 is a share of a whole rather than a count."""
-    return metric in METRICS and METRICS[metric].number.sort == "share"
+    metric = METRICS.get(measure.metric)
+    return metric is not None and metric.number.sort == "share"
 
 
 def is_leak(metric: str) -> bool:
@@ -83,29 +113,23 @@ def time_of(operator: OperatorDelta) -> Paired:
 def sides(comparison: Comparison) -> tuple[Words, Words]:
     """Base and head of a comparison, in one unit; a check has words instead, and a bound has no base."""
     if isinstance(comparison, Bound):
-        return DASH, quantity(
-            comparison.head, comparison.unit, metric=comparison.metric
-        )
+        return DASH, quantity(comparison.head, comparison)
     if isinstance(comparison, Checked) and not comparison.is_count:
         if comparison.metric in _CHANGED:
             return DASH, say("changed")
         return _passed(comparison.base), _passed(comparison.head)
-    base, head = quantities(
-        [comparison.base, comparison.head], comparison.unit, metric=comparison.metric
-    )
+    base, head = quantities([comparison.base, comparison.head], comparison)
     return base, head
 
 
-def quantity(value: float | None, unit: str, metric: str = "") -> Words:
+def quantity(value: float | None, measure: Measured) -> Words:
     """A value with its unit, e.g. ``36.1 ms``; a dash for None."""
-    return quantities([value], unit, metric=metric)[0]
+    return quantities([value], measure)[0]
 
 
-def quantities(
-    values: Sequence[float | None], unit: str, *, metric: str = ""
-) -> list[Words]:
+def quantities(values: Sequence[float | None], measure: Measured) -> list[Words]:
     """Values for reading side by side: one common unit, with enough digits to distinguish them."""
-    return amounts(values, unit, share=is_share(metric))
+    return amounts(values, measure.unit, share=_is_share(measure))
 
 
 def change(comparison: Comparison) -> Words:
@@ -129,28 +153,24 @@ def change(comparison: Comparison) -> Words:
             return change_of_count(
                 comparison.base,
                 comparison.head,
-                comparison.unit,
-                metric=comparison.metric,
+                comparison,
             )
         case Paired():
             return change_of_level(
                 comparison.delta,
                 comparison.interval,
-                comparison.unit,
-                metric=comparison.metric,
+                comparison,
             )
         case Recorded():
             return percent_change(comparison) or DASH
 
 
-def change_of_count(
-    base: float | None, head: float | None, unit: str, *, metric: str
-) -> Words:
+def change_of_count(base: float | None, head: float | None, measure: Measured) -> Words:
     """``24 more (exact)``; a dash if a side has no count."""
     if base is None or head is None:
         return DASH
-    size = difference(base, head, unit, metric=metric)
-    if not is_leak(metric):
+    size = difference(base, head, measure)
+    if not is_leak(measure.metric):
         return say("{change} (exact)", change=size)
     if head > base:
         return say("{change} (a leak)", change=size)
@@ -158,17 +178,14 @@ def change_of_count(
 
 
 def change_of_level(
-    delta: float | None, interval: tuple[float, float] | None, unit: str, *, metric: str
+    delta: float | None, interval: tuple[float, float] | None, measure: Measured
 ) -> Words:
     """``6.8 % slower (5.9 to 7.7 %)``; a dash without a difference."""
     if delta is None:
         return DASH
     if interval is None:
         return say("not resolved")
-    words, ends = (
-        directed_percent(delta, unit, metric=metric),
-        bounds(interval, unit, metric=metric),
-    )
+    words, ends = directed_percent(delta, measure), bounds(interval, measure)
     if ends == say("no change"):
         return words
     return Words(f"{words} ({ends})")
@@ -178,17 +195,17 @@ def percent_change(comparison: Comparison) -> Words | None:
     """The relative change alone, None if there is none."""
     if not isinstance(comparison, NumberComparison) or comparison.delta is None:
         return None
-    return directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
+    return directed_percent(comparison.delta, comparison)
 
 
 def interval(comparison: Comparison) -> Words:
     """The confidence interval of a change in words, empty without one."""
     if not isinstance(comparison, Paired) or comparison.interval is None:
         return EMPTY
-    return bounds(comparison.interval, comparison.unit, metric=comparison.metric)
+    return bounds(comparison.interval, comparison)
 
 
-def bounds(interval: tuple[float, float], unit: str, *, metric: str = "") -> Words:
+def bounds(interval: tuple[float, float], measure: Measured) -> Words:
     """The ends of an interval of a relative change: ``5.9 to 7.7 %`` if both lie on one side of no change."""
     if not all(map(math.isfinite, interval)):
         return say("no bound")
@@ -199,48 +216,49 @@ def bounds(interval: tuple[float, float], unit: str, *, metric: str = "") -> Wor
         return say(
             "{low} to {high}", low=Words(percent_number(near)), high=percent(far)
         )
-    low = directed_percent(interval[0], unit, metric=metric)
-    high = directed_percent(interval[1], unit, metric=metric)
+    low = directed_percent(interval[0], measure)
+    high = directed_percent(interval[1], measure)
     if low == high:
         return low
     return say("{low} to {high}", low=low, high=high)
 
 
-def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
+def directed_percent(share: float, measure: Measured) -> Words:
     """A relative change in words: ``6.8 % slower``, ``12 % fewer``, ``no change``."""
     if not math.isfinite(share):
         return say("no bound")
     if abs(share) < NO_CHANGE:
         return say("no change")
-    more, less = _directions(metric, unit)
-    if is_share(metric):
+    more, less = _directions(measure)
+    if _is_share(measure):
         more, less = _HIGHER_LOWER
     if share > 0:
         return say(more, size=percent(share))
     return say(less, size=percent(share))
 
 
-def difference(base: float, head: float, unit: str, *, metric: str = "") -> Words:
+def difference(base: float, head: float, measure: Measured) -> Words:
     """An absolute change in words: ``24 more``, ``1.90 ms slower``, ``the same``."""
     if base == head:
         return say("the same")
-    more, less = _directions(metric, unit)
-    size = quantity(abs(head - base), unit, metric=metric)
+    more, less = _directions(measure)
+    size = quantity(abs(head - base), measure)
     if head > base:
         return say(more, size=size)
     return say(less, size=size)
 
 
-def _directions(metric: str, unit: str) -> tuple[str, str]:
-    if unit == "s" and metric in METRICS and not METRICS[metric].number.speed:
+def _directions(measure: Measured) -> tuple[str, str]:
+    metric = METRICS.get(measure.metric)
+    if measure.unit == "s" and metric and not metric.number.speed:
         return _LARGER_SMALLER
-    return _DIRECTIONS.get(unit, _HIGHER_LOWER)
+    return _DIRECTIONS.get(measure.unit, _HIGHER_LOWER)
 
 
 def limit(comparison: Comparison) -> Words:
     """The allowed worsening of a metric, or the bound itself; a dash if neither applies."""
     if isinstance(comparison, Bound):
-        return quantity(comparison.bound, comparison.unit, metric=comparison.metric)
+        return quantity(comparison.bound, comparison)
     if (
         isinstance(comparison, Checked)
         or comparison.tolerance is None
@@ -256,7 +274,7 @@ def limit(comparison: Comparison) -> Words:
     ):
         # The allowance is an amount, shown as such instead of as a share of the base.
         amount = round(comparison.tolerance * max(comparison.base, 1))
-        return difference(0, amount, comparison.unit, metric=comparison.metric)
+        return difference(0, amount, comparison)
     if comparison.tolerance == 0:
         return Words("0")
     return setting(comparison.tolerance)
