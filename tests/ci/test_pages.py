@@ -27,8 +27,7 @@ from perfgate.judging.report.render.served import (
     render_projects,
     render_refusal,
 )
-from perfgate.judging.report.render.site.page import OPEN, SiteLinks, run_address
-from perfgate.judging.report.render.site.runs import render_unreadable
+from perfgate.judging.report.render.site.page import OPEN, run_address
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.judging.report.render.trend import render_email
 from perfgate.judging.report.render.trend_page import render_trend_page
@@ -40,7 +39,7 @@ from tests.fakes.sites import make_site
 from tests.golden.test_comment_golden import decisions
 from tests.unit.report.test_flame import BASE, HEAD
 from tests.unit.report.test_ranks_page import drawn as drawn_job
-from tests.unit.report.test_site import SHOWN, example_page
+from tests.unit.report.test_site import SHOWN, example_page, pages_of
 from tests.unit.report.test_timeline import EVENTS
 from tests.unit.report.test_trend import make_change, make_series, make_trend
 
@@ -81,8 +80,8 @@ PAGES: dict[str, Callable[[Language], str]] = {
     ),
     "trend": lambda language: render_trend_page(make_trend(make_series(make_change())), language),
     "email": lambda language: render_email(make_trend(make_series(make_change())), language),
-    "site-unreadable": lambda language: render_unreadable(
-        run_address("a" * 64), "run aaaaaaaaaaaa cannot be read", make_site(), SiteLinks(), language
+    "site-unreadable": lambda language: pages_of(make_site(), language=language).unreadable(
+        run_address("a" * 64), "run aaaaaaaaaaaa cannot be read"
     ),
     **{f"site-{name}": partial(example_page, address, "encoder") for name, address in SHOWN.items()},
 }

@@ -35,8 +35,16 @@ def test_template__words_outside_of_sentences__are_those_both_languages_share(te
 
 def test_speaking__block__its_language_inside_and_english_again_after() -> None:
     with speaking("zh"):
-        assert (current_language(), counted(2, "pair"), directed_percent(0.068, SECONDS)) == ("zh", "2 对", "变慢 6.8 %")
-    assert (current_language(), counted(2, "pair"), directed_percent(0.068, SECONDS)) == ("en", "2 pairs", "6.8 % slower")
+        assert (current_language(), counted(2, "pair"), directed_percent(0.068, SECONDS)) == (
+            "zh",
+            "2 对",
+            "变慢 6.8 %",
+        )
+    assert (current_language(), counted(2, "pair"), directed_percent(0.068, SECONDS)) == (
+        "en",
+        "2 pairs",
+        "6.8 % slower",
+    )
 
 
 def test_say__sentence_without_translation__stays_english() -> None:

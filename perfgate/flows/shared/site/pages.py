@@ -29,6 +29,7 @@ from perfgate.judging.report.render.site.page import (
     OPEN,
     OVERVIEW,
     SiteLinks,
+    SitePage,
     compare_address,
     compared_of,
     run_address,
@@ -44,7 +45,7 @@ from perfgate.judging.report.render.site.runs import (
     render_unreadable,
 )
 from perfgate.judging.report.render.site.series import render_series, render_series_list
-from perfgate.locale import Language
+from perfgate.locale import Language, speaking
 
 # The limits of a site in files, besides the number of newest runs: the store may have thousands of each.
 MOST_SERIES_PAGES = 1000
@@ -103,30 +104,37 @@ class SitePages:
         ``form_key`` is the reader's key for the forms that change something. ``recording_of`` names the served recording of a
         run, "" if it has none.
         """
-        content, links, language = (
-            self._content,
-            replace(self._links, form_key=form_key),
-            self._language,
-        )
-        if address in _WITHOUT_DETAILS:
-            return _WITHOUT_DETAILS[address](content, links, language)
-        if address in self._series:
-            series, branch = self._series[address]
-            return render_series(series, content, links, language, branch=branch)
-        if (number := runs_page_of(address)) is not None:
-            if number <= page_count(content):
-                return render_runs(content, links, language, page=number)
+        links = replace(self._links, form_key=form_key)
+        with speaking(self._language):
+            return self._page(
+                SitePage(address, self._content, links), query or {}, recording_of
+            )
+
+    def _page(
+        self,
+        page: SitePage,
+        query: Mapping[str, str],
+        recording_of: RecordingOf | None,
+    ) -> str | None:
+        if page.address in _WITHOUT_DETAILS:
+            return _WITHOUT_DETAILS[page.address](page)
+        if page.address in self._series:
+            series, branch = self._series[page.address]
+            return render_series(series, branch, page)
+        if (number := runs_page_of(page.address)) is not None:
+            if number <= page_count(self._content):
+                return render_runs(page, number)
             return None
-        if address == COMPARE:
-            return self._asked(query or {})
-        if (pair := compared_of(address)) is not None:
+        if page.address == COMPARE:
+            return self._asked(query, page)
+        if (pair := compared_of(page.address)) is not None:
             earlier, later = map(self._find, pair)
             if earlier and later:
-                return self._compare(earlier, later)
+                return self._compare(earlier, later, page)
             return None
-        run = self._find(run_of(address))
+        run = self._find(run_of(page.address))
         if run:
-            return self._run(run, recording_of)
+            return self._run(run, recording_of, page)
         return None
 
     @cached_property
@@ -139,9 +147,10 @@ class SitePages:
 
     def unreadable(self, address: str, reason: str) -> str:
         """The page for a run that cannot be read."""
-        return render_unreadable(
-            address, reason, self._content, self._links, self._language
-        )
+        with speaking(self._language):
+            return render_unreadable(
+                SitePage(address, self._content, self._links), reason
+            )
 
     def _find(self, digits: str | None) -> StoredRun | None:
         """The run with an id that begins with these digits, None if there is none or more than one."""
@@ -152,19 +161,19 @@ class SitePages:
             return matches[0]
         return None
 
-    def _asked(self, query: Mapping[str, str]) -> str:
+    def _asked(self, query: Mapping[str, str], page: SitePage) -> str:
         unknown = ""
         if query.get("earlier") and query.get("later"):
             earlier = self._find(query["earlier"].strip().lower())
             later = self._find(query["later"].strip().lower())
             if earlier and later:
-                return self._compare(earlier, later)
+                return self._compare(earlier, later, page)
             unknown = query["later"] if earlier else query["earlier"]
-        return render_compare_form(
-            self._content, self._links, self._language, unknown=unknown
-        )
+        return render_compare_form(page, unknown)
 
-    def _run(self, run: StoredRun, recording_of: RecordingOf | None) -> str:
+    def _run(
+        self, run: StoredRun, recording_of: RecordingOf | None, page: SitePage
+    ) -> str:
         document = self._open_run(run.id)
         has_trace = bool(document.traces)
         recording = ""
@@ -187,26 +196,16 @@ class SitePages:
             beside_main(run, document, self._content.trend.series),
             (earlier, later),
             self._read_kept(run.id),
-            self._content,
-            self._links,
-            self._language,
+            page,
             recording=recording,
         )
 
-    def _compare(self, earlier: StoredRun, later: StoredRun) -> str:
+    def _compare(self, earlier: StoredRun, later: StoredRun, page: SitePage) -> str:
         documents = self._open_run(earlier.id), self._open_run(later.id)
         placed = beside_each_other(
             earlier, later, documents, self._content.trend.series
         )
-        return render_compare(
-            earlier,
-            later,
-            documents,
-            placed,
-            self._content,
-            self._links,
-            self._language,
-        )
+        return render_compare(earlier, later, documents, placed, page)
 
 
 def file_addresses(content: SiteContent, *, newest: int) -> list[str]:

@@ -26,9 +26,8 @@ from perfgate.document.trend import (
 )
 from perfgate.judging.report.render.comment import tidied
 from perfgate.judging.report.render.terminal import print_words
-from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.names import day, metric_name
-from perfgate.judging.report.text.svg import sparkline
+from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.names import day
 from perfgate.judging.report.text.templates import Medium, render
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.summary import CommentContext
@@ -77,12 +76,9 @@ class CauseList:
 class LeadingNumber:
     """A number that leads a step of the checklist."""
 
+    series: TrendSeries
     step: int
     step_title: Words
-    metric: str
-    place: str
-    value: Words
-    history: Words
 
 
 @dataclass(frozen=True)
@@ -346,11 +342,4 @@ def _number(series: TrendSeries) -> LeadingNumber:
     step, step_title = metric(series.metric).step, EMPTY
     if step in CARDS:
         step_title = say(CARDS[step].title)
-    return LeadingNumber(
-        step=step,
-        step_title=step_title,
-        metric=metric_name(series.metric),
-        place=series.place_words,
-        value=formats.quantity(series.points[-1].value, series),
-        history=sparkline([point.value for point in series.points], _HISTORY),
-    )
+    return LeadingNumber(series, step, step_title)

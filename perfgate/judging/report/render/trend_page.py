@@ -16,9 +16,8 @@ from perfgate.document.trend import (
     TrendSeries,
 )
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.text import formats, numbers
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.media import is_linkable
-from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
@@ -96,15 +95,10 @@ class CausePicture:
 class SeriesCells:
     """A series as a row of a table; ``change`` is its newest open change."""
 
-    metric: str
-    place: str
-    value: Words
+    series: TrendSeries
     plot: Markup
-    versions: int
-    noise: Words
     change: Words
     direction: Words
-    current: bool
 
 
 def render_trend_page(
@@ -256,27 +250,12 @@ def _status(moved: MovedSeries) -> Words:
 
 def series_cells(group: Group) -> SeriesCells:
     last = group[-1]
-    newest = None
-    if last.points:
-        newest = last.points[-1].value
     change, direction = EMPTY, EMPTY
     for latest in last.changes:
         if last.current and latest.is_unsettled:
-            change, direction = (
-                change_words(MovedSeries(last, latest)),
-                Words(latest.direction),
-            )
-    return SeriesCells(
-        metric=metric_name(last.metric),
-        place=last.place_words,
-        value=formats.quantity(newest, last),
-        plot=trend_svg.small_plot(last),
-        versions=len(last.points),
-        noise=numbers.plus_minus(last.noise),
-        change=change,
-        direction=direction,
-        current=last.current,
-    )
+            change = change_words(MovedSeries(last, latest))
+            direction = Words(latest.direction)
+    return SeriesCells(last, trend_svg.small_plot(last), change, direction)
 
 
 def step_titles(health: Sequence[RunHealth]) -> dict[int, str]:

@@ -11,7 +11,8 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
 from perfgate.document.comparison import Clock, Comparison, Paired
 from perfgate.document.decision import Missing, NoiseFloor
-from perfgate.document.history import moment
+from perfgate.document.history import Confirmation, moment
+from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.words import (
     SentencePieces,
@@ -86,7 +87,7 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     return say(CLOCK_TITLES[clock], title=say(entry.title))
 
 
-def title_of(entry: Comparison | NoiseFloor) -> str:
+def title_of(entry: Comparison | NoiseFloor | TrendSeries | Confirmation) -> str:
     if isinstance(entry, (Paired, NoiseFloor)):
         return metric_name(entry.metric, entry.clock)
     return metric_name(entry.metric)

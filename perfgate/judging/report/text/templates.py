@@ -22,7 +22,7 @@ from jinja2.bccache import Bucket
 from jinja2.runtime import Context
 
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.trend import RunHealth, place_of
+from perfgate.document.trend import RunHealth, TrendSeries, place_of
 from perfgate.judging.report.text import formats, names, numbers, svg
 from perfgate.judging.report.text.media import (
     FILTERS,
@@ -199,6 +199,17 @@ def _quantity(value: float | None, unit: str, metric: str = "") -> Words:
     return formats.quantity(value, formats.Measure(unit, metric))
 
 
+def _newest(series: TrendSeries) -> Words:
+    """The value of the newest version; a dash without any."""
+    if series.points:
+        return formats.quantity(series.points[-1].value, series)
+    return numbers.DASH
+
+
+def _history(series: TrendSeries, blocks: int) -> Words:
+    return sparkline([point.value for point in series.points], blocks)
+
+
 def _interval_bar(comparison: Comparison, scale: float) -> str:
     """A bar for the interval of a comparison; empty without one."""
     if (
@@ -273,6 +284,8 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "limit": formats.limit,
     "first_line": names.first_line,
     "time_of": formats.time_of,
+    "newest": _newest,
+    "history": _history,
     "unnamed_operator": unnamed_operator,
     "gain": gain_words,
     "interval_bar": _interval_bar,

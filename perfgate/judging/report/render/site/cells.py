@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from perfgate.document.history import StoredRun
-from perfgate.document.site import BesideLevel, Position, SiteContent
+from perfgate.document.site import BesideLevel, Position
 from perfgate.document.trend import TrendCause, TrendSeries
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.page import SitePage, TestbedLink
@@ -18,7 +17,6 @@ from perfgate.judging.report.render.trend_page import (
     runs_beside,
 )
 from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
@@ -41,7 +39,7 @@ _POSITIONS: Mapping[Position, str] = {
 
 @dataclass(frozen=True)
 class CauseCard:
-    """A regression or improvement: its leading change, the history of that, and everything else that it moved.
+    """A regression or improvement: its leading change, and everything else that it moved.
 
     ``subject`` and ``author`` belong to the first bad run's commit.
     """
@@ -50,23 +48,7 @@ class CauseCard:
     change: ChangeCells
     subject: str
     author: str
-    plot: Markup
     further: Sequence[ChangeCells]
-    count: int
-    testbed: TestbedLink
-
-    @property
-    def direction(self) -> Words:
-        return self.change.direction
-
-
-@dataclass(frozen=True)
-class RunCells:
-    """A run as a row of a list; ``address`` is empty if it has no page."""
-
-    run: StoredRun
-    id: Words
-    address: Words
     testbed: TestbedLink
 
 
@@ -74,16 +56,13 @@ class RunCells:
 class LevelCells:
     """A number of one or two runs and main's level, in one unit."""
 
-    metric: str
-    place: str
+    source: BesideLevel
     before: Words
     value: Words
     typical: Words
     interval: Words
     position: Words
-    position_words: Words
     plot: Markup
-    address: Words
 
 
 def is_regressed(series: TrendSeries) -> bool:
@@ -109,49 +88,37 @@ def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
 def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:
     trend = page.content.trend
     lead, *further = moved_by(cause, trend)
-    first_bad = _first_bad(cause, page.content)
+    subject, author = "", ""
+    # The run of the first bad commit has both, so no clone is needed.
+    for run in page.content.runs:
+        if cause.first_bad and run.commit == cause.first_bad:
+            subject, author = run.subject or "", run.author or ""
+            break
     return CauseCard(
         row=cause_row(cause, trend, most=0),
         change=moved_cells(lead, page),
-        subject=first_bad.subject or "" if first_bad else "",
-        author=first_bad.author or "" if first_bad else "",
-        plot=trend_svg.small_plot(lead.series, lead.change.at),
+        subject=subject,
+        author=author,
         further=[moved_cells(moved, page) for moved in further[:_MAX_OTHERS]],
-        count=len(further),
         testbed=page.testbed(lead.series.fingerprint),
     )
 
 
-def _first_bad(cause: TrendCause, content: SiteContent) -> StoredRun | None:
-    """A run of the first bad commit: it has the subject and the author, so no clone is needed."""
-    for run in content.runs:
-        if cause.first_bad and run.commit == cause.first_bad:
-            return run
-    return None
-
-
-def run_cells(run: StoredRun, page: SitePage) -> RunCells:
-    return RunCells(
-        run, Words(run.id[:12]), page.to_run(run.id), page.testbed(run.fingerprint)
-    )
-
-
 def split_levels(
-    rows: Sequence[BesideLevel], page: SitePage
+    rows: Sequence[BesideLevel],
 ) -> tuple[list[LevelCells], list[LevelCells]]:
     """The numbers apart from main's level, and the others."""
     apart: list[LevelCells] = []
     rest: list[LevelCells] = []
     for placed in rows:
-        cells = _level_cells(placed, page)
         if placed.is_apart:
-            apart.append(cells)
+            apart.append(_level_cells(placed))
         else:
-            rest.append(cells)
+            rest.append(_level_cells(placed))
     return apart, rest
 
 
-def _level_cells(placed: BesideLevel, page: SitePage) -> LevelCells:
+def _level_cells(placed: BesideLevel) -> LevelCells:
     series = placed.series
     ends = placed.interval or (None, None)
     values = [placed.before, placed.value, placed.typical, *ends]
@@ -165,14 +132,11 @@ def _level_cells(placed: BesideLevel, page: SitePage) -> LevelCells:
     if is_too_short and placed.position == "unknown":
         position = say("too few versions")
     return LevelCells(
-        metric=metric_name(series.metric),
-        place=series.place_words,
+        source=placed,
         before=before,
         value=value,
         typical=typical,
         interval=numbers.reach(low, high),
-        position=Words(placed.position),
-        position_words=position,
+        position=position,
         plot=plot,
-        address=page.to_series(series),
     )

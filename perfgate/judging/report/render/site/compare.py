@@ -8,19 +8,15 @@ from dataclasses import dataclass
 
 from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
-from perfgate.document.site import BesideLevel, SiteContent
-from perfgate.judging.report.render.site.cells import run_cells, split_levels
+from perfgate.document.site import BesideLevel
+from perfgate.judging.report.render.site.cells import split_levels
 from perfgate.judging.report.render.site.page import (
-    COMPARE,
-    SiteLinks,
     SitePage,
-    compare_address,
 )
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.page_tables import testbed_rows
 from perfgate.judging.report.view.trend_rows import check_command
-from perfgate.locale import Language, speaking
 
 _MAX_ROWS = 600
 
@@ -43,56 +39,51 @@ def render_compare(
     later: StoredRun,
     documents: tuple[RunDocument, RunDocument],
     rows: Sequence[BesideLevel],
-    content: SiteContent,
-    links: SiteLinks,
-    language: Language,
+    page: SitePage,
 ) -> str:
     """The page of two runs as the store lists them, with their documents.
 
     ``timed`` numbers have an interval at ``level``, of which about ``by_chance`` fall outside.
     """
-    with speaking(language):
-        page = SitePage(compare_address(earlier.id, later.id), content, links)
-        apart, rest = split_levels(rows[:_MAX_ROWS], page)
-        timed, confidence = 0, 0.0
-        for row in rows:
-            timed += row.interval is not None and not row.series.is_exact
-            confidence = max(confidence, row.confidence or 0.0)
-        differences = [row for row in testbed_rows(*documents) if row.base != row.head]
-        level, by_chance = EMPTY, EMPTY
-        if confidence:
-            level = numbers.confidence(confidence)
-            by_chance = Words(f"{math.ceil(timed * (1 - confidence) * 10) / 10:.1f}")
-        return page.render(
-            "compare",
-            say("Two runs"),
-            earlier=run_cells(earlier, page),
-            later=run_cells(later, page),
-            same_testbed=earlier.fingerprint == later.fingerprint,
-            differences=differences[:_MAX_ROWS],
-            apart=apart,
-            rest=rest,
-            more=numbers.beyond(rows, _MAX_ROWS),
-            timed=timed,
-            level=level,
-            by_chance=by_chance,
-            conditions=_conditions(*documents),
-            command=check_command(earlier.commit, later.commit),
-        )
+    apart, rest = split_levels(rows[:_MAX_ROWS])
+    timed, confidence = 0, 0.0
+    for row in rows:
+        timed += row.interval is not None and not row.series.is_exact
+        confidence = max(confidence, row.confidence or 0.0)
+    differences = [row for row in testbed_rows(*documents) if row.base != row.head]
+    level, by_chance = EMPTY, EMPTY
+    if confidence:
+        level = numbers.confidence(confidence)
+        by_chance = Words(f"{math.ceil(timed * (1 - confidence) * 10) / 10:.1f}")
+    return page.render(
+        "compare",
+        say("Two runs"),
+        earlier=earlier,
+        later=later,
+        same_testbed=earlier.fingerprint == later.fingerprint,
+        differences=differences[:_MAX_ROWS],
+        apart=apart,
+        rest=rest,
+        more=numbers.beyond(rows, _MAX_ROWS),
+        timed=timed,
+        level=level,
+        by_chance=by_chance,
+        conditions=_conditions(*documents),
+        command=check_command(earlier.commit, later.commit),
+    )
 
 
-def render_compare_form(
-    content: SiteContent, links: SiteLinks, language: Language, *, unknown: str = ""
-) -> str:
-    """The page that asks for two runs; ``unknown`` are digits that no run, or more than one, begins with."""
-    with speaking(language):
-        page = SitePage(COMPARE, content, links)
-        return page.render(
-            "compare_form",
-            say("Two runs"),
-            unknown=unknown,
-            rows=[run_cells(run, page) for run in content.runs[:_MAX_ROWS]],
-        )
+def render_compare_form(page: SitePage, unknown: str) -> str:
+    """The page that asks for two runs.
+
+    ``unknown`` are digits that no run, or more than one, begins with.
+    """
+    return page.render(
+        "compare_form",
+        say("Two runs"),
+        unknown=unknown,
+        runs=page.content.runs[:_MAX_ROWS],
+    )
 
 
 def _conditions(earlier: RunDocument, later: RunDocument) -> list[Condition]:

@@ -14,17 +14,12 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.page import (
-    FLEET,
-    SiteLinks,
     SitePage,
-    TestbedLink,
-    testbed_anchor,
 )
 from perfgate.judging.report.render.trend_page import step_titles
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import biased_machine_lines, uplift_row
-from perfgate.locale import Language, speaking
 
 _MAX_TESTBEDS, _MAX_RUNS, _MAX_COLUMNS = 200, 60, 40
 _RECENT = timedelta(days=28)
@@ -34,21 +29,17 @@ _CLOCK_CODES = ("notes.clock-behind", "notes.clock-set-back")
 
 
 @dataclass(frozen=True)
-class Tally:
-    """How many of the newest runs have a trait, None if none of them reports it."""
-
-    count: int | None
-    runs: int
-
-
-@dataclass(frozen=True)
 class MachineHealth:
-    """How the newest runs of a testbed went."""
+    """How the newest ``runs`` of a testbed went.
 
+    The numbers of disturbed, throttled and failed runs are None if no run reports them.
+    """
+
+    runs: int
     queue: Words
-    disturbed: Tally
-    throttled: Tally
-    failed: Tally
+    disturbed: int | None
+    throttled: int | None
+    failed: int | None
     temperature: Words
     clock: Words
     floor: Words
@@ -63,8 +54,6 @@ class FleetMachine:
     """
 
     span: TestbedSpan
-    link: TestbedLink
-    anchor: Words
     days: int
     is_silent: bool
     recent: int
@@ -73,34 +62,33 @@ class FleetMachine:
     clock_notes: Sequence[Message]
 
 
-def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> str:
+def render_fleet(page: SitePage) -> str:
     """All testbeds, and the newest runs."""
-    with speaking(language):
-        page, trend = SitePage(FLEET, content, links), content.trend
-        spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
-        newest = trend.runs.health[-_MAX_COLUMNS:]
-        return page.render(
-            "fleet",
-            say("Machines"),
-            count=len(spans),
-            testbeds=[_machine(span, page) for span in spans[:_MAX_TESTBEDS]],
-            more=numbers.beyond(spans, _MAX_TESTBEDS),
-            biased_machines=biased_machine_lines(trend),
-            uplifts=[
-                uplift_row(uplift, trend, most=_MAX_COLUMNS)
-                for uplift in trend.uplifts[:_MAX_TESTBEDS]
-            ],
-            matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
-            statuses=trend_svg.steps_legend(),
-            runs=[
-                _run_row(run, page) for run in reversed(trend.runs.health[-_MAX_RUNS:])
-            ],
-            notes=trend.notes[:_MAX_RUNS],
-        )
+    trend = page.content.trend
+    spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
+    newest = trend.runs.health[-_MAX_COLUMNS:]
+    return page.render(
+        "fleet",
+        say("Machines"),
+        count=len(spans),
+        testbeds=[_machine(span, page.content) for span in spans[:_MAX_TESTBEDS]],
+        more=numbers.beyond(spans, _MAX_TESTBEDS),
+        biased_machines=biased_machine_lines(trend),
+        uplifts=[
+            uplift_row(uplift, trend, most=_MAX_COLUMNS)
+            for uplift in trend.uplifts[:_MAX_TESTBEDS]
+        ],
+        matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
+        statuses=trend_svg.steps_legend(),
+        runs=[
+            (run, (run.conditions.waited or 0.0) >= BUSY)
+            for run in reversed(trend.runs.health[-_MAX_RUNS:])
+        ],
+        notes=trend.notes[:_MAX_RUNS],
+    )
 
 
-def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
-    content = page.content
+def _machine(span: TestbedSpan, content: SiteContent) -> FleetMachine:
     read = moment(content.trend.made_at)
     recent, ahead = 0, timedelta()
     for run in content.runs:
@@ -117,8 +105,6 @@ def _machine(span: TestbedSpan, page: SitePage) -> FleetMachine:
     away = read - moment(span.last_seen)
     return FleetMachine(
         span=span,
-        link=page.testbed(span.fingerprint),
-        anchor=testbed_anchor(span.fingerprint),
         days=max(0, away.days),
         is_silent=away > _RECENT,
         recent=recent,
@@ -144,10 +130,11 @@ def _health(runs: Sequence[RunHealth]) -> MachineHealth:
     clocks = _reported(each.clock for each in conditions)
     floors = _reported(each.noise_floor for each in conditions)
     return MachineHealth(
+        runs=len(runs),
         queue=_queue(_reported(each.queued for each in conditions)),
-        disturbed=_tally([wait >= BUSY for wait in waits], runs),
-        throttled=_tally(list(map(bool, throttled)), runs),
-        failed=_tally([bool(run.failed) for run in runs], runs),
+        disturbed=_count([wait >= BUSY for wait in waits]),
+        throttled=_count(list(map(bool, throttled))),
+        failed=_count([bool(run.failed) for run in runs]),
         temperature=_range(temperatures, formats.Measure("Cel")),
         clock=_range(clocks, formats.measure_of("thermal.clock")),
         floor=numbers.plus_minus(max(floors, default=None)),
@@ -158,8 +145,10 @@ def _reported(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _tally(flags: Sequence[bool], runs: Sequence[RunHealth]) -> Tally:
-    return Tally(sum(flags) if flags else None, len(runs))
+def _count(flags: Sequence[bool]) -> int | None:
+    if flags:
+        return sum(flags)
+    return None
 
 
 def _range(values: Sequence[float], measure: formats.Measure) -> Words:
@@ -182,13 +171,4 @@ def _queue(queued: Sequence[float]) -> Words:
         count=len(waited),
         opened=runs,
         longest=numbers.duration(max(waited)),
-    )
-
-
-def _run_row(run: RunHealth, page: SitePage) -> tuple[RunHealth, Words, bool]:
-    """A run with its page, and whether it was disturbed."""
-    return (
-        run,
-        page.to_run(run.run_id),
-        run.conditions.waited is not None and run.conditions.waited >= BUSY,
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from perfgate.document.gates import GateRecord
-from perfgate.document.site import SiteContent
-from perfgate.judging.report.render.site.page import GATES, SiteLinks, SitePage
+from perfgate.judging.report.render.site.page import SitePage
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import gates_line
-from perfgate.locale import Language, speaking
 
 _MAX_ROWS = 500
 # The class of a verdict's label.
@@ -22,37 +20,33 @@ _LABELS = {
 }
 
 
-def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> str:
-    """The verdicts, newest first, each with the class of its label, and how a failure was settled."""
-    with speaking(language):
-        page, records, history = (
-            SitePage(GATES, content, links),
-            content.gates,
-            content.trend.gates,
+def render_gates(page: SitePage) -> str:
+    """The verdicts, newest first, each with the class of its label and its settlement."""
+    content = page.content
+    records, history = content.gates, content.trend.gates
+    mark, count, standing = "SKIPPED", 0, set[str]()
+    if history:
+        mark, count = "PASS", history.gates
+        standing = {gate.commit for gate in history.standing}
+    if standing:
+        mark = "FAIL"
+    rows = []
+    for record in records[:_MAX_ROWS]:
+        label = Words(_LABELS.get(record.verdict, ""))
+        rows.append(
+            (record, label, _settlement(record, standing, content.accepted_commits))
         )
-        mark, count, standing = "SKIPPED", 0, set[str]()
-        if history:
-            mark, count = "PASS", history.gates
-            standing = {gate.commit for gate in history.standing}
-        if standing:
-            mark = "FAIL"
-        rows = []
-        for record in records[:_MAX_ROWS]:
-            label = Words(_LABELS.get(record.verdict, ""))
-            rows.append(
-                (record, label, _settlement(record, standing, content.accepted_commits))
-            )
-        return page.render(
-            "gates",
-            say("Gates"),
-            mark=Words(mark),
-            headline=numbers.counted(count, "gate"),
-            line=gates_line(content.trend),
-            rows=rows,
-            more=numbers.beyond(records, _MAX_ROWS),
-            several_gates=len({record.gate for record in records}) > 1,
-            several_testbeds=any(record.testbed for record in records),
-        )
+    return page.render(
+        "gates",
+        say("Gates"),
+        mark=Words(mark),
+        headline=numbers.counted(count, "gate"),
+        line=gates_line(content.trend),
+        rows=rows,
+        more=numbers.beyond(records, _MAX_ROWS),
+        several_gates=len({record.gate for record in records}) > 1,
+        several_testbeds=any(record.testbed for record in records),
+    )
 
 
 def _settlement(

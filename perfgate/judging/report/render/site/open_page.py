@@ -9,21 +9,17 @@ from msgspec.structs import replace
 
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Confirmation, moment
-from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.cells import CauseCard, cause_card, moved_cells
 from perfgate.judging.report.render.site.page import (
-    OPEN,
     TRIAGE,
-    SiteLinks,
     SitePage,
     commit_anchor,
 )
 from perfgate.judging.report.render.trend_page import ChangeCells
 from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.trend_rows import (
     TRIAGE_STATES,
@@ -35,7 +31,6 @@ from perfgate.judging.report.view.trend_rows import (
     moved_by,
     triage_view,
 )
-from perfgate.locale import Language, speaking
 
 _MAX_CAUSES, _MAX_ROWS = 60, 500
 # Versions before a change that is older than the chart's room.
@@ -62,7 +57,6 @@ class ConfirmedRow:
     """The result of measuring two commits of main side by side."""
 
     entry: Confirmation
-    metric: str
     outcome: Words
     interval: Words
     address: Words
@@ -84,34 +78,33 @@ class _Anchors:
         return AboutCommit(commit, anchor)
 
 
-def render_open(content: SiteContent, links: SiteLinks, language: Language) -> str:
+def render_open(page: SitePage) -> str:
     """The page of all regressions by their standing."""
-    with speaking(language):
-        page, anchors, trend = SitePage(OPEN, content, links), _Anchors(), content.trend
-        causes = trend.open_regressions
-        # In this order on the page.
-        pictures = [_picture(cause, page, anchors) for cause in causes[:_MAX_CAUSES]]
-        today = moment(trend.made_at).date()
-        return page.render(
-            "open",
-            say("Open"),
-            mark=mark_of(trend, is_bad=bool(causes)),
-            count=len(causes),
-            pictures=pictures,
-            more=numbers.beyond(causes, _MAX_CAUSES),
-            triage_address=Words(TRIAGE),
-            triage_states=[
-                (Words(state), say(words)) for state, words in TRIAGE_STATES.items()
-            ],
-            returned=_returned(trend, anchors),
-            failed_gates=_failed_gates(trend, anchors),
-            accepted=[
-                (entry, not entry.counts_on(today))
-                for entry in content.acceptances[:_MAX_ROWS]
-            ],
-            confirmed=_confirmed(page),
-            settled=_settled(page),
-        )
+    anchors, trend = _Anchors(), page.content.trend
+    causes = trend.open_regressions
+    # In this order on the page.
+    pictures = [_picture(cause, page, anchors) for cause in causes[:_MAX_CAUSES]]
+    today = moment(trend.made_at).date()
+    return page.render(
+        "open",
+        say("Open"),
+        mark=mark_of(trend, is_bad=bool(causes)),
+        count=len(causes),
+        pictures=pictures,
+        more=numbers.beyond(causes, _MAX_CAUSES),
+        triage_address=Words(TRIAGE),
+        triage_states=[
+            (Words(state), say(words)) for state, words in TRIAGE_STATES.items()
+        ],
+        returned=_returned(trend, anchors),
+        failed_gates=_failed_gates(trend, anchors),
+        accepted=[
+            (entry, not entry.counts_on(today))
+            for entry in page.content.acceptances[:_MAX_ROWS]
+        ],
+        confirmed=_confirmed(page),
+        settled=_settled(page),
+    )
 
 
 def _picture(
@@ -186,9 +179,7 @@ def _confirmed(page: SitePage) -> list[ConfirmedRow]:
             interval = formats.bounds((entry.low, entry.high), measure)
         if measured:
             address = page.to_series(measured)
-        rows.append(
-            ConfirmedRow(entry, metric_name(entry.metric), outcome, interval, address)
-        )
+        rows.append(ConfirmedRow(entry, outcome, interval, address))
     return rows
 
 

@@ -19,22 +19,18 @@ from perfgate.catalogue.names import (
     TPOT,
     TTFT,
 )
-from perfgate.document.site import SiteContent
-from perfgate.document.trend import TrendSeries
+from perfgate.document.trend import TrendDocument, TrendSeries
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.cells import cause_card, is_regressed
 from perfgate.judging.report.render.site.page import (
     ALL_SERIES,
     GATES,
     OPEN,
-    OVERVIEW,
-    SiteLinks,
     SitePage,
 )
 from perfgate.judging.report.render.site.series import workload_anchor
-from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.words import EMPTY, Words, say
+from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import (
     ChangeView,
     MovedSeries,
@@ -44,7 +40,6 @@ from perfgate.judging.report.view.trend_rows import (
     searched,
     sort_causes,
 )
-from perfgate.locale import Language, speaking
 
 _MAX_CARDS, _MAX_BETTER, _MAX_WORKLOADS, _MAX_PLACES, _MAX_NUMBERS = 12, 6, 60, 12, 4
 _MAX_TESTBEDS = 12
@@ -71,22 +66,17 @@ for _name, _metric in METRICS.items():
 class NumberCells:
     """A leading number of a place, with its last change."""
 
-    metric: str
-    value: Words
+    series: TrendSeries
     plot: Markup
-    address: Words
     change: ChangeView | None
-    is_open: bool
 
     @property
-    def direction(self) -> Words:
-        if self.change is None:
-            return EMPTY
-        return Words(self.change.source.direction)
+    def is_open(self) -> bool:
+        return self.change is not None and self.change.source.is_unsettled
 
     @property
     def is_worse(self) -> bool:
-        return self.is_open and self.direction == "worse"
+        return self.change is not None and self.change.source.is_open_regression
 
 
 @dataclass(frozen=True)
@@ -109,47 +99,44 @@ class WorkloadCells:
     address: Words
 
 
-def render_overview(content: SiteContent, links: SiteLinks, language: Language) -> str:
+def render_overview(page: SitePage) -> str:
     """The first page."""
-    with speaking(language):
-        page, trend = SitePage(OVERVIEW, content, links), content.trend
-        causes, better = trend.open_regressions, sort_causes(trend).new_better
-        workloads = _by_workload(trend.series)
-        spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)[
-            :_MAX_TESTBEDS
-        ]
-        cards = [cause_card(cause, page) for cause in causes[:_MAX_CARDS]]
-        better_cards = [cause_card(cause, page) for cause in better[:_MAX_BETTER]]
-        return page.render(
-            "overview",
-            say("Overview"),
-            mark=mark_of(trend, is_bad=bool(causes)),
-            headline=_headline(content),
-            runs=trend.runs.count,
-            searched=searched(trend),
-            cards=cards,
-            more_cards=numbers.beyond(causes, _MAX_CARDS),
-            better=better_cards,
-            more_better=numbers.beyond(better, _MAX_BETTER),
-            gates=gates_line(trend),
-            workloads=[
-                _workload(series, page) for series in workloads[:_MAX_WORKLOADS]
-            ],
-            more_workloads=numbers.beyond(workloads, _MAX_WORKLOADS),
-            testbeds=[(page.testbed(span.fingerprint), span) for span in spans],
-            notes=trend.notes[:_MAX_CARDS],
-            open_page=Words(OPEN),
-            gates_page=Words(GATES),
-        )
+    trend = page.content.trend
+    causes, better = trend.open_regressions, sort_causes(trend).new_better
+    workloads = _by_workload(trend.series)
+    spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)[
+        :_MAX_TESTBEDS
+    ]
+    cards = [cause_card(cause, page) for cause in causes[:_MAX_CARDS]]
+    better_cards = [cause_card(cause, page) for cause in better[:_MAX_BETTER]]
+    return page.render(
+        "overview",
+        say("Overview"),
+        mark=mark_of(trend, is_bad=bool(causes)),
+        headline=_headline(trend),
+        runs=trend.runs.count,
+        searched=searched(trend),
+        cards=cards,
+        more_cards=numbers.beyond(causes, _MAX_CARDS),
+        better=better_cards,
+        more_better=numbers.beyond(better, _MAX_BETTER),
+        gates=gates_line(trend),
+        workloads=[_workload(series) for series in workloads[:_MAX_WORKLOADS]],
+        more_workloads=numbers.beyond(workloads, _MAX_WORKLOADS),
+        spans=spans,
+        notes=trend.notes[:_MAX_CARDS],
+        open_page=Words(OPEN),
+        gates_page=Words(GATES),
+    )
 
 
-def _headline(content: SiteContent) -> Words:
-    causes = content.trend.open_regressions
+def _headline(trend: TrendDocument) -> Words:
+    causes = trend.open_regressions
     if causes:
         return say(
             "{regressions} open", regressions=numbers.counted(len(causes), "regression")
         )
-    if content.trend.searched.looked_at:
+    if trend.searched.looked_at:
         return say("no regression is open")
     return say("too few runs to look at yet")
 
@@ -163,7 +150,7 @@ def _by_workload(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
     return sorted(workloads.values(), key=lambda group: -sum(map(is_regressed, group)))
 
 
-def _workload(series: Sequence[TrendSeries], page: SitePage) -> WorkloadCells:
+def _workload(series: Sequence[TrendSeries]) -> WorkloadCells:
     name = series[0].workload
     several = len({entry.fingerprint for entry in series}) > 1
     places = _places(series)
@@ -172,7 +159,7 @@ def _workload(series: Sequence[TrendSeries], page: SitePage) -> WorkloadCells:
         testbed = ""
         if several:
             testbed = entries[0].fingerprint[:10]
-        leading = [_number(entry, page) for entry in _leading(entries)]
+        leading = list(map(_number, _leading(entries)))
         cells.append(PlaceCells(entries[0].shape, testbed, leading))
     address = Words(f"{ALL_SERIES}#{workload_anchor(name)}")
     return WorkloadCells(
@@ -211,16 +198,9 @@ def _leading(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     return leading[:_MAX_NUMBERS]
 
 
-def _number(series: TrendSeries, page: SitePage) -> NumberCells:
-    last, is_open = None, False
+def _number(series: TrendSeries) -> NumberCells:
+    last = None
     for change in series.changes:
         if change.standing != "refuted":
-            last, is_open = change_row(MovedSeries(series, change)), change.is_unsettled
-    return NumberCells(
-        metric=metric_name(series.metric),
-        value=formats.quantity(series.points[-1].value, series),
-        plot=trend_svg.small_plot(series),
-        address=page.to_series(series),
-        change=last,
-        is_open=is_open,
-    )
+            last = change_row(MovedSeries(series, change))
+    return NumberCells(series, trend_svg.small_plot(series), last)

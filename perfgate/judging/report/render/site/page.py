@@ -142,6 +142,7 @@ class TestbedLink:
     short: str
     device: str
     address: Words
+    anchor: Words
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,12 @@ class SitePage:
         return self.to(series_address(series, branch))
 
     def testbed(self, fingerprint: str) -> TestbedLink:
-        address = Words(f"{self.root}{FLEET}#{testbed_anchor(fingerprint)}")
+        place = anchor("testbed", fingerprint[:16])
         return TestbedLink(
-            fingerprint[:10], self.content.devices.get(fingerprint, ""), address
+            short=fingerprint[:10],
+            device=self.content.devices.get(fingerprint, ""),
+            address=Words(f"{self.root}{FLEET}#{place}"),
+            anchor=place,
         )
 
     def render(self, template: str, title: Words, **values: object) -> str:
@@ -185,8 +189,7 @@ class SitePage:
             f"site/{template}.html.j2",
             style=inlined(*_STYLES),
             title=title,
-            root=self.root,
-            links=self.links,
+            site=self,
             forms=self.links.forms,
             project=trend.project,
             navigation=[
@@ -197,7 +200,3 @@ class SitePage:
             newest=day(trend.runs.newest),
             **values,
         )
-
-
-def testbed_anchor(fingerprint: str) -> Words:
-    return anchor("testbed", fingerprint[:16])

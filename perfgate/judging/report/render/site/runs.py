@@ -13,12 +13,10 @@ from perfgate.document.history import StoredRun, moment
 from perfgate.document.kept import KeptLink, KeptOfRun
 from perfgate.document.run import OperatorRow, RunDocument, StepResult
 from perfgate.document.site import BesideLevel, SiteContent
-from perfgate.judging.report.render.site.cells import RunCells, run_cells, split_levels
+from perfgate.judging.report.render.site.cells import split_levels
 from perfgate.judging.report.render.site.page import (
     COMPARE,
-    SiteLinks,
     SitePage,
-    run_address,
     runs_address,
 )
 from perfgate.judging.report.text import formats, numbers
@@ -28,7 +26,6 @@ from perfgate.judging.report.text.names import metric_name, minute, place, place
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
 from perfgate.judging.report.view.page_tables import counter_rows
 from perfgate.judging.report.view.run_steps import ChecklistRow, step_row
-from perfgate.locale import Language, speaking
 
 RUNS_A_PAGE = 200
 _MAX_ROWS, _MAX_OPERATORS, _MAX_WARNINGS = 400, 15, 60
@@ -49,20 +46,11 @@ _DEVICE_METRICS = (
 
 
 @dataclass(frozen=True)
-class Neighbour:
-    """The run of a testbed before or after another one, and the page of both."""
-
-    run: RunCells
-    compare: Words
-
-
-@dataclass(frozen=True)
 class KeptFile:
     """A kept file: a link to it, or, without an address that may become one, its place."""
 
     link: KeptLink
     kind: Words
-    size: Words
     address: Words
 
 
@@ -78,46 +66,42 @@ class RunError:
 
 @dataclass(frozen=True)
 class RunStep:
-    """A step with its title, and the duration of its measurement."""
+    """A step with its title."""
 
     row: ChecklistRow
     result: StepResult
     title: str
-    took: Words
 
 
 def page_count(content: SiteContent) -> int:
     return max(1, -(-len(content.runs) // RUNS_A_PAGE))
 
 
-def render_runs(
-    content: SiteContent, links: SiteLinks, language: Language, *, page: int = 1
-) -> str:
-    """One page of the list of runs, newest first, with links to the pages around it; ``page`` is counted from 1."""
-    with speaking(language):
-        view, pages = SitePage(runs_address(page), content, links), page_count(content)
-        first = (page - 1) * RUNS_A_PAGE
-        newer, older, compare_form = EMPTY, EMPTY, EMPTY
-        if page > 1:
-            newer = view.to(runs_address(page - 1))
-        if page < pages:
-            older = view.to(runs_address(page + 1))
-        if links.forms:
-            compare_form = Words(f"{view.root}{COMPARE}")
-        return view.render(
-            "runs",
-            say("Runs"),
-            count=len(content.runs),
-            rows=[
-                run_cells(run, view)
-                for run in content.runs[first : first + RUNS_A_PAGE]
-            ],
-            newer=newer,
-            older=older,
-            page=page,
-            pages=pages,
-            compare_form=compare_form,
-        )
+def render_runs(page: SitePage, number: int) -> str:
+    """One page of the list of runs, newest first, with links to the pages around it.
+
+    ``number`` is counted from 1.
+    """
+    runs, pages = page.content.runs, page_count(page.content)
+    first = (number - 1) * RUNS_A_PAGE
+    newer, older, compare_form = EMPTY, EMPTY, EMPTY
+    if number > 1:
+        newer = page.to(runs_address(number - 1))
+    if number < pages:
+        older = page.to(runs_address(number + 1))
+    if page.links.forms:
+        compare_form = Words(f"{page.root}{COMPARE}")
+    return page.render(
+        "runs",
+        say("Runs"),
+        count=len(runs),
+        runs=runs[first : first + RUNS_A_PAGE],
+        newer=newer,
+        older=older,
+        page=number,
+        pages=pages,
+        compare_form=compare_form,
+    )
 
 
 def render_run(
@@ -126,9 +110,7 @@ def render_run(
     numbers_of_run: Sequence[BesideLevel],
     neighbours: tuple[StoredRun | None, StoredRun | None],
     kept: KeptOfRun,
-    content: SiteContent,
-    links: SiteLinks,
-    language: Language,
+    page: SitePage,
     *,
     recording: str = "",
 ) -> str:
@@ -137,47 +119,34 @@ def render_run(
     ``recording`` is the name under which a service shows its traces.
     """
     before, after = neighbours
-    with speaking(language):
-        page = SitePage(run_address(listed.id), content, links)
-        apart, rest = split_levels(numbers_of_run[:_MAX_ROWS], page)
-        warnings = [*clock_notes(run, listed.recorded_at), *run.warnings]
-        return page.render(
-            "run",
-            say("Run {id}", id=Words(listed.id[:12])),
-            run=run_cells(listed, page),
-            facts=_facts(listed, run),
-            recording=Words(quote(recording, safe="")),
-            before=before
-            and Neighbour(run_cells(before, page), page.to_both(before.id, listed.id)),
-            after=after
-            and Neighbour(run_cells(after, page), page.to_both(listed.id, after.id)),
-            errors=_errors(run),
-            warnings=warnings[:_MAX_WARNINGS],
-            kept=list(map(_kept_file, kept.links[:_MAX_ROWS])),
-            kept_why=kept.why,
-            apart=apart,
-            rest=rest,
-            steps=_steps(run),
-            device=_device(run),
-            comparable=sorted(run.testbed.comparable.items())[:_MAX_ROWS],
-            observed=sorted(run.testbed.observed.items())[:_MAX_ROWS],
-            counters=counter_rows(None, run)[:_MAX_ROWS],
-            operators=_operators(run),
-        )
+    apart, rest = split_levels(numbers_of_run[:_MAX_ROWS])
+    warnings = [*clock_notes(run, listed.recorded_at), *run.warnings]
+    return page.render(
+        "run",
+        say("Run {id}", id=Words(listed.id[:12])),
+        run=listed,
+        facts=_facts(listed, run),
+        recording=Words(quote(recording, safe="")),
+        before=before,
+        after=after,
+        errors=_errors(run),
+        warnings=warnings[:_MAX_WARNINGS],
+        kept=list(map(_kept_file, kept.links[:_MAX_ROWS])),
+        kept_why=kept.why,
+        apart=apart,
+        rest=rest,
+        steps=_steps(run),
+        device=_device(run),
+        comparable=sorted(run.testbed.comparable.items())[:_MAX_ROWS],
+        observed=sorted(run.testbed.observed.items())[:_MAX_ROWS],
+        counters=counter_rows(None, run)[:_MAX_ROWS],
+        operators=_operators(run),
+    )
 
 
-def render_unreadable(
-    address: str,
-    reason: str,
-    content: SiteContent,
-    links: SiteLinks,
-    language: Language,
-) -> str:
+def render_unreadable(page: SitePage, reason: str) -> str:
     """The page of a run that cannot be read, with the reason."""
-    with speaking(language):
-        return SitePage(address, content, links).render(
-            "unreadable", say("Not readable"), reason=reason
-        )
+    return page.render("unreadable", say("Not readable"), reason=reason)
 
 
 def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str]]:
@@ -217,7 +186,6 @@ def _kept_file(link: KeptLink) -> KeptFile:
     return KeptFile(
         link=link,
         kind=say(_KINDS.get(link.kind, _KINDS["trace"])),
-        size=numbers.amount(link.bytes, "B"),
         address=address,
     )
 
@@ -260,7 +228,7 @@ def _steps(run: RunDocument) -> list[RunStep]:
         title = row.name
         if row.number in CARDS:
             title = say(CARDS[row.number].title)
-        steps.append(RunStep(row, step, title, numbers.duration(step.duration or None)))
+        steps.append(RunStep(row, step, title))
     return steps
 
 

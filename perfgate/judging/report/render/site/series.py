@@ -6,16 +6,11 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendPoint, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.cells import is_regressed, moved_cells
 from perfgate.judging.report.render.site.page import (
-    ALL_SERIES,
-    SiteLinks,
     SitePage,
-    TestbedLink,
-    series_address,
 )
 from perfgate.judging.report.render.trend_page import (
     SeriesCells,
@@ -27,7 +22,6 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.trend_rows import MovedSeries
-from perfgate.locale import Language, speaking
 
 _MAX_ROWS, _MAX_CHOICES, _MAX_VALUES, _VALUES_SHOWN = 2000, 60, 240, 12
 _NOT_PLAIN = re.compile(r"[^a-z0-9]+")
@@ -35,11 +29,11 @@ _NOT_PLAIN = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True)
 class SeriesGroup:
-    """The series of a workload, each with its page and its testbed."""
+    """The series of a workload."""
 
     name: str
     anchor: Words
-    rows: list[tuple[SeriesCells, Words, TestbedLink]]
+    rows: list[SeriesCells]
 
 
 @dataclass(frozen=True)
@@ -49,7 +43,6 @@ class ValueRow:
     point: TrendPoint
     value: Words
     interval: Words
-    address: Words
 
 
 @dataclass(frozen=True)
@@ -68,84 +61,61 @@ def workload_anchor(workload: str) -> Words:
     return Words(f"{name}-{digest}".lstrip("-"))
 
 
-def render_series_list(
-    content: SiteContent, links: SiteLinks, language: Language
-) -> str:
+def render_series_list(page: SitePage) -> str:
     """All series, by workload."""
-    with speaking(language):
-        page = SitePage(ALL_SERIES, content, links)
-        listed = sorted(
-            content.trend.series,
-            key=lambda entry: (entry.workload, not entry.current, entry.shape),
-        )
-        groups: dict[str, SeriesGroup] = {}
-        for entry in listed[:_MAX_ROWS]:
-            name = entry.workload
-            group = groups.setdefault(
-                name, SeriesGroup(name, workload_anchor(name), [])
-            )
-            group.rows.append(
-                (
-                    series_cells([entry]),
-                    page.to_series(entry),
-                    page.testbed(entry.fingerprint),
-                )
-            )
-        return page.render(
-            "series_list",
-            say("Series"),
-            count=len(listed),
-            groups=list(groups.values()),
-            more=numbers.beyond(listed, _MAX_ROWS),
-        )
+    listed = sorted(
+        page.content.trend.series,
+        key=lambda entry: (entry.workload, not entry.current, entry.shape),
+    )
+    groups: dict[str, SeriesGroup] = {}
+    for entry in listed[:_MAX_ROWS]:
+        name = entry.workload
+        group = groups.setdefault(name, SeriesGroup(name, workload_anchor(name), []))
+        group.rows.append(series_cells([entry]))
+    return page.render(
+        "series_list",
+        say("Series"),
+        count=len(listed),
+        groups=list(groups.values()),
+        more=numbers.beyond(listed, _MAX_ROWS),
+    )
 
 
-def render_series(
-    series: TrendSeries,
-    content: SiteContent,
-    links: SiteLinks,
-    language: Language,
-    *,
-    branch: str = "",
-) -> str:
+def render_series(series: TrendSeries, branch: str, page: SitePage) -> str:
     """The page of a series, of the runs of one branch alone if ``branch`` is not empty."""
-    with speaking(language):
-        page = SitePage(series_address(series, branch), content, links)
-        points = series.points[-_MAX_VALUES:]
-        values = [_value_row(point, series, page) for point in reversed(points)]
-        metric, place = metric_name(series.metric), series.place_words
-        return page.render(
-            "series",
-            Words(f"{metric} · {clean(place)}"),
-            series=series,
-            metric=metric,
-            place=place,
-            branch=branch,
-            testbed=page.testbed(series.fingerprint),
-            newest_value=formats.quantity(series.points[-1].value, series),
-            noise=noise_words(series),
-            filters=_filters(series, page, branch),
-            plot=trend_svg.series_plot(
-                [series], None, lambda point: page.to_run(point.run_id)
-            ),
-            rows=[
-                moved_cells(MovedSeries(series, change), page)
-                for change in reversed(series.changes)
-            ],
-            has_open=is_regressed(series),
-            values=values[:_VALUES_SHOWN],
-            more_values=values[_VALUES_SHOWN:],
-            left_out=numbers.beyond(series.points, _MAX_VALUES),
-        )
+    points = series.points[-_MAX_VALUES:]
+    values = [_value_row(point, series) for point in reversed(points)]
+    metric, place = metric_name(series.metric), series.place_words
+    return page.render(
+        "series",
+        Words(f"{metric} · {clean(place)}"),
+        series=series,
+        metric=metric,
+        place=place,
+        branch=branch,
+        noise=noise_words(series),
+        filters=_filters(series, page, branch),
+        plot=trend_svg.series_plot(
+            [series], None, lambda point: page.to_run(point.run_id)
+        ),
+        rows=[
+            moved_cells(MovedSeries(series, change), page)
+            for change in reversed(series.changes)
+        ],
+        has_open=is_regressed(series),
+        values=values[:_VALUES_SHOWN],
+        more_values=values[_VALUES_SHOWN:],
+        left_out=numbers.beyond(series.points, _MAX_VALUES),
+    )
 
 
-def _value_row(point: TrendPoint, series: TrendSeries, page: SitePage) -> ValueRow:
+def _value_row(point: TrendPoint, series: TrendSeries) -> ValueRow:
     ends = point.interval or (None, None)
     value, low, high = formats.quantities([point.value, *ends], series)
     interval = EMPTY
     if point.interval:
         interval = numbers.reach(low, high)
-    return ValueRow(point, value, interval, page.to_run(point.run_id))
+    return ValueRow(point, value, interval)
 
 
 def _filters(
