@@ -105,13 +105,7 @@ def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
     message: str = formats.change(comparison)
     if comparison.reason is not None:
         message += f": {word(comparison.reason)}"
-    return _case(
-        place_of(comparison),
-        comparison.metric,
-        kind,
-        message,
-        text,
-    )
+    return _case(place_of(comparison), comparison.metric, kind, message, text)
 
 
 def _fails(comparison: Comparison, summary: Summary) -> bool:

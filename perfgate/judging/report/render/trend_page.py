@@ -9,12 +9,7 @@ from markupsafe import Markup
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.kept import KeptLink
-from perfgate.document.trend import (
-    RunHealth,
-    TrendCause,
-    TrendDocument,
-    TrendSeries,
-)
+from perfgate.document.trend import RunHealth, TrendCause, TrendDocument, TrendSeries
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.media import is_linkable

@@ -150,17 +150,9 @@ def change(comparison: Comparison) -> Words:
         ):
             return DASH
         case Exact() | Checked():
-            return change_of_count(
-                comparison.base,
-                comparison.head,
-                comparison,
-            )
+            return change_of_count(comparison.base, comparison.head, comparison)
         case Paired():
-            return change_of_level(
-                comparison.delta,
-                comparison.interval,
-                comparison,
-            )
+            return change_of_level(comparison.delta, comparison.interval, comparison)
         case Recorded():
             return percent_change(comparison) or DASH
 

@@ -455,9 +455,5 @@ def _from_main(comparison: StoredComparison) -> Words:
     if comparison.head == comparison.typical:
         return say("equal")
     if comparison.delta is None:
-        return formats.difference(
-            comparison.typical,
-            comparison.head,
-            comparison,
-        )
+        return formats.difference(comparison.typical, comparison.head, comparison)
     return numbers.signed_percent(comparison.delta)

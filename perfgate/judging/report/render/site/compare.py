@@ -10,9 +10,7 @@ from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import BesideLevel
 from perfgate.judging.report.render.site.cells import split_levels
-from perfgate.judging.report.render.site.page import (
-    SitePage,
-)
+from perfgate.judging.report.render.site.page import SitePage
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.judging.report.view.page_tables import testbed_rows

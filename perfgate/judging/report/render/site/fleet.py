@@ -13,9 +13,7 @@ from perfgate.document.message import Message
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.page import (
-    SitePage,
-)
+from perfgate.judging.report.render.site.page import SitePage
 from perfgate.judging.report.render.trend_page import step_titles
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say

@@ -13,11 +13,7 @@ from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, Tren
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.cells import CauseCard, cause_card, moved_cells
-from perfgate.judging.report.render.site.page import (
-    TRIAGE,
-    SitePage,
-    commit_anchor,
-)
+from perfgate.judging.report.render.site.page import TRIAGE, SitePage, commit_anchor
 from perfgate.judging.report.render.trend_page import ChangeCells
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.words import EMPTY, Words, phrase, say

@@ -22,12 +22,7 @@ from perfgate.catalogue.names import (
 from perfgate.document.trend import TrendDocument, TrendSeries
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.cells import cause_card, is_regressed
-from perfgate.judging.report.render.site.page import (
-    ALL_SERIES,
-    GATES,
-    OPEN,
-    SitePage,
-)
+from perfgate.judging.report.render.site.page import ALL_SERIES, GATES, OPEN, SitePage
 from perfgate.judging.report.render.site.series import workload_anchor
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say

@@ -14,11 +14,7 @@ from perfgate.document.kept import KeptLink, KeptOfRun
 from perfgate.document.run import OperatorRow, RunDocument, StepResult
 from perfgate.document.site import BesideLevel, SiteContent
 from perfgate.judging.report.render.site.cells import split_levels
-from perfgate.judging.report.render.site.page import (
-    COMPARE,
-    SitePage,
-    runs_address,
-)
+from perfgate.judging.report.render.site.page import COMPARE, SitePage, runs_address
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.messages import word
@@ -184,9 +180,7 @@ def _kept_file(link: KeptLink) -> KeptFile:
     if is_linkable(link.address) or _SERVED_PATH.fullmatch(link.address):
         address = Words(link.address)
     return KeptFile(
-        link=link,
-        kind=say(_KINDS.get(link.kind, _KINDS["trace"])),
-        address=address,
+        link=link, kind=say(_KINDS.get(link.kind, _KINDS["trace"])), address=address
     )
 
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from perfgate.document.trend import TrendPoint, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.cells import is_regressed, moved_cells
-from perfgate.judging.report.render.site.page import (
-    SitePage,
-)
+from perfgate.judging.report.render.site.page import SitePage
 from perfgate.judging.report.render.trend_page import (
     SeriesCells,
     noise_words,
