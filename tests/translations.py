@@ -33,7 +33,7 @@ ERRORS = {
 }
 # Functions whose first argument is said, and those of the report, where other functions have the same names.
 _FIRST = {"sentence", "Activity", "doing", "refused"}
-_FIRST_IN_REPORT = {"say", "phrase"}
+_FIRST_IN_REPORT = {"say", "phrase", "phrases"}
 _SAYING = frozenset({*ERRORS, *_FIRST})
 _SAYING_IN_REPORT = frozenset({*ERRORS, *_FIRST, *_FIRST_IN_REPORT, "counted", "print_rest", "Table", "_table"})
 ZH_PO = Path(locale.__file__).parent / "zh.po"
@@ -141,6 +141,11 @@ def as_po(catalogue: Catalog) -> bytes:
 
 
 def _constants(expression: ast.expr) -> Iterator[str]:
+    """The texts of an expression; of a table only its values."""
+    if isinstance(expression, ast.Dict):
+        for value in expression.values:
+            yield from _constants(value)
+        return
     for node in ast.walk(expression):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value

@@ -24,7 +24,7 @@ from perfgate.judging.report.render.comment import tidied
 from perfgate.judging.report.text.escape import clean, code_span
 from perfgate.judging.report.text.numbers import counted, duration, percent
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, phrases, say
 from perfgate.locale import Language, speaking
 
 _Change = CommitChange | EnvironmentChange | PackageChange
@@ -42,19 +42,22 @@ _CODES = {
     "undecided": EXIT_INCONCLUSIVE,
     "impossible": EXIT_MEASURING,
 }
-_ANSWERS = {
-    "slow": phrase("slower"),
-    "fast": phrase("not slower"),
-    "undecided": phrase("undecided"),
-    "impossible": phrase("cannot be tried"),
-}
+_ANSWERS = phrases(
+    {
+        "slow": "slower",
+        "fast": "not slower",
+        "undecided": "undecided",
+        "impossible": "cannot be tried",
+    }
+)
 # A gate of the culprit against the commit before it, by its answer.
-_CONFIRMED = {
-    "slow": phrase("confirmed by a gate against the preceding commit"),
-    "fast": phrase(
-        "a gate of this commit alone, against the preceding one, shows no regression: earlier commits may be needed as well"
-    ),
-}
+_CONFIRMED = phrases(
+    {
+        "slow": "confirmed by a gate against the preceding commit",
+        "fast": "a gate of this commit alone, against the preceding one, shows no "
+        "regression: earlier commits may be needed as well",
+    }
+)
 _NOT_CONFIRMED = phrase(
     "a gate of this commit alone, against the preceding one, was inconclusive"
 )

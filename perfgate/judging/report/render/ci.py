@@ -17,7 +17,7 @@ from perfgate.judging.report.text.media import plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import beyond
 from perfgate.judging.report.text.templates import Medium, line, render
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
 from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import headline
@@ -172,12 +172,14 @@ def _joined(messages: Sequence[str]) -> str:
 
 
 # Why there is no verdict, by the exit code of the command that measured.
-_ENDS = {
-    2: phrase("wrong usage or configuration"),
-    4: phrase("the measurement failed"),
-    5: phrase("a bug in perfgate"),
-    130: phrase("interrupted"),
-}
+_ENDS = phrases(
+    {
+        2: "wrong usage or configuration",
+        4: "the measurement failed",
+        5: "a bug in perfgate",
+        130: "interrupted",
+    }
+)
 
 
 def run_markdown(run: RunDocument, language: Language = "en") -> str:

@@ -27,27 +27,33 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import CLOCK_TITLES
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, phrases, say
 from perfgate.locale import LANGUAGES, Language, filled, speaking, translate
 
-_UNITS = {
-    "s": phrase("seconds"),
-    "B": phrase("bytes"),
-    "B/s": phrase("bytes per second"),
-    "items/s": phrase("items per second"),
-}
-_SORTS = {
-    "share": phrase("a share of the whole"),
-    "ratio": phrase("a ratio"),
-    "count": phrase("a count"),
-    "answer": phrase("yes or no"),
-    "value": phrase("a number without a unit"),
-}
-_BETTER = {
-    "lower": phrase("lower is better"),
-    "higher": phrase("higher is better"),
-    "neutral": phrase("neither direction is better"),
-}
+_UNITS = phrases(
+    {
+        "s": "seconds",
+        "B": "bytes",
+        "B/s": "bytes per second",
+        "items/s": "items per second",
+    }
+)
+_SORTS = phrases(
+    {
+        "share": "a share of the whole",
+        "ratio": "a ratio",
+        "count": "a count",
+        "answer": "yes or no",
+        "value": "a number without a unit",
+    }
+)
+_BETTER = phrases(
+    {
+        "lower": "lower is better",
+        "higher": "higher is better",
+        "neutral": "neither direction is better",
+    }
+)
 _LONG = 2000
 _MOST_SUGGESTIONS = 5
 # Similarity ratio of difflib that a typing error leaves.
@@ -56,38 +62,33 @@ EntryKind = Literal["term", "step", "metric", "rule", "limit"]
 _SEVERITIES = ("info", "warning", "severe")
 
 
-_KINDS = {
-    "exact": phrase(
-        "kind      exact: repeated measurement gives the same number, so any change is real"
-    ),
-    "noisy": phrase("kind      noisy: read it with its interval"),
-}
+_KINDS = phrases(
+    {
+        "exact": "kind      exact: repeated measurement gives the same number, so any change is real",
+        "noisy": "kind      noisy: read it with its interval",
+    }
+)
 # How the gate compares a metric.
-_GATE = {
-    "pairs": phrase("gate      compared in pairs of base and head; it decides"),
-    "beside": phrase(
-        "gate      compared in pairs of base and head; it informs and decides nothing"
-    ),
-    "count": phrase("gate      compared as an exact count; it decides"),
-    "named_pairs": phrase(
-        "gate      compared in pairs of base and head; it decides only if [gate.tolerance] in perfgate.toml names it"
-    ),
-    "named_turns": phrase(
-        "gate      compared, in turns of its step, only if [gate.tolerance] in perfgate.toml names it"
-    ),
-    "job": phrase(
-        "gate      compared in turns of a job of [workloads] in perfgate.toml"
-    ),
-    "part": phrase("gate      compared where a change of a call is taken apart"),
-    "recorded": phrase("gate      compared between two recordings"),
-    "rule": phrase("gate      judged by its own rule, not by a tolerance"),
-}
-_GATE_OF_LEADING = {
-    "named_turns": phrase(
-        "gate      compared in turns of its step; it decides only if [gate.tolerance] in perfgate.toml names it"
-    ),
-    "never": phrase("gate      never decides; the checklist shows both sides"),
-}
+_GATE = phrases(
+    {
+        "pairs": "gate      compared in pairs of base and head; it decides",
+        "beside": "gate      compared in pairs of base and head; it informs and decides nothing",
+        "count": "gate      compared as an exact count; it decides",
+        "named_pairs": "gate      compared in pairs of base and head; it decides only "
+        "if [gate.tolerance] in perfgate.toml names it",
+        "named_turns": "gate      compared, in turns of its step, only if [gate.tolerance] in perfgate.toml names it",
+        "job": "gate      compared in turns of a job of [workloads] in perfgate.toml",
+        "part": "gate      compared where a change of a call is taken apart",
+        "recorded": "gate      compared between two recordings",
+        "rule": "gate      judged by its own rule, not by a tolerance",
+    }
+)
+_GATE_OF_LEADING = phrases(
+    {
+        "named_turns": "gate      compared in turns of its step; it decides only if [gate.tolerance] in perfgate.toml names it",
+        "never": "gate      never decides; the checklist shows both sides",
+    }
+)
 _NEVER_SHOWN = phrase("gate      never compared")
 _WITHOUT_TOLERANCE = ("beside", "rule", "never")
 

@@ -26,38 +26,44 @@ from perfgate.judging.report.text.templates import (
     render_page,
     script_sentences,
 )
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, phrases, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
 FlameFormat = Literal["html", "speedscope", "collapsed"]
 _LONGEST_TEXT = 400
 _PYTHON_NAME = re.compile(r"(\S+\.py): (.+)")
-_KIND_WORDS = {
-    "thread": phrase("thread"),
-    "stream": phrase("stream"),
-    "python": phrase("Python function"),
-    "host_op": phrase("operator"),
-    "annotation": phrase("annotation"),
-    "runtime": phrase("runtime call"),
-    "compute": phrase("kernel"),
-    "copy": phrase("copy"),
-    "comm": phrase("collective"),
-    "fused": phrase("fused kernel"),
-    "other": phrase("other"),
-}
-_UNIT_WORDS = {
-    "call": phrase("one call"),
-    "profiler step": phrase("one profiler step"),
-    "whole recording": phrase("the whole recording"),
-}
+_KIND_WORDS = phrases(
+    {
+        "thread": "thread",
+        "stream": "stream",
+        "python": "Python function",
+        "host_op": "operator",
+        "annotation": "annotation",
+        "runtime": "runtime call",
+        "compute": "kernel",
+        "copy": "copy",
+        "comm": "collective",
+        "fused": "fused kernel",
+        "other": "other",
+    }
+)
+_UNIT_WORDS = phrases(
+    {
+        "call": "one call",
+        "profiler step": "one profiler step",
+        "whole recording": "the whole recording",
+    }
+)
 
 
 # Why frames are coloured by how often they ran instead of by their time.
-_DOUBTS = {
-    "unpaired": phrase("The pairs did not time this call."),
-    "sign": phrase("The profiled calls point the other way than the pairs."),
-}
+_DOUBTS = phrases(
+    {
+        "unpaired": "The pairs did not time this call.",
+        "sign": "The profiled calls point the other way than the pairs.",
+    }
+)
 _EXCLUDED = phrase("The profiled calls differ by an amount that the pairs exclude.")
 
 

@@ -17,7 +17,7 @@ from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.media import ReadyHtml
 from perfgate.judging.report.text.names import missing_words, place
 from perfgate.judging.report.text.templates import inlined, render_page, render_part
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
 from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.causes import (
@@ -52,12 +52,14 @@ from perfgate.locale import Language, speaking
 
 _MAX_ROWS = 2000
 _MAX_PLOTS = 40
-_OPERATOR_LABELS = {
-    "regressed": phrase("slower"),
-    "improved": phrase("faster"),
-    "unchanged": phrase("same"),
-    "inconclusive": phrase("undecided"),
-}
+_OPERATOR_LABELS = phrases(
+    {
+        "regressed": "slower",
+        "improved": "faster",
+        "unchanged": "same",
+        "inconclusive": "undecided",
+    }
+)
 _OWN_PAGES = frozenset({"flame.html", "base/flame.html", "head/flame.html"})
 
 

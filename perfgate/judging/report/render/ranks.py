@@ -13,24 +13,28 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import beyond
 from perfgate.judging.report.text.ranks import rank_answers
 from perfgate.judging.report.text.templates import inlined, render_page
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrase, phrases, say
 from perfgate.locale import Language, speaking
 
 _LISTED = 20  # slow ranks and links named one by one
 _TABLED = 50
 _DIGITS = 4  # of a number in a heat map
-_TITLES = {
-    "computing": phrase("computing, of each step"),
-    "exposed": phrase("exposed communication, of each step"),
-    "free": phrase("free time, of each step"),
-    "bubble": phrase("waiting for another stage of the pipeline, of each step"),
-    "late": phrase("how late each rank comes to each collective"),
-    "bandwidth": phrase("bandwidth of {link} from each rank to each other"),
-}
-_CELLS = {
-    "late": phrase("{row}, collective {column}: {value}"),
-    "bandwidth": phrase("{row} to rank {column}: {value}"),
-}
+_TITLES = phrases(
+    {
+        "computing": "computing, of each step",
+        "exposed": "exposed communication, of each step",
+        "free": "free time, of each step",
+        "bubble": "waiting for another stage of the pipeline, of each step",
+        "late": "how late each rank comes to each collective",
+        "bandwidth": "bandwidth of {link} from each rank to each other",
+    }
+)
+_CELLS = phrases(
+    {
+        "late": "{row}, collective {column}: {value}",
+        "bandwidth": "{row} to rank {column}: {value}",
+    }
+)
 _OF_STEP = phrase("{row}, step {column}: {value}")
 _LEFT_OUT = {"late": phrase("{count} collectives with a smaller skew are not drawn.")}
 _UNITS = {"bandwidth": "B/s"}

@@ -14,24 +14,26 @@ from perfgate.document.served import (
     ServedWebhook,
 )
 from perfgate.judging.report.text.templates import inlined, render_page
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrases, say
 from perfgate.locale import Language, speaking
 
 # The changes of a store, by their names in its audit log.
-ACTIONS = {
-    "run recorded": phrase("run recorded"),
-    "runs copied": phrase("runs copied"),
-    "regression accepted": phrase("regression accepted"),
-    "regression triaged": phrase("regression triaged"),
-    "change confirmed": phrase("change confirmed"),
-    "verdict kept": phrase("verdict kept"),
-    "runs pruned": phrase("runs pruned"),
-    "artifacts pruned": phrase("artifacts pruned"),
-    "dead letters redelivered": phrase("dead letters redelivered"),
-    "token created": phrase("token created"),
-    "token copied": phrase("token copied"),
-    "token revoked": phrase("token revoked"),
-}
+ACTIONS = phrases(
+    {
+        "run recorded": "run recorded",
+        "runs copied": "runs copied",
+        "regression accepted": "regression accepted",
+        "regression triaged": "regression triaged",
+        "change confirmed": "change confirmed",
+        "verdict kept": "verdict kept",
+        "runs pruned": "runs pruned",
+        "artifacts pruned": "artifacts pruned",
+        "dead letters redelivered": "dead letters redelivered",
+        "token created": "token created",
+        "token copied": "token copied",
+        "token revoked": "token revoked",
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -17,24 +17,26 @@ from perfgate.judging.report.text.templates import (
     render_page,
     script_sentences,
 )
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrases, say
 from perfgate.locale import Language, speaking
 
 _LONGEST_TEXT = 400
-_KIND_WORDS = {
-    "host_op": phrase("operator"),
-    "compute": phrase("kernel"),
-    "copy": phrase("copy"),
-    "comm": phrase("collective"),
-    "fused": phrase("fused kernel"),
-    "annotation": phrase("annotation"),
-    "device_annotation": phrase("annotation"),
-    "runtime": phrase("runtime call"),
-    "python": phrase("Python function"),
-    "memory": phrase("memory"),
-    "other": phrase("other"),
-    "gap": phrase("gap"),
-}
+_KIND_WORDS = phrases(
+    {
+        "host_op": "operator",
+        "compute": "kernel",
+        "copy": "copy",
+        "comm": "collective",
+        "fused": "fused kernel",
+        "annotation": "annotation",
+        "device_annotation": "annotation",
+        "runtime": "runtime call",
+        "python": "Python function",
+        "memory": "memory",
+        "other": "other",
+        "gap": "gap",
+    }
+)
 STYLES = ("flame/style.css", "timeline/style.css")
 SCRIPT = "timeline/script.js"
 

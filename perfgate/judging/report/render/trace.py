@@ -25,7 +25,7 @@ from perfgate.judging.report.render.tables import Table
 from perfgate.judging.report.text.escape import MAX_LENGTH, clean
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
-from perfgate.judging.report.text.words import phrase, say
+from perfgate.judging.report.text.words import phrase, phrases, say
 
 _NUMBERS = 44  # columns of the numbers after a name
 _LEAST_NAME = 12
@@ -37,53 +37,45 @@ _OF_SOME_JOBS = (
     "fused",
 )  # of pipelines, of experts spread over ranks, of fused kernels
 # Codes of the documents in table cells: kinds of rows, causes of gaps, changes, units and parts of a total.
-WORDS = (
-    *(
-        phrase("compute"),
-        phrase("copy"),
-        phrase("comm"),
-        phrase("fused"),
-        phrase("host"),
-        phrase("kernel"),
-    ),
-    *(
-        phrase("communication"),
-        phrase("synchronization"),
-        phrase("queue"),
-        phrase("unknown"),
-        phrase("gap"),
-    ),
-    *(
-        phrase("added"),
-        phrase("removed"),
-        phrase("replaced"),
-        phrase("more"),
-        phrase("fewer"),
-        phrase("slower"),
-    ),
-    *(
-        phrase("faster"),
-        phrase("call"),
-        phrase("profiler step"),
-        phrase("whole recording"),
-    ),
+WORDS = phrases(
+    (
+        "compute",
+        "copy",
+        "comm",
+        "fused",
+        "host",
+        "kernel",
+        "communication",
+        "synchronization",
+        "queue",
+        "unknown",
+        "gap",
+        "added",
+        "removed",
+        "replaced",
+        "more",
+        "fewer",
+        "slower",
+        "faster",
+        "call",
+        "profiler step",
+        "whole recording",
+    )
 )
 # Why a device was idle.
-CAUSE_WORDS = {
-    "host": phrase("the host launched the next work only after the gap began"),
-    "synchronization": phrase(
-        "launched late because the host was waiting for the device"
-    ),
-    "queue": phrase(
-        "launched before the gap but not started: a dependency, an event, or the device's scheduling"
-    ),
-    "copy": phrase("only copies ran"),
-    "communication": phrase("only collectives ran"),
-    "unknown": phrase("no launch is recorded for the next work"),
-}
+CAUSE_WORDS = phrases(
+    {
+        "host": "the host launched the next work only after the gap began",
+        "synchronization": "launched late because the host was waiting for the device",
+        "queue": "launched before the gap but not started: a dependency, an event, or the device's scheduling",
+        "copy": "only copies ran",
+        "communication": "only collectives ran",
+        "unknown": "no launch is recorded for the next work",
+    }
+)
 # The last column of the heaviest rows, by how they are grouped.
 _COLUMN_OF: dict[str, tuple[str, ...]] = {"shape": ("shapes",), "line": ("operator",)}
-_SHARES = {"device": phrase("share of busy"), "host": phrase("share of self time")}
+_SHARES = phrases({"device": "share of busy", "host": "share of self time"})
 # Every question covers its own window; these sentences describe it.
 
 

@@ -37,39 +37,35 @@ from perfgate.judging.report.render.trace_diff import (
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
-from perfgate.judging.report.text.words import phrase, say
+from perfgate.judging.report.text.words import phrase, phrases, say
 
 _Share = TypeVar("_Share", WindowPart, GapGroupRow)
 _NAME = 56  # letters of a name in a sentence
 _LEAST = 0.01  # parts and groups of gaps below this share of the time are omitted, except the largest
-_BOUND: dict[WindowPartName, str] = {
-    "computing": phrase("bound by computing: the device is busy {share} of {time}"),
-    "fused": phrase("bound by fused kernels: the device is busy {share} of {time}"),
-    "communication": phrase(
-        "bound by communication: the device is busy {share} of {time}"
-    ),
-    "copies": phrase("bound by copies: the device is busy {share} of {time}"),
-    "host": phrase("host bound: the device is busy {share} of {time}"),
-    "synchronization": phrase(
-        "bound by synchronization: the device is busy {share} of {time}"
-    ),
-    "queue": phrase(
-        "bound by dependencies between streams: the device is busy {share} of {time}"
-    ),
-    "unknown": phrase(
-        "the device is busy {share} of {time}, and the recording does not show why it idles"
-    ),
-}
-_PARTS: dict[WindowPartName, str] = {
-    "computing": phrase("{share} computing"),
-    "fused": phrase("{share} fused kernels"),
-    "communication": phrase("{share} communication alone"),
-    "copies": phrase("{share} copies alone"),
-    "host": phrase("{share} idle until the host launched"),
-    "synchronization": phrase("{share} idle after the host had waited for the device"),
-    "queue": phrase("{share} idle with work in the queue"),
-    "unknown": phrase("{share} idle, cause not recorded"),
-}
+_BOUND: dict[WindowPartName, str] = phrases(
+    {
+        "computing": "bound by computing: the device is busy {share} of {time}",
+        "fused": "bound by fused kernels: the device is busy {share} of {time}",
+        "communication": "bound by communication: the device is busy {share} of {time}",
+        "copies": "bound by copies: the device is busy {share} of {time}",
+        "host": "host bound: the device is busy {share} of {time}",
+        "synchronization": "bound by synchronization: the device is busy {share} of {time}",
+        "queue": "bound by dependencies between streams: the device is busy {share} of {time}",
+        "unknown": "the device is busy {share} of {time}, and the recording does not show why it idles",
+    }
+)
+_PARTS: dict[WindowPartName, str] = phrases(
+    {
+        "computing": "{share} computing",
+        "fused": "{share} fused kernels",
+        "communication": "{share} communication alone",
+        "copies": "{share} copies alone",
+        "host": "{share} idle until the host launched",
+        "synchronization": "{share} idle after the host had waited for the device",
+        "queue": "{share} idle with work in the queue",
+        "unknown": "{share} idle, cause not recorded",
+    }
+)
 _HOST_ALONE = phrase("the host alone was recorded: nothing overlaps with a device")
 _OVERLAP_UNKNOWN = phrase("overlaps are unknown without a timeline of the device")
 _MOST_TIMELINES = 4

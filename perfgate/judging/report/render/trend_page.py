@@ -14,7 +14,7 @@ from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.templates import inlined, render_page
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
     ChangeView,
@@ -38,14 +38,16 @@ MAX_PICTURES = 60
 _MAX_ROWS = 1000
 _MAX_NAMES = 60
 _STEPS = range(1, 20)
-_STANDINGS = {
-    "new": phrase("new"),
-    "open": phrase("open"),
-    "resolved": phrase("the level is back"),
-    "superseded": phrase("the benchmark was changed since"),
-    "accepted": phrase("accepted"),
-    "refuted": phrase("refuted"),
-}
+_STANDINGS = phrases(
+    {
+        "new": "new",
+        "open": "open",
+        "resolved": "the level is back",
+        "superseded": "the benchmark was changed since",
+        "accepted": "accepted",
+        "refuted": "refuted",
+    }
+)
 # One metric on all its testbeds, the newest last.
 Group = Sequence[TrendSeries]
 

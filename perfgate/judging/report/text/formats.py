@@ -31,22 +31,26 @@ from perfgate.judging.report.text.numbers import (
     percent_number,
     setting,
 )
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrase, phrases, say
 
 # Words for a larger and a smaller value of each unit.
-_DIRECTIONS = {
-    "s": (phrase("{size} slower"), phrase("{size} faster")),
-    "B": (phrase("{size} more"), phrase("{size} less")),
-    "1": (phrase("{size} more"), phrase("{size} fewer")),
-}
+_DIRECTIONS = phrases(
+    {
+        "s": ("{size} slower", "{size} faster"),
+        "B": ("{size} more", "{size} less"),
+        "1": ("{size} more", "{size} fewer"),
+    }
+)
 _HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
 _LARGER_SMALLER = (phrase("{size} larger"), phrase("{size} smaller"))
 # Checks that compare both sides: a difference is not a failure of the head alone.
-_CHANGED = {
-    SIGNATURE: phrase("output changed"),
-    JOB_OUTPUT: phrase("output changed"),
-    JOB_WORK: phrase("different work"),
-}
+_CHANGED = phrases(
+    {
+        SIGNATURE: "output changed",
+        JOB_OUTPUT: "output changed",
+        JOB_WORK: "different work",
+    }
+)
 
 
 class Measured(Protocol):

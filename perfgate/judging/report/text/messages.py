@@ -19,6 +19,7 @@ from perfgate.judging.report.text.words import (
     Words,
     joined,
     phrase,
+    phrases,
     pieces_of,
     say,
 )
@@ -217,12 +218,14 @@ _FORMATS: dict[str, Callable[[MessageValue], str]] = {
 # A smaller gain reads as none.
 _NOTICEABLE = 0.005
 _LONGEST_OPERATOR = 48
-_OF = {
-    "call": phrase("a call"),
-    "item": phrase("an item"),
-    "answer": phrase("an answer under traffic"),
-    "input": phrase("an input on its way to the output"),
-}
+_OF = phrases(
+    {
+        "call": "a call",
+        "item": "an item",
+        "answer": "an answer under traffic",
+        "input": "an input on its way to the output",
+    }
+)
 
 
 def unnamed_operator(suggestion: Suggestion) -> str:

@@ -18,31 +18,37 @@ from perfgate.judging.report.text.words import (
     SentencePieces,
     Words,
     joined,
-    phrase,
+    phrases,
     say,
 )
 
 # Titles of a metric timed by another clock than the wall, if it has no title for that clock.
-CLOCK_TITLES: Mapping[Clock, str] = {
-    "cpu": phrase("{title}, in CPU time"),
-    "device": phrase("{title}, in device time"),
-    "awake": phrase("{title}, without CPU waits"),
-}
+CLOCK_TITLES: Mapping[Clock, str] = phrases(
+    {
+        "cpu": "{title}, in CPU time",
+        "device": "{title}, in device time",
+        "awake": "{title}, without CPU waits",
+    }
+)
 # Parts of a document that may be missing and are not metrics.
-_PARTS = {
-    "correctness": phrase("the check of the output"),
-    "replicates.aa": phrase("base against base"),
-    "job.settings": phrase("the table of settings"),
-    "job.numbers": phrase("the list of metrics"),
-    "job.turns": phrase("turns"),
-    "job.fits": phrase("`fits`"),
-    "job.requests": phrase("the load"),
-    "seal": phrase("the proof that the measured code did not change"),
-}
-_ALTHOUGH = {
-    "configuration": phrase(", although the base's perfgate.toml requires it"),
-    "store": phrase(", although main's stored run has it"),
-}
+_PARTS = phrases(
+    {
+        "correctness": "the check of the output",
+        "replicates.aa": "base against base",
+        "job.settings": "the table of settings",
+        "job.numbers": "the list of metrics",
+        "job.turns": "turns",
+        "job.fits": "`fits`",
+        "job.requests": "the load",
+        "seal": "the proof that the measured code did not change",
+    }
+)
+_ALTHOUGH = phrases(
+    {
+        "configuration": ", although the base's perfgate.toml requires it",
+        "store": ", although main's stored run has it",
+    }
+)
 
 
 class InPlace(Protocol):

@@ -15,7 +15,7 @@ from perfgate.document.trace import (
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
-from perfgate.judging.report.text.words import phrase, say
+from perfgate.judging.report.text.words import phrase, phrases, say
 
 _LISTED_BAD = 3  # unreadable recordings listed by name, at most
 _DELAYS_STEP = phrase(
@@ -37,11 +37,13 @@ _SLOW_LOCAL_LINK = phrase(
     "{link} from position {source} to {target} of group {group} is slow: {size} of {operation} at {speed}; links like it "
     "carry {middle}"
 )
-_PARTS = {"computing": phrase("computing"), "free": phrase("free time")}
-_WHY = {
-    "computing": phrase("its device computes longer"),
-    "free": phrase("its device has nothing to do meanwhile, so look at its host"),
-}
+_PARTS = phrases({"computing": "computing", "free": "free time"})
+_WHY = phrases(
+    {
+        "computing": "its device computes longer",
+        "free": "its device has nothing to do meanwhile, so look at its host",
+    }
+)
 
 
 class RankAnswer(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import overload
+from typing import TypeVar, overload
 
 from perfgate.locale import current_language, filled, gap_between, translate
 
 _PLACE = re.compile(r"\{(\w+)\}")
+Table = TypeVar("Table")
 
 
 class Words(str):
@@ -88,6 +89,11 @@ def say(english: str, **values: str | int) -> str:
 def phrase(english: str) -> str:
     """Marks a sentence for ``make locale``."""
     return english
+
+
+def phrases(table: Table) -> Table:
+    """Marks the sentences that are the values of a table."""
+    return table
 
 
 def joined(*texts: str) -> SentencePieces:

@@ -10,7 +10,7 @@ from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.document.decision import StepComparison
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrases, say
 from perfgate.judging.report.view.checklist import (
     NumberView,
     StepView,
@@ -21,23 +21,21 @@ from perfgate.judging.report.view.summary import Summary
 
 # The steps in the line of a workload: the first numbers to read about a model.
 _BEFORE_OPERATORS, _OPERATORS, _AFTER_OPERATORS = (1, 2), 4, (5, 3)
-_NAMES = {
-    "latency.p50": phrase("P50"),
-    "latency.single": phrase("call"),
-    "utilization.busy": phrase("device"),
-    "utilization.host": phrase("CPU"),
-    "batch.knee": phrase("knee"),
-    "batch.best": phrase("best batch"),
-    "transfer.share": phrase("transfer"),
-    "transfer.h2d_bandwidth": phrase("host to device"),
-}
-_OF_STEPS = {
-    1: phrase("P50"),
-    2: phrase("utilization"),
-    4: phrase("top operators"),
-    5: phrase("knee"),
-    3: phrase("transfer"),
-}
+_NAMES = phrases(
+    {
+        "latency.p50": "P50",
+        "latency.single": "call",
+        "utilization.busy": "device",
+        "utilization.host": "CPU",
+        "batch.knee": "knee",
+        "batch.best": "best batch",
+        "transfer.share": "transfer",
+        "transfer.h2d_bandwidth": "host to device",
+    }
+)
+_OF_STEPS = phrases(
+    {1: "P50", 2: "utilization", 4: "top operators", 5: "knee", 3: "transfer"}
+)
 _OPERATORS_IN_SHORT = 2
 
 

@@ -32,6 +32,7 @@ from perfgate.judging.report.text.words import (
     composed,
     joined,
     phrase,
+    phrases,
     say,
 )
 from perfgate.judging.report.view.summary import Summary
@@ -42,61 +43,71 @@ _NAMED_LINES = 3
 _FAMILIAR = {"aten::_local_scalar_dense": ".item()", "aten::_to_copy": ".to()"}
 _BYTES: tuple[Amount, ...] = ("held", "copied", "kept")
 # For one event, and for several.
-_COMPILATIONS: Mapping[Compiling, tuple[str, str]] = {
-    "graph_break": (phrase("{more} graph break"), phrase("{more} graph breaks")),
-    "recompilation": (phrase("{more} recompilation"), phrase("{more} recompilations")),
-}
-_RECORDING: Mapping[Aspect | None, str] = {
-    "recorded": phrase("autograd records the graph"),
-    "attached": phrase("autograd records {op}"),
-}
-_MODES: Mapping[Aspect | None, str] = {
-    "training": phrase("{op} runs in training mode"),
-    "without workers": phrase("{op} has no workers"),
-    "blocking": phrase("{op} may block"),
-}
-_AMOUNTS: Mapping[Amount, str] = {
-    "held": phrase("{here} held by {op}"),
-    "copied": phrase("{here} copied by {op}"),
-    "kept": phrase("{here} left behind by {op}"),
-    "blocks": phrase("{here} blocks allocated by {op}"),
-    "flops": phrase("{here} floating-point operations in {op}"),
-    "functions": phrase("{here} calls to {op}"),
-    "bytecodes": phrase("{here} bytecodes in {op}"),
-}
-_ONE: Mapping[Amount, str] = {
-    "blocks": phrase("{here} block allocated by {op}"),
-    "functions": phrase("{here} call to {op}"),
-}
+_COMPILATIONS: Mapping[Compiling, tuple[str, str]] = phrases(
+    {
+        "graph_break": ("{more} graph break", "{more} graph breaks"),
+        "recompilation": ("{more} recompilation", "{more} recompilations"),
+    }
+)
+_RECORDING: Mapping[Aspect | None, str] = phrases(
+    {"recorded": "autograd records the graph", "attached": "autograd records {op}"}
+)
+_MODES: Mapping[Aspect | None, str] = phrases(
+    {
+        "training": "{op} runs in training mode",
+        "without workers": "{op} has no workers",
+        "blocking": "{op} may block",
+    }
+)
+_AMOUNTS: Mapping[Amount, str] = phrases(
+    {
+        "held": "{here} held by {op}",
+        "copied": "{here} copied by {op}",
+        "kept": "{here} left behind by {op}",
+        "blocks": "{here} blocks allocated by {op}",
+        "flops": "{here} floating-point operations in {op}",
+        "functions": "{here} calls to {op}",
+        "bytecodes": "{here} bytecodes in {op}",
+    }
+)
+_ONE: Mapping[Amount, str] = phrases(
+    {"blocks": "{here} block allocated by {op}", "functions": "{here} call to {op}"}
+)
 # Titles of a longer time.
-_LONGER: Mapping[PartKind | None, str] = {
-    "waiting": phrase("waiting for {op} takes {time} longer"),
-    "launching": phrase(
-        "the host takes {time} longer between operators, because there are more of them"
-    ),
-}
-_EFFECTS: Mapping[Aspect | None, str] = {
-    "kept": phrase(", and its result is kept"),
-    "deferred": phrase(", after the call had returned"),
-    "saved": phrase(", skipped on a repeated input"),
-}
-_REMEDIES: Mapping[Aspect | None, str] = {
-    "recorded": phrase(": put `torch.no_grad()` back"),
-    "attached": phrase(": call `detach()` on what is kept"),
-    "training": phrase(": call `eval()`"),
-    "without workers": phrase(": give it `num_workers`"),
-    "blocking": phrase(": ask for `non_blocking=True` again"),
-}
+_LONGER: Mapping[PartKind | None, str] = phrases(
+    {
+        "waiting": "waiting for {op} takes {time} longer",
+        "launching": "the host takes {time} longer between operators, because there are more of them",
+    }
+)
+_EFFECTS: Mapping[Aspect | None, str] = phrases(
+    {
+        "kept": ", and its result is kept",
+        "deferred": ", after the call had returned",
+        "saved": ", skipped on a repeated input",
+    }
+)
+_REMEDIES: Mapping[Aspect | None, str] = phrases(
+    {
+        "recorded": ": put `torch.no_grad()` back",
+        "attached": ": call `detach()` on what is kept",
+        "training": ": call `eval()`",
+        "without workers": ": give it `num_workers`",
+        "blocking": ": ask for `non_blocking=True` again",
+    }
+)
 # Share of the measured difference; a smaller remainder is not reported.
 _NOTABLE = 0.05
-_BOUNDS: Mapping[Bottleneck, str] = {
-    "compute": phrase("compute"),
-    "memory": phrase("memory"),
-    "scheduling": phrase("the host (scheduling)"),
-    "synchronisation": phrase("synchronisation"),
-    "transfer": phrase("transfer"),
-    "communication": phrase("communication"),
-}
+_BOUNDS: Mapping[Bottleneck, str] = phrases(
+    {
+        "compute": "compute",
+        "memory": "memory",
+        "scheduling": "the host (scheduling)",
+        "synchronisation": "synchronisation",
+        "transfer": "transfer",
+        "communication": "communication",
+    }
+)
 
 
 class CauseView:

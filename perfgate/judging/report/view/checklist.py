@@ -24,7 +24,7 @@ from perfgate.document.run import Finding
 from perfgate.judging.report.text import formats, numbers, svg
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import metric_name, place, place_of
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrase, phrases, say
 from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.run_steps import STATUS_NAMES, busy_machine
 from perfgate.judging.report.view.summary import Summary, code_of
@@ -371,15 +371,12 @@ def _group(cause: int, summary: Summary) -> int:
     return group
 
 
-_STANDINGS = {
-    None: phrase("inside the range"),
-    "above": phrase("above the range"),
-    "below": phrase("below the range"),
-}
-_OUTSIDE = {
-    "above": phrase("head {head}, above {range}"),
-    "below": phrase("head {head}, below {range}"),
-}
+_STANDINGS = phrases(
+    {None: "inside the range", "above": "above the range", "below": "below the range"}
+)
+_OUTSIDE = phrases(
+    {"above": "head {head}, above {range}", "below": "head {head}, below {range}"}
+)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from perfgate.judging.report.text.words import (
     composed,
     joined,
     phrase,
+    phrases,
     say,
 )
 from perfgate.judging.report.view.summary import Summary, code_of
@@ -50,13 +51,15 @@ from perfgate.judging.report.view.summary import Summary, code_of
 # The most significant fields of a different stack.
 _FIRST_FIELDS = ("torch", "torch_npu", "python")
 # The verdicts are the same words in every language; their translation follows them.
-_VERDICTS = {
-    "PASS": phrase("PASS"),
-    "WARN": phrase("WARN"),
-    "FAIL": phrase("FAIL"),
-    "INCONCLUSIVE": phrase("INCONCLUSIVE"),
-    "SKIPPED": phrase("SKIPPED"),
-}
+_VERDICTS = phrases(
+    {
+        "PASS": "PASS",
+        "WARN": "WARN",
+        "FAIL": "FAIL",
+        "INCONCLUSIVE": "INCONCLUSIVE",
+        "SKIPPED": "SKIPPED",
+    }
+)
 # Times that a PASS did not bound, in its title.
 _MOST_OPEN = 2
 _COUNTS = (LOW_PRECISION_OPS,)

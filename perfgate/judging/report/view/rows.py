@@ -11,17 +11,19 @@ from perfgate.document.explanation import OperatorDelta
 from perfgate.document.message import Message
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.names import place_of, title_of
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrases, say
 from perfgate.judging.report.view.causes import CauseView
 from perfgate.judging.report.view.summary import Summary
 
-_OUTCOME_LABELS = {
-    "improved": phrase("better"),
-    "unchanged": phrase("same"),
-    "inconclusive": phrase("undecided"),
-    "not_comparable": phrase("not compared"),
-    "informs": phrase("informational"),
-}
+_OUTCOME_LABELS = phrases(
+    {
+        "improved": "better",
+        "unchanged": "same",
+        "inconclusive": "undecided",
+        "not_comparable": "not compared",
+        "informs": "informational",
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,20 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import first_line, metric_name
 from perfgate.judging.report.text.templates import line
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrases, say
 
 # Names of the statuses, good statuses first.
-STATUS_NAMES = {
-    "ok": phrase("ok"),
-    "not_applicable": phrase("not applicable"),
-    "unavailable": phrase("unavailable"),
-    "attention": phrase("attention"),
-    "invalid": phrase("invalid"),
-    "error": phrase("error"),
-    "left_out": phrase("not run"),
-}
+STATUS_NAMES = phrases(
+    {
+        "ok": "ok",
+        "not_applicable": "not applicable",
+        "unavailable": "unavailable",
+        "attention": "attention",
+        "invalid": "invalid",
+        "error": "error",
+        "left_out": "not run",
+    }
+)
 _MARKS = {"severe": "!!", "warning": "!", "info": "i"}
 _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5

@@ -27,7 +27,7 @@ from perfgate.document.trend import (
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.names import day, listed, metric_name, short
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
 from perfgate.judging.report.view.causes import CauseView
 
 # The metric that shows whether calls got slower.
@@ -40,63 +40,73 @@ _RECENT_WEEKS = 4
 # False alarms of either direction, tested after every version: 0.12 per 100 values of recorded histories, at most 0.2 for
 # simulated noise, except if it has two levels or wanders for long (benchmarks/trend).
 FALSE_ALARMS_PER_VALUE = 0.002
-_EVIDENCE = {
-    "exact": phrase("exact count"),
-    "confirmed": phrase("confirmed"),
-    "suspected": phrase("suspected"),
-    "refuted": phrase("refuted"),
-}
-TRIAGE_STATES = {
-    "new": phrase("new"),
-    "acknowledged": phrase("acknowledged"),
-    "fixed": phrase("fixed"),
-    "expected": phrase("expected"),
-}
-_SUGGESTIONS = {
-    "fixed": phrase("the level is back, so it can be marked as fixed"),
-    "new": phrase("the runs since then are still on the slower level"),
-}
-_ORIGINS = {
-    "code": phrase("the code"),
-    "benchmark": phrase("a changed benchmark"),
-    "host": phrase("the host or its environment"),
-    "noise": phrase("noise"),
-}
-_SIGNS = {
-    "exact_counts": phrase("{name} {before} → {after}, an exact count"),
-    "confirmed": phrase("both commits were measured side by side"),
-    "bisected": phrase("a bisection found {name}"),
-    "alone": phrase("no sign of another origin"),
-    "workload_changed": phrase("the file, batch or shapes of workload {name} changed"),
-    "packages": phrase("{name} {before} → {after}"),
-    "clock": phrase("clock {before} → {after} of the rated one"),
-    "temperature": phrase("temperature {before} → {after} °C"),
-    "throttled": phrase("throttled share {before} → {after}"),
-    "waited": phrase(
-        "share of time in which other processes had the CPU {before} → {after}"
-    ),
-    "other_machine": phrase("testbed {name} did not move at this commit"),
-    "all_workloads": phrase("{name} workloads moved alike"),
-    "refuted": phrase("both commits measured side by side show no change"),
-    "returned": phrase("the level was back at {after}, which reverts no commit"),
-    "one_metric": phrase("no other time of the same place moved"),
-    "one_shape": phrase("only shape {name} is slower, and only in the newest versions"),
-}
+_EVIDENCE = phrases(
+    {
+        "exact": "exact count",
+        "confirmed": "confirmed",
+        "suspected": "suspected",
+        "refuted": "refuted",
+    }
+)
+TRIAGE_STATES = phrases(
+    {
+        "new": "new",
+        "acknowledged": "acknowledged",
+        "fixed": "fixed",
+        "expected": "expected",
+    }
+)
+_SUGGESTIONS = phrases(
+    {
+        "fixed": "the level is back, so it can be marked as fixed",
+        "new": "the runs since then are still on the slower level",
+    }
+)
+_ORIGINS = phrases(
+    {
+        "code": "the code",
+        "benchmark": "a changed benchmark",
+        "host": "the host or its environment",
+        "noise": "noise",
+    }
+)
+_SIGNS = phrases(
+    {
+        "exact_counts": "{name} {before} → {after}, an exact count",
+        "confirmed": "both commits were measured side by side",
+        "bisected": "a bisection found {name}",
+        "alone": "no sign of another origin",
+        "workload_changed": "the file, batch or shapes of workload {name} changed",
+        "packages": "{name} {before} → {after}",
+        "clock": "clock {before} → {after} of the rated one",
+        "temperature": "temperature {before} → {after} °C",
+        "throttled": "throttled share {before} → {after}",
+        "waited": "share of time in which other processes had the CPU {before} → {after}",
+        "other_machine": "testbed {name} did not move at this commit",
+        "all_workloads": "{name} workloads moved alike",
+        "refuted": "both commits measured side by side show no change",
+        "returned": "the level was back at {after}, which reverts no commit",
+        "one_metric": "no other time of the same place moved",
+        "one_shape": "only shape {name} is slower, and only in the newest versions",
+    }
+)
 _MOST_SIGNS = 3
-_SETTLED: dict[str, str] = {
-    "resolved": phrase("the level is back"),
-    "superseded": phrase("the benchmark was changed since"),
-    "accepted": phrase("accepted"),
-    "refuted": phrase("refuted"),
-}
-_SKIPPED = {
-    "too_short": phrase("have too few versions to distinguish a change from noise"),
-    "not_measured": phrase("have no run in the last four weeks"),
-    "old_testbed": phrase("are of a testbed no longer in use"),
-    "metric": phrase(
-        "are of metrics that the gate does not judge; select them with `--metric`"
-    ),
-}
+_SETTLED: dict[str, str] = phrases(
+    {
+        "resolved": "the level is back",
+        "superseded": "the benchmark was changed since",
+        "accepted": "accepted",
+        "refuted": "refuted",
+    }
+)
+_SKIPPED = phrases(
+    {
+        "too_short": "have too few versions to distinguish a change from noise",
+        "not_measured": "have no run in the last four weeks",
+        "old_testbed": "are of a testbed no longer in use",
+        "metric": "are of metrics that the gate does not judge; select them with `--metric`",
+    }
+)
 _CERTAIN = ("exact", "confirmed")
 _MOST_CERTAIN = 3
 _REQUEST = re.compile(r"[#!]\d{1,10}")

@@ -17,7 +17,7 @@ from perfgate.judging.report.render.trend_page import (
     runs_beside,
 )
 from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, phrases, say
 from perfgate.judging.report.view.trend_rows import (
     CauseRow,
     MovedSeries,
@@ -26,15 +26,17 @@ from perfgate.judging.report.view.trend_rows import (
 )
 
 _MAX_OTHERS = 200
-_POSITIONS: Mapping[Position, str] = {
-    "inside": phrase("inside"),
-    "above": phrase("above"),
-    "below": phrase("below"),
-    "same": phrase("the same count"),
-    "differs": phrase("another count"),
-    "no_spread": phrase("no spread known yet"),
-    "unknown": phrase("not known"),
-}
+_POSITIONS: Mapping[Position, str] = phrases(
+    {
+        "inside": "inside",
+        "above": "above",
+        "below": "below",
+        "same": "the same count",
+        "differs": "another count",
+        "no_spread": "no spread known yet",
+        "unknown": "not known",
+    }
+)
 
 
 @dataclass(frozen=True)

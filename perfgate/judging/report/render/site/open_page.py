@@ -16,7 +16,7 @@ from perfgate.judging.report.render.site.cells import CauseCard, cause_card, mov
 from perfgate.judging.report.render.site.page import TRIAGE, SitePage, commit_anchor
 from perfgate.judging.report.render.trend_page import ChangeCells
 from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
 from perfgate.judging.report.view.trend_rows import (
     TRIAGE_STATES,
     CauseRow,
@@ -31,13 +31,15 @@ from perfgate.judging.report.view.trend_rows import (
 _MAX_CAUSES, _MAX_ROWS = 60, 500
 # Versions before a change that is older than the chart's room.
 _VERSIONS_BEFORE = 40
-_OUTCOMES = {
-    "regressed": phrase("confirmed: worse"),
-    "improved": phrase("confirmed: better"),
-    "unchanged": phrase("no change"),
-    "inconclusive": phrase("undecided"),
-    "not_comparable": phrase("not comparable"),
-}
+_OUTCOMES = phrases(
+    {
+        "regressed": "confirmed: worse",
+        "improved": "confirmed: better",
+        "unchanged": "no change",
+        "inconclusive": "undecided",
+        "not_comparable": "not comparable",
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.text.names import day
 from perfgate.judging.report.text.templates import inlined, render_page
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
 
 OVERVIEW, OPEN, FLEET, GATES = "index.html", "open.html", "fleet.html", "gates.html"
 # The form of a service is sent to this address, which is not a page.
@@ -123,14 +123,16 @@ class SiteLinks:
 
 
 _STYLES = ("page/style.css", "trend/style.css", "site/style.css")
-_NAVIGATION = {
-    OVERVIEW: phrase("Overview"),
-    OPEN: phrase("Open"),
-    ALL_SERIES: phrase("Series"),
-    ALL_RUNS: phrase("Runs"),
-    GATES: phrase("Gates"),
-    FLEET: phrase("Machines"),
-}
+_NAVIGATION = phrases(
+    {
+        OVERVIEW: "Overview",
+        OPEN: "Open",
+        ALL_SERIES: "Series",
+        ALL_RUNS: "Runs",
+        GATES: "Gates",
+        FLEET: "Machines",
+    }
+)
 # The folders of an address, with the entry of the navigation that they belong to.
 _FOLDERS = {"series": ALL_SERIES, "runs": ALL_RUNS, "compare": ALL_RUNS}
 

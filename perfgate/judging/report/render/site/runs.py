@@ -19,17 +19,13 @@ from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, minute, place, place_of
-from perfgate.judging.report.text.words import EMPTY, Words, phrase, say
+from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
 from perfgate.judging.report.view.page_tables import counter_rows
 from perfgate.judging.report.view.run_steps import ChecklistRow, step_row
 
 RUNS_A_PAGE = 200
 _MAX_ROWS, _MAX_OPERATORS, _MAX_WARNINGS = 400, 15, 60
-_KINDS = {
-    "trace": phrase("trace"),
-    "flamegraph": phrase("flame graph"),
-    "report": phrase("report"),
-}
+_KINDS = phrases({"trace": "trace", "flamegraph": "flame graph", "report": "report"})
 _SERVED_PATH = re.compile(r"/[A-Za-z0-9._/-]+")
 # The state of the device, of step 19.
 _DEVICE_METRICS = (
