@@ -36,7 +36,7 @@ from perfgate.judging.report.view.facts import (
     busy_line,
     counts_line,
     coverage_line,
-    worded_failures,
+    shared_failures,
 )
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.page_tables import (
@@ -139,7 +139,7 @@ def _regressions(summary: Summary) -> ReadyHtml:
     return render_part(
         "page/regressions.html.j2",
         decision=decision,
-        failures=worded_failures(decision.gaps.failures)[:_MAX_PLOTS],
+        failures=shared_failures(decision.gaps.failures)[:_MAX_PLOTS],
         blocks=blocks,
         more_causes=more,
         rows=[(comparison, label(comparison, summary)) for comparison in listed],

@@ -16,10 +16,9 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import place_of
+from perfgate.judging.report.text.names import first_line, place_of
 from perfgate.judging.report.text.numbers import DASH
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.view.facts import worded_failure
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import label, row
 from perfgate.judging.report.view.run_steps import step_row
@@ -48,12 +47,16 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
         cases = [_verdict_case(summary)]
         for failure in decision.gaps.failures:
             if failure.side != "pair":
-                words = worded_failure(failure)
-                text = render("ci/junit_error.txt.j2", "plain", failure=words)
-                name = f"{failure.what} ({failure.side})"
-                cases.append(
-                    _case(failure.workload, name, "error", words.message, text)
+                error = failure.error
+                message = first_line(word(error.message))
+                text = render(
+                    "ci/junit_error.txt.j2",
+                    "plain",
+                    message=message,
+                    text=error.traceback or error.log_tail,
                 )
+                name = f"{failure.what} ({failure.side})"
+                cases.append(_case(failure.workload, name, "error", message, text))
         for comparison in (*summary.metrics, *operators):
             cases.append(_metric_case(comparison, summary))
     return _document(_with_own_names(cases))

@@ -12,7 +12,7 @@ from perfgate.judging.report.view.facts import (
     busy_line,
     counts_line,
     coverage_line,
-    worded_failures,
+    shared_failures,
 )
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.remedy import has_remedy, missing_numbers, remedy_text
@@ -110,7 +110,7 @@ def failures(summary: Summary) -> SectionText | None:
     """Failed measurements, each with the last lines of its traceback."""
     if not summary.failures:
         return None
-    listed = worded_failures(summary.failures)
+    listed = shared_failures(summary.failures)
     lines = 12 if summary.detail > _SHORT_LISTS else 4
     return section_text(
         summary,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import FAST_PATHS
 from perfgate.document.comparison import Outcome, Paired
 from perfgate.document.conditions import BUSY
 from perfgate.document.coverage import ChangedFunction
-from perfgate.document.decision import CPU_DECIDES, Failure
+from perfgate.document.decision import CPU_DECIDES, Failure, Measurement, NoiseFloor
 from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import first_line, listed
+from perfgate.judging.report.text.names import listed
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import (
     EMPTY,
@@ -47,28 +48,19 @@ class Counts:
     metrics: int
     moved: int
     outcomes: Mapping[Outcome, int]
-    floor: Words | None
+    floor: NoiseFloor | None
     aa_pairs: int
-    pairs: int
     quads: int
-    duration: Words
     untimed: Untimed | None
-    device: str
-    recorded: bool
+    measured: Measurement
     rules: bool
 
 
-@dataclass(frozen=True)
-class FailureView:
-    """One failure; ``text`` is its traceback, or the end of its log."""
+class SharedFailure(NamedTuple):
+    """A failure with the sides that have it."""
 
-    side: Words
-    workload: str
-    what: str
-    kind: Words
-    signal: str | None
-    message: str
-    text: str | None
+    failure: Failure
+    sides: Words
 
 
 def counts_line(summary: Summary) -> Words:
@@ -177,7 +169,6 @@ def counts(summary: Summary) -> Counts:
     for comparison in decision.comparisons:
         if isinstance(comparison, Paired) and comparison.is_of_job:
             quads = max(quads, comparison.pairs or 0)
-    floor = summary.floor
     outcomes: Counter[Outcome] = Counter(
         comparison.outcome for comparison in summary.metrics
     )
@@ -185,16 +176,13 @@ def counts(summary: Summary) -> Counts:
         metrics=len(summary.metrics),
         moved=outcomes["regressed"] + outcomes["improved"],
         outcomes=outcomes,
-        floor=None if floor is None else numbers.plus_minus(floor.floor),
+        floor=summary.floor,
         aa_pairs=max(
             (floor.pairs for floor in decision.measured.noise_floors), default=0
         ),
-        pairs=decision.measured.pairs,
         quads=quads,
-        duration=numbers.duration(decision.measured.duration),
         untimed=_untimed(summary),
-        device=decision.measured.device,
-        recorded=decision.measured.recorded,
+        measured=decision.measured,
         rules=summary.is_about_rules,
     )
 
@@ -226,8 +214,8 @@ def short(commit: str | None) -> str | None:
     return commit and commit[:_COMMIT_LENGTH]
 
 
-def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
-    """The failures in words; one that both sides share is listed once, with both."""
+def shared_failures(failures: Iterable[Failure]) -> list[SharedFailure]:
+    """The failures; one that both sides share is listed once, with both."""
     distinct: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
         key = (
@@ -237,11 +225,11 @@ def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
             word(_without_place(failure.error.message)),
         )
         distinct.setdefault(key, []).append(failure)
-    views = []
+    shared = []
     for same in distinct.values():
         sides = dict.fromkeys(failure.side for failure in same)
-        views.append(replace(worded_failure(same[0]), side=Words(" + ".join(sides))))
-    return views
+        shared.append(SharedFailure(same[0], Words(" + ".join(sides))))
+    return shared
 
 
 def _without_place(message: Message | str) -> Message | str:
@@ -256,16 +244,3 @@ def _without_place(message: Message | str) -> Message | str:
     if message.code == "mistake.at":
         return bare
     return Message(message.code, {**message.values, "error": bare})
-
-
-def worded_failure(failure: Failure) -> FailureView:
-    error = failure.error
-    return FailureView(
-        side=Words(failure.side),
-        workload=failure.workload,
-        what=failure.what,
-        kind=Words(error.kind),
-        signal=error.signal,
-        message=first_line(word(error.message)),
-        text=error.traceback or error.log_tail,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,30 +63,6 @@ class CommentContext:
     language: Language = "en"
 
 
-@dataclass
-class _Comparisons:
-    """The comparisons of a decision: metrics by outcome, and everything else."""
-
-    metrics: list[Comparison] = field(default_factory=list)
-    by_outcome: dict[Outcome, list[Comparison]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    regressed_operators: list[Comparison] = field(default_factory=list)
-    informing: list[Comparison] = field(default_factory=list)
-    recorded: list[Recorded] = field(default_factory=list)
-
-    def add(self, comparison: Comparison) -> None:
-        if comparison.outcome != "informs" and not comparison.is_of_operator:
-            self.metrics.append(comparison)
-            self.by_outcome[comparison.outcome].append(comparison)
-        elif comparison.outcome == "regressed":
-            self.regressed_operators.append(comparison)
-        elif comparison.outcome == "informs" and isinstance(comparison, Recorded):
-            self.recorded.append(comparison)
-        elif comparison.outcome == "informs":
-            self.informing.append(comparison)
-
-
 @dataclass(frozen=True)
 class Summary:
     """A decision and its context, with the lists for the parts of a report; ``detail`` limits the length of lists."""
@@ -110,43 +85,50 @@ class Summary:
         return self.decision.verdict
 
     @cached_property
-    def _comparisons(self) -> _Comparisons:
-        comparisons = _Comparisons()
-        for comparison in self.decision.comparisons:
-            comparisons.add(comparison)
-        return comparisons
-
-    @property
     def metrics(self) -> list[Comparison]:
         """The comparisons that count as metrics: not single operators, which explain, nor untested numbers, which inform."""
-        return self._comparisons.metrics
+        return [
+            comparison
+            for comparison in self.decision.comparisons
+            if comparison.outcome != "informs" and not comparison.is_of_operator
+        ]
 
-    @property
+    @cached_property
     def informing(self) -> list[Comparison]:
         """The numbers of both sides that no test compares, except in recordings."""
-        return self._comparisons.informing
+        return [
+            comparison
+            for comparison in self.decision.comparisons
+            if comparison.outcome == "informs" and not isinstance(comparison, Recorded)
+        ]
 
-    @property
+    @cached_property
     def recorded(self) -> list[Recorded]:
         """The times of two recordings that are only shown."""
-        return self._comparisons.recorded
+        return [
+            comparison
+            for comparison in self.decision.comparisons
+            if comparison.outcome == "informs" and isinstance(comparison, Recorded)
+        ]
 
-    @property
+    @cached_property
     def regressed(self) -> list[Comparison]:
         """The regressed metrics, worst first; without any, the regressed operators."""
-        return self._with_outcome("regressed") or self._comparisons.regressed_operators
+        return self._with_outcome("regressed") or self._with_outcome(
+            "regressed", of_operators=True
+        )
 
-    @property
+    @cached_property
     def improved(self) -> list[Comparison]:
         """The improved metrics, the largest improvement first."""
         return self._with_outcome("improved")
 
-    @property
+    @cached_property
     def unchanged(self) -> list[Comparison]:
         """The metrics that did not change, in document order."""
         return self._with_outcome("unchanged")
 
-    @property
+    @cached_property
     def inconclusive(self) -> list[Comparison]:
         """The undecided metrics: metrics that leave the verdict open first, then other gating metrics.
 
@@ -159,7 +141,7 @@ class Summary:
         """The rules of perfgate.toml that the head could not be held to."""
         return [c for c in self.inconclusive if isinstance(c, Bound) and c.gating]
 
-    @property
+    @cached_property
     def not_comparable(self) -> list[Comparison]:
         return self._with_outcome("not_comparable")
 
@@ -352,8 +334,15 @@ class Summary:
         deciding = [floor for floor in floors if floor.metric == LATENCY]
         return max(deciding or floors, key=lambda floor: floor.floor, default=None)
 
-    def _with_outcome(self, outcome: Outcome) -> list[Comparison]:
-        return self._comparisons.by_outcome[outcome]
+    def _with_outcome(
+        self, outcome: Outcome, *, of_operators: bool = False
+    ) -> list[Comparison]:
+        return [
+            comparison
+            for comparison in self.decision.comparisons
+            if comparison.outcome == outcome
+            and comparison.is_of_operator == of_operators
+        ]
 
 
 def code_of(message: Message | str | None) -> str:
