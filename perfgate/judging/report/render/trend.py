@@ -7,7 +7,7 @@ with block characters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -85,7 +85,7 @@ class LeadingNumber:
 class RunnerFacts:
     """How the newest runs went: runs by week, failures, findings, noise floor, temperature, warnings, and a new testbed."""
 
-    weeks: Sequence[tuple[Words, int]]
+    weeks: Sequence[tuple[str, int]]
     new_testbed: TestbedSpan | None
     opened: int
     failed: Sequence[RunHealth]
@@ -115,14 +115,10 @@ def render_issue(
     Raises ValueError for a budget too small even for that.
     """
     with speaking(context.language):
-        for rows in _ROWS:
-            report = _Report(document, context, rows)
-            for folds in range(len(FOLDS), -1, -1):
-                text = (
-                    tidied(report.render("trend/report.j2", "markdown", folds)) + "\n"
-                )
-                if len(text) <= budget:
-                    return text
+        for report, folds in _lengths(document, context):
+            text = tidied(report.render("trend/report.j2", "markdown", folds)) + "\n"
+            if len(text) <= budget:
+                return text
     raise ValueError(f"a budget of {budget} characters is too small for any report")
 
 
@@ -130,13 +126,21 @@ def render_email(document: TrendDocument, language: Language) -> str:
     """The same text as the HTML of an e-mail, at most ``MOST_BYTES``; shortened like the issue."""
     text = ""
     with speaking(language):
-        for rows in _ROWS:
-            report = _Report(document, CommentContext(language=language), rows)
-            for folds in range(len(FOLDS), -1, -1):
-                text = str(report.render("trend/email.html.j2", "html", folds))
-                if len(text.encode()) <= MOST_BYTES:
-                    return text
-    return text
+        for report, folds in _lengths(document, CommentContext(language=language)):
+            text = report.render("trend/email.html.j2", "html", folds)
+            if len(text.encode()) <= MOST_BYTES:
+                break
+    return str(text)
+
+
+def _lengths(
+    document: TrendDocument, context: CommentContext
+) -> Iterator[tuple[_Report, int]]:
+    """The reports with the number of their folds, the longest first."""
+    for rows in _ROWS:
+        report = _Report(document, context, rows)
+        for folds in range(len(FOLDS), -1, -1):
+            yield report, folds
 
 
 def render_trend(document: TrendDocument, console: Console, language: Language) -> None:
@@ -252,60 +256,47 @@ class _Report:
 
 def _runner_facts(document: TrendDocument) -> RunnerFacts:
     runs = document.runs.health
-    failed: list[RunHealth] = []
-    floors: list[float] = []
-    temperatures: list[float] = []
-    waits: list[float] = []
-    throttled: list[float] = []
+    floors: list[float | None] = []
+    temperatures: list[float | None] = []
+    throttled: list[float | None] = []
+    waits: list[float | None] = []
     for run in runs:
-        if run.failed:
-            failed.append(run)
-        conditions = run.conditions
-        if conditions.noise_floor is not None:
-            floors.append(conditions.noise_floor)
-        if conditions.temperature is not None:
-            temperatures.append(conditions.temperature)
-        if conditions.waited is not None and conditions.waited >= BUSY:
-            waits.append(conditions.waited)
-        if conditions.throttled:
-            throttled.append(conditions.throttled)
-    weeks = [(Words(monday), count) for monday, count in document.runs.weeks.items()]
-    attention: list[int] = []
+        floors.append(run.conditions.noise_floor)
+        temperatures.append(run.conditions.temperature)
+        throttled.append(run.conditions.throttled or None)
+        if run.conditions.waited is not None and run.conditions.waited >= BUSY:
+            waits.append(run.conditions.waited)
+    attention: list[str] = []
     warnings: list[Message] = []
     new_testbed = None
     if runs:
-        attention, warnings = _attention(runs[-1]), runs[-1].warnings[:_MAX_WARNINGS]
+        warnings = runs[-1].warnings[:_MAX_WARNINGS]
+        for number, status in runs[-1].steps.items():
+            if status == "attention":
+                attention.append(number)
     if len(document.testbeds) > 1:
         new_testbed = document.testbeds[-1]
     return RunnerFacts(
-        weeks=weeks[-_MAX_WEEKS:],
+        weeks=list(document.runs.weeks.items())[-_MAX_WEEKS:],
         new_testbed=new_testbed,
         opened=len(runs),
-        failed=failed[-_MAX_FAILED:],
-        attention=attention,
-        floor=_largest(floors),
-        temperature=_largest(temperatures, "Cel"),
+        failed=[run for run in runs if run.failed][-_MAX_FAILED:],
+        attention=sorted(map(int, attention)),
+        floor=_largest(floors, numbers.percent),
+        temperature=_largest(temperatures, lambda value: numbers.amount(value, "Cel")),
         disturbed=len(waits),
-        waited=_largest(waits),
-        throttled=_largest(throttled),
+        waited=_largest(waits, numbers.percent),
+        throttled=_largest(throttled, numbers.percent),
         warnings=warnings,
     )
 
 
-def _largest(values: Sequence[float], unit: str = "") -> Words:
-    """The largest share, or quantity of a unit; empty without any."""
-    if not values:
-        return EMPTY
-    if unit:
-        return numbers.amount(max(values), unit)
-    return numbers.percent(max(values))
-
-
-def _attention(run: RunHealth) -> list[int]:
-    """The steps of a run with findings worth a look."""
-    return sorted(
-        int(number) for number, status in run.steps.items() if status == "attention"
-    )
+def _largest(values: Sequence[float | None], words: Callable[[float], Words]) -> Words:
+    """The largest value in words; empty without any."""
+    present = [value for value in values if value is not None]
+    if present:
+        return words(max(present))
+    return EMPTY
 
 
 def _leading(document: TrendDocument) -> list[TrendSeries]:

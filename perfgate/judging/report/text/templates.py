@@ -36,7 +36,7 @@ from perfgate.judging.report.text.messages import gain_words, unnamed_operator, 
 from perfgate.judging.report.text.names import day, minute, short
 from perfgate.judging.report.text.ranks import name_of
 from perfgate.judging.report.text.svg import sparkline
-from perfgate.judging.report.text.words import EMPTY, Words
+from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.locale import Language, current_language, gap_between, translate
 from perfgate.version import __version__
 
@@ -261,6 +261,7 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "whole": numbers.whole,
     "sentence": lambda message: str(word(message)),
     "words": Words,
+    "say": say,
     "listed": names.listed,
     "rank_name": name_of,
     "sparkline": sparkline,

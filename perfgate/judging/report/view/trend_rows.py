@@ -196,16 +196,6 @@ class ChangeView:
 
 
 @dataclass(frozen=True)
-class TriageView:
-    """The state that a person gave a regression."""
-
-    state: Words
-    author: str
-    when: Words
-    reason: str
-
-
-@dataclass(frozen=True)
 class CauseRow:
     """A cause with its leading change, some of the others, and the operator that runs more often.
 
@@ -223,7 +213,7 @@ class CauseRow:
     no_slowdown: Words | None
     certain: Sequence[ChangeView]
     next: Sequence[str]
-    triage: TriageView | None
+    triage: Triage | None
     suggests: Words
     differences: Sequence[TestbedDifference]
     origin: str
@@ -234,11 +224,10 @@ class CauseRow:
 class BridgedView:
     """A metric that an uplift moved."""
 
-    metric: str
-    place: str
+    source: BridgedMetric
+    series: TrendSeries
     change: Words
     span: Words
-    direction: Words
 
 
 @dataclass(frozen=True)
@@ -246,7 +235,6 @@ class UpliftView:
     """A change of testbed with the metrics that it moved; ``command`` joins both testbeds if no commit does."""
 
     uplift: Uplift
-    since: Words
     moved: Sequence[BridgedView]
     more: int
     command: str
@@ -326,7 +314,7 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
         no_slowdown=_no_slowdown(cause, document),
         certain=_certain(cause, first, further),
         next=[*_next_commands(cause, first), *_triage_commands(cause)],
-        triage=triage_view(cause.triage),
+        triage=shown_triage(cause.triage),
         suggests=suggests,
         differences=cause.differences,
         origin=_worded_origin(cause),
@@ -336,20 +324,20 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
 
 def _worded_origin(cause: TrendCause) -> str:
     """What moved main, with the evidence; empty if the runs were not read, or only the size speaks for the code."""
-    if cause.origin is None or [
-        evidence.sign for evidence in cause.origin_evidence
-    ] == ["alone"]:
+    if cause.origin is None:
         return EMPTY
     signs: list[str] = []
     for evidence in cause.origin_evidence[:_MOST_SIGNS]:
-        name = evidence.name
-        if evidence.sign == "exact_counts":
-            name = metric_name(name)
-        elif evidence.sign == "other_machine":
-            name = name[:_TESTBED]
-        after = evidence.after
-        if evidence.sign == "returned":
-            after = short(after)
+        name, after = evidence.name, evidence.after
+        match evidence.sign:
+            case "alone" if len(cause.origin_evidence) == 1:
+                return EMPTY
+            case "exact_counts":
+                name = metric_name(name)
+            case "other_machine":
+                name = name[:_TESTBED]
+            case "returned":
+                after = short(after)
         signs.append(
             say(
                 _SIGNS[evidence.sign],
@@ -396,23 +384,18 @@ def _certain(
     return rows[:_MOST_CERTAIN]
 
 
-def triage_view(triage: Triage | None) -> TriageView | None:
-    """The state that a person gave a regression; None if it has none, or was set back to new."""
+def shown_triage(triage: Triage | None) -> Triage | None:
+    """The state that a person gave a regression; None if it was set back to new."""
     if triage is None or triage.state == "new":
         return None
-    return TriageView(
-        say(TRIAGE_STATES[triage.state]),
-        triage.author,
-        day(triage.changed_at),
-        triage.reason,
-    )
+    return triage
 
 
 def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
-    changes = [
-        change for _, change in moved_by(cause, document) if change.evidence in _CERTAIN
-    ]
-    return any(change.direction == cause.direction for change in changes)
+    return any(
+        change.evidence in _CERTAIN and change.direction == cause.direction
+        for _, change in moved_by(cause, document)
+    )
 
 
 def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
@@ -484,7 +467,6 @@ def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> UpliftV
         )
     return UpliftView(
         uplift=uplift,
-        since=day(uplift.since),
         moved=[_bridged_row(bridged, document) for bridged in uplift.moved[:most]],
         more=numbers.beyond(uplift.moved, most),
         command=command,
@@ -497,13 +479,7 @@ def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView
     change = formats.change_of_level(bridged.delta, bridged.interval, series)
     if bridged.interval is None:
         change = formats.change_of_count(bridged.old, bridged.new, series)
-    return BridgedView(
-        metric=metric_name(series.metric),
-        place=series.place_words,
-        change=change,
-        span=numbers.span(old, new),
-        direction=Words(bridged.direction),
-    )
+    return BridgedView(bridged, series, change, numbers.span(old, new))
 
 
 def _triage_commands(cause: TrendCause) -> list[str]:
@@ -518,10 +494,14 @@ def _triage_commands(cause: TrendCause) -> list[str]:
 
 def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
     """A note that no time moved with the counters, with the noise that may hide it; None if one did or no noise is known."""
-    moved = moved_by(cause, document)
-    if cause.direction != "worse" or any(map(_is_slowdown, moved)):
+    if cause.direction != "worse":
         return None
-    workloads = {series.workload for series, _ in moved}
+    workloads = set()
+    for series, change in moved_by(cause, document):
+        is_worse = change.direction == "worse" and change.standing != "refuted"
+        if is_worse and not series.is_exact:
+            return None
+        workloads.add(series.workload)
     noises = []
     for series in document.series:
         is_time = (
@@ -535,15 +515,6 @@ def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
         "no slowdown shown: the {metric} of one version differs from the next by {noise} without any change",
         metric=Words(metric_name(_TIME)),
         noise=numbers.plus_minus(max(noises)),
-    )
-
-
-def _is_slowdown(moved: MovedSeries) -> bool:
-    series, change = moved
-    return (
-        not series.is_exact
-        and change.direction == "worse"
-        and change.standing != "refuted"
     )
 
 
@@ -567,6 +538,9 @@ def _worded_operator(cause: TrendCause) -> str | None:
 def change_row(moved: MovedSeries) -> ChangeView:
     series, change = moved
     before, after = formats.quantities([change.before, change.after], series)
+    measured, confirmation = EMPTY, change.confirmation
+    if confirmation and confirmation.low is not None and confirmation.high is not None:
+        measured = formats.bounds((confirmation.low, confirmation.high), series)
     return ChangeView(
         source=change,
         metric=metric_name(series.metric),
@@ -575,7 +549,7 @@ def change_row(moved: MovedSeries) -> ChangeView:
         span=numbers.span(before, after),
         commits=[_worded_commit(commit) for commit in change.commits],
         evidence=say(_EVIDENCE[change.evidence]),
-        measured=_measured(moved),
+        measured=measured,
         history=[point.value for point in series.points],
     )
 
@@ -734,11 +708,3 @@ def biased_machine_lines(document: TrendDocument) -> list[Words]:
             line = Words(f"{line} {difference}")
         lines.append(line)
     return lines
-
-
-def _measured(moved: MovedSeries) -> Words:
-    confirmation = moved.change.confirmation
-    if confirmation is None or confirmation.low is None or confirmation.high is None:
-        return EMPTY
-    series = moved.series
-    return formats.bounds((confirmation.low, confirmation.high), series)

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from msgspec.structs import replace
 
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Confirmation, moment
+from perfgate.document.history import Confirmation, Triage, moment
 from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
@@ -21,11 +21,10 @@ from perfgate.judging.report.view.trend_rows import (
     TRIAGE_STATES,
     CauseRow,
     MovedSeries,
-    TriageView,
     cause_row,
     mark_of,
     moved_by,
-    triage_view,
+    shown_triage,
 )
 
 _MAX_CAUSES, _MAX_ROWS = 60, 500
@@ -143,7 +142,7 @@ def _returned(
 
 def _failed_gates(
     trend: TrendDocument, anchors: _Anchors
-) -> list[tuple[AboutCommit, GateRecord, TriageView | None]]:
+) -> list[tuple[AboutCommit, GateRecord, Triage | None]]:
     """The commits that the gate failed, and that were neither withdrawn nor accepted."""
     if trend.gates is None:
         return []
@@ -151,7 +150,7 @@ def _failed_gates(
     rows = []
     for gate in trend.gates.standing[:_MAX_CAUSES]:
         rows.append(
-            (anchors.about(gate.commit), gate, triage_view(states.get(gate.commit)))
+            (anchors.about(gate.commit), gate, shown_triage(states.get(gate.commit)))
         )
     return rows
 
