@@ -22,7 +22,7 @@ from perfgate.cli.main import SECTIONS as COMMAND_SECTIONS
 from perfgate.cli.main import cli as command_line
 from perfgate.flows.doctor.planted import CHANGES
 from perfgate.judging import report
-from perfgate.judging.report.render.comment import SECTIONS
+from perfgate.judging.report.sections import SECTIONS
 from tests.source import all_modules, calls
 
 REPORT = Path(report.__file__).parent

@@ -51,12 +51,13 @@ from perfgate.judging.report.render.junit import (
 )
 from perfgate.judging.report.render.number_formats import (
     BENCHMARK_FILES,
+    END,
     bencher_metrics,
     benchmark_entries,
     csv_table,
+    openmetrics,
     parquet_table,
 )
-from perfgate.judging.report.render.openmetrics import END, openmetrics
 from perfgate.judging.report.view.number_rows import (
     NumberRow,
     rows_of_check,

@@ -22,8 +22,7 @@ from perfgate.flows.trace.places import Place
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.flows.trace.ranks_page import drawn_ranks
 from perfgate.judging.report.render.flame import render_flame
-from perfgate.judging.report.render.ranks import render_ranks_page
-from perfgate.judging.report.render.timeline import render_timeline
+from perfgate.judging.report.render.timeline import render_ranks_page, render_timeline
 from perfgate.locale import Language
 from perfgate.service.library import within
 from perfgate.trace.pages.timeline import drawn_timeline

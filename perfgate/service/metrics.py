@@ -15,7 +15,7 @@ from perfgate.document.gates import GateRecord
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError
-from perfgate.judging.report.render.openmetrics import (
+from perfgate.judging.report.render.number_formats import (
     LabelledRun,
     ServiceFamily,
     openmetrics_of_runs,

@@ -18,7 +18,6 @@ from perfgate.document.flame import side_by_side
 from perfgate.document.served import ServedJob, ServedRecording
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
-from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.served import (
     AuditRow,
     ProjectRow,
@@ -28,7 +27,7 @@ from perfgate.judging.report.render.served import (
     render_refusal,
 )
 from perfgate.judging.report.render.site.page import OPEN, run_address
-from perfgate.judging.report.render.timeline import render_timeline
+from perfgate.judging.report.render.timeline import render_ranks_page, render_timeline
 from perfgate.judging.report.render.trend import render_email
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.locale import Language

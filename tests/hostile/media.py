@@ -31,14 +31,12 @@ from perfgate.judging.report.render.doctor import render_fitness, render_planted
 from perfgate.judging.report.render.flame import flame_text, render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
-from perfgate.judging.report.render.number_formats import bencher_metrics, benchmark_entries, csv_table
-from perfgate.judging.report.render.openmetrics import openmetrics
-from perfgate.judging.report.render.ranks import render_ranks_page
+from perfgate.judging.report.render.number_formats import bencher_metrics, benchmark_entries, csv_table, openmetrics
 from perfgate.judging.report.render.served import render_index, render_refusal
 from perfgate.judging.report.render.site.page import SiteLinks
 from perfgate.judging.report.render.terminal import early_lines, render_line, render_run, render_terminal
 from perfgate.judging.report.render.testbeds import render_column, render_joint_comment, section_budget
-from perfgate.judging.report.render.timeline import render_timeline
+from perfgate.judging.report.render.timeline import render_ranks_page, render_timeline
 from perfgate.judging.report.render.trace import render_top
 from perfgate.judging.report.render.trend import render_email, render_issue, render_news, render_trend
 from perfgate.judging.report.render.trend_page import render_trend_page
@@ -293,7 +291,7 @@ MEDIA: dict[str, Medium] = {
     ),
     "timeline": Medium("timeline", "html", _timeline),
     "ranks": Medium(
-        "ranks",
+        "timeline",
         "html",
         lambda rename: _in_languages(
             lambda language: render_ranks_page(drawn(collective=rename("hcom_allReduce")), language)
@@ -355,5 +353,5 @@ MEDIA: dict[str, Medium] = {
     "csv": Medium("number_formats", "csv", _numbers(csv_table)),
     "bencher": Medium("number_formats", "json", _numbers(bencher_metrics)),
     "benchmark action": Medium("number_formats", "json", _numbers(lambda rows: benchmark_entries(rows, "lower"))),
-    "openmetrics": Medium("openmetrics", "openmetrics", lambda rename: [openmetrics(_run(rename), range(1, 20))]),
+    "openmetrics": Medium("number_formats", "openmetrics", lambda rename: [openmetrics(_run(rename), range(1, 20))]),
 }

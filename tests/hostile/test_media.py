@@ -208,6 +208,6 @@ def test_media__modules_of_the_report__each_writes_one() -> None:
     """Besides these, a Parquet file is binary and has the rows of the CSV, and `explain` words no text of others."""
     modules = {path.stem for path in Path(next(iter(render.__path__))).iterdir() if not path.name.startswith("__")}
     without_foreign_text = {"explain"}
-    of_terminals = {"printed", "tables", "trace_answer", "trace_diff"}
+    of_terminals = {"tables", "trace_answer", "trace_diff"}
     of_pages = {"trend_svg"}
     assert modules - without_foreign_text - of_terminals - of_pages == {medium.module for medium in MEDIA.values()}

@@ -370,7 +370,7 @@ def ranks(
     if out is not None:
         from perfgate.document.files import write_text_atomically
         from perfgate.flows.trace.ranks_page import drawn_ranks
-        from perfgate.judging.report.render.ranks import render_ranks_page
+        from perfgate.judging.report.render.timeline import render_ranks_page
 
         page = render_ranks_page(
             drawn_ranks(document, chosen), _page_language(language)

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument, StepResult, Value
-from perfgate.judging.report.render.openmetrics import family_name, openmetrics
+from perfgate.judging.report.render.number_formats import family_name, openmetrics
 from tests.each import each
 from tests.fakes.documents import make_run
 from tests.fakes.records import changed

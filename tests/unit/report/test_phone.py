@@ -12,9 +12,8 @@ import pytest
 from perfgate.document.served import ServedJob, ServedRecording
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
-from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.served import render_index
-from perfgate.judging.report.render.timeline import render_timeline
+from perfgate.judging.report.render.timeline import render_ranks_page, render_timeline
 from perfgate.trace.model.events import NO_CORRELATION
 from perfgate.trace.pages.timeline import drawn_timeline
 from tests.browser import Page

@@ -7,7 +7,7 @@ from pathlib import Path
 from perfgate.document.timeline import DrawnRanks
 from perfgate.flows.trace.ranks import Ranks, ranks_document
 from perfgate.flows.trace.ranks_page import drawn_ranks
-from perfgate.judging.report.render.ranks import render_ranks_page
+from perfgate.judging.report.render.timeline import render_ranks_page
 from perfgate.trace.analysis.rank_table import reduce_timeline
 from perfgate.trace.analysis.ranks import arrivals
 from perfgate.trace.model.events import EventTableBuilder

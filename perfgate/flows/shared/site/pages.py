@@ -13,10 +13,6 @@ from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
 from perfgate.flows.shared.site.beside import beside_each_other, beside_main
-from perfgate.judging.report.render.site.compare import (
-    render_compare,
-    render_compare_form,
-)
 from perfgate.judging.report.render.site.fleet import render_fleet
 from perfgate.judging.report.render.site.gates import render_gates
 from perfgate.judging.report.render.site.open_page import render_open
@@ -40,6 +36,8 @@ from perfgate.judging.report.render.site.page import (
 )
 from perfgate.judging.report.render.site.runs import (
     page_count,
+    render_compare,
+    render_compare_form,
     render_run,
     render_runs,
     render_unreadable,

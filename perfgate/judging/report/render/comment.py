@@ -9,9 +9,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 from perfgate.document.decision import DecisionDocument, Verdict
-from perfgate.judging.report.sections import changes, details
-from perfgate.judging.report.sections import verdict as verdicts
-from perfgate.judging.report.sections.section import KEEP, Section
+from perfgate.judging.report.sections import KEEP, SECTIONS, Section
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.blocks import listed_regressions
@@ -26,34 +24,6 @@ __all__ = [
     "render_turn",
 ]
 
-# In the order of the comment.
-SECTIONS = (
-    verdicts.title,
-    verdicts.coverage,
-    verdicts.notes,
-    verdicts.remedy,
-    changes.causes,
-    details.findings,
-    verdicts.harness,
-    verdicts.failures,
-    changes.improved,
-    changes.intended,
-    details.card,
-    details.trace,
-    changes.failing,
-    verdicts.missing,
-    changes.why,
-    changes.operators,
-    changes.suggestions,
-    details.checklist,
-    details.unchanged,
-    details.undecided,
-    details.quantiles,
-    details.informing,
-    details.recorded,
-    verdicts.facts,
-    details.environment,
-)
 # Limits on the rows of a list; the first that fits the budget is used.
 _DETAILS = (400, 120, 40, 12, 4)
 

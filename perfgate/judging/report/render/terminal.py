@@ -15,9 +15,8 @@ from rich.text import Text
 
 from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import ErrorDetail, RunDocument
-from perfgate.judging.report.sections import changes, details
-from perfgate.judging.report.sections import verdict as verdicts
-from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report import sections
+from perfgate.judging.report.sections import Section
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.media import BOLD, END, plain_line
@@ -72,14 +71,14 @@ _SHOWN_COUNTS = 4
 _SHOWN_SUGGESTIONS = 3
 # The sections of the comment below the table.
 _SECTIONS = (
-    verdicts.notes,
-    verdicts.harness,
-    changes.causes,
-    changes.why,
-    details.findings,
-    changes.suggestions,
-    verdicts.failures,
-    verdicts.remedy,
+    sections.notes,
+    sections.harness,
+    sections.causes,
+    sections.why,
+    sections.findings,
+    sections.suggestions,
+    sections.failures,
+    sections.remedy,
 )
 # The titles of early lines.
 _CERTAIN = phrase(
@@ -187,7 +186,7 @@ def _print_decision(
     _print_title(summary, console)
     if summary.is_measured:
         console.print(Text(counts_line(summary)))
-    _print_section(verdicts.coverage, summary, console)
+    _print_section(sections.coverage, summary, console)
     console.print(Text(base_line(summary), "dim"))
     for card in card_lines(summary)[:_SHOWN]:
         console.print(Text(line("shared/card.j2", "plain", card=card)))

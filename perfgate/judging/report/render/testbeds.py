@@ -8,7 +8,7 @@ from typing import NamedTuple
 from perfgate.document.comparison import Bound, Comparison
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.render.comment import render_section, tidied
-from perfgate.judging.report.sections.verdict import SIGNS
+from perfgate.judging.report.sections import SIGNS
 from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.names import place_of, title_of
 from perfgate.judging.report.text.numbers import DASH, beyond
