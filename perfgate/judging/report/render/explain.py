@@ -94,10 +94,16 @@ _WITHOUT_TOLERANCE = ("beside", "rule", "never")
 
 
 class Named(NamedTuple):
-    """An entry of the catalogue, and the name by which `perfgate explain` takes it."""
+    """An entry of the catalogue, and the name by which `perfgate explain` takes it.
+
+    ``titles`` find it in every language, and ``words`` as they are.
+    """
 
     kind: EntryKind
     name: str
+    title: str = ""
+    titles: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 class LimitEntry(NamedTuple):
@@ -179,24 +185,9 @@ def list_names(language: Language) -> str:
         return _render("several", word="", listed=list(map(_listed, entries())))
 
 
-def _listed(entry_name: Named) -> tuple[Words, Words]:
+def _listed(entry: Named) -> tuple[Words, Words]:
     """The name of an entry and its title."""
-    return Words(entry_name.name), say(_title(entry_name))
-
-
-def _title(entry_name: Named) -> str:
-    """The title of an entry, empty for a limit."""
-    match entry_name.kind:
-        case "metric":
-            return METRICS[entry_name.name].title
-        case "step":
-            return CARDS[_step_number(entry_name.name) or 0].title
-        case "rule":
-            return RULES[entry_name.name].message
-        case "term":
-            return entry_name.name
-        case "limit":
-            return ""
+    return Words(entry.name), say(entry.title)
 
 
 def _step_number(text: str) -> int | None:
@@ -354,37 +345,30 @@ def suggestions(word: str) -> list[str]:
 
 def entries() -> Iterator[Named]:
     """The words, steps, metrics, rules and limits of the catalogue."""
-    for name in GLOSSARY:
-        yield Named("term", name)
+    for name, term in GLOSSARY.items():
+        yield Named("term", name, name, (name,), tuple(term.also))
     for card in CARDS.values():
-        yield Named("step", card.slug)
-    for name in METRICS:
-        yield Named("metric", name)
-    for name in RULES:
+        yield Named("step", card.slug, card.title, (card.title,))
+    for name, entry in METRICS.items():
+        timed: list[str] = []
+        if entry.origin.timed:
+            timed += _timed_titles(entry.title)
+        titles = (entry.title, *entry.display.clock_titles.values())
+        yield Named("metric", name, entry.title, titles, tuple(timed))
+    for name, rule in RULES.items():
         if name not in METRICS:
-            yield Named("rule", name)
+            yield Named("rule", name, rule.message)
     for name in LIMITS:
         if name not in METRICS and name not in RULES:
             yield Named("limit", name)
 
 
-def _texts(entry_name: Named) -> Iterator[str]:
-    """The name and titles of an entry, in every language."""
-    yield entry_name.name
-    titles: list[str] = []
-    match entry_name.kind:
-        case "term":
-            titles = [entry_name.name]
-            yield from GLOSSARY[entry_name.name].also
-        case "step":
-            titles = [_title(entry_name)]
-        case "metric":
-            entry = METRICS[entry_name.name]
-            titles = [entry.title, *entry.display.clock_titles.values()]
-            if entry.origin.timed:
-                yield from _timed_titles(entry.title)
+def _texts(entry: Named) -> Iterator[str]:
+    """The name, titles and words that find an entry."""
+    yield entry.name
+    yield from entry.words
     for language in LANGUAGES:
-        for title in titles:
+        for title in entry.titles:
             yield translate(title, language)
 
 
@@ -405,11 +389,9 @@ def _index() -> tuple[Mapping[str, list[Named]], Mapping[str, list[Named]]]:
     for entry_name in entries():
         for key in dict.fromkeys(map(_key, _texts(entry_name))):
             whole.setdefault(key, []).append(entry_name)
-        match entry_name.kind:
-            case "metric" | "rule":
-                parts.setdefault(_key(entry_name.name.rpartition(".")[2]), []).append(
-                    entry_name
-                )
+        if entry_name.kind in ("metric", "rule"):
+            last = _key(entry_name.name.rpartition(".")[2])
+            parts.setdefault(last, []).append(entry_name)
     return whole, parts
 
 
