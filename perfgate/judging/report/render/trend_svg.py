@@ -15,11 +15,14 @@ from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import day, metric_name, short
 from perfgate.judging.report.text.svg import (
+    across,
+    caption,
     linear,
     picture,
     robust_range,
     shape,
     small_line,
+    upright,
 )
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.run_steps import STATUS_NAMES
@@ -76,13 +79,11 @@ def series_plot(
         *history.borders(borders),
         *history.intervals(),
         *history.levels(own),
+        *history.dots(link),
     ]
-    title, role = say("history of {metric}", metric=history.name), "img"
+    title, role = say("history of {metric}", metric=history.name), "group"
     if link is None:
-        parts += history.dots()
-    else:
-        parts += history.linked_dots(link)
-        role = "group"
+        role = "img"
     return picture("plot history", _WIDTH, _HEIGHT, title, parts, role=role)
 
 
@@ -109,18 +110,16 @@ class _History:
         """The names of the axes, lines at round values, and dates."""
         below = say("versions of main, by date of the run")
         right = _WIDTH - _RIGHT
-        yield shape("text", "legend", text=self.name, x=_WIDTH, y=14, text_anchor="end")
-        yield shape(
-            "text", "legend", text=below, x=right, y=_HEIGHT - 6, text_anchor="end"
-        )
+        yield caption(self.name, _WIDTH, 14, "end", name="legend")
+        yield caption(below, right, _HEIGHT - 6, "end", name="legend")
         ticks = _ticks(self._low, self._high, self._newest.unit)
         if all(point.value >= 0 for point in self._points):
             ticks = [tick for tick in ticks if tick >= 0]
         for tick, words in zip(ticks, formats.quantities(ticks, self._newest)):
             y = self._y(tick)
-            yield shape("line", "grid", x1=_LEFT, x2=right, y1=y, y2=y)
+            yield across("grid", _LEFT, right, y)
             # At the right, next to the newest runs, which a narrow screen shows first.
-            yield shape("text", text=words, x=right + 8, y=y + 4, text_anchor="start")
+            yield caption(words, right + 8, y + 4, "start")
         yield from self._dates()
 
     def _dates(self) -> Iterator[Markup]:
@@ -128,26 +127,19 @@ class _History:
         places = np.linspace(0, last, min(5, last + 1))
         anchors = {last: "end", 0: "start"}
         for at in sorted(set(map(round, places))):
-            yield shape(
-                "text",
-                text=day(self._points[at].started_at),
-                x=self._x(at),
-                y=_HEIGHT - 28,
-                text_anchor=anchors.get(at, "middle"),
+            yield caption(
+                day(self._points[at].started_at),
+                self._x(at),
+                _HEIGHT - 28,
+                anchors.get(at, "middle"),
             )
 
     def borders(self, places: Iterable[int]) -> Iterator[Markup]:
         """A line between two testbeds."""
         for at in places:
             edge = self._x(at - 0.5)
-            yield shape(
-                "line",
-                "border",
-                title=say("another testbed"),
-                x1=edge,
-                x2=edge,
-                y1=_TOP,
-                y2=_HEIGHT - _BOTTOM,
+            yield upright(
+                "border", edge, _TOP, _HEIGHT - _BOTTOM, title=say("another testbed")
             )
 
     def intervals(self) -> Iterator[Markup]:
@@ -155,16 +147,12 @@ class _History:
             low, high = point.interval or (None, None)
             if low is not None and high is not None:
                 x = self._x(at)
-                yield shape(
-                    "line", "reach", x1=x, x2=x, y1=self._y(low), y2=self._y(high)
-                )
+                yield upright("reach", x, self._y(low), self._y(high))
 
     def levels(self, own: str | None) -> Iterator[Markup]:
         for number, level in enumerate(self._levels):
             start, y = self._x(level.first - 0.5), self._y(level.value)
-            yield shape(
-                "line", "level", x1=start, x2=self._x(level.after - 0.5), y1=y, y2=y
-            )
+            yield across("level", start, self._x(level.after - 0.5), y)
             if level.change is not None:
                 yield from self._change(
                     level.change, start, own, top=_TOP + 2 + 12 * (number % 2)
@@ -177,35 +165,20 @@ class _History:
         paler = " other"
         if own is None or short(change.first_bad) == short(own):
             paler = ""
-        yield shape(
-            "line",
-            f"change {change.direction}{paler}",
-            x1=x,
-            x2=x,
-            y1=_TOP - 6,
-            y2=_HEIGHT - _BOTTOM,
+        yield upright(
+            f"change {change.direction}{paler}", x, _TOP - 6, _HEIGHT - _BOTTOM
         )
         anchor, text_x = "start", x + 4
         if x > _WIDTH - 110:
             anchor, text_x = "end", x - 4
-        yield shape(
-            "text", f"commit{paler}", text=label, x=text_x, y=top, text_anchor=anchor
-        )
+        yield caption(label, text_x, top, anchor, name=f"commit{paler}")
 
-    def dots(self) -> list[Markup]:
-        return [dot for _, _, dot in self._titled_dots()]
-
-    def linked_dots(self, link: Callable[[TrendPoint], Words]) -> Iterator[Markup]:
-        # The table below the picture has the same links, so that a keyboard need not go through hundreds of points.
-        linked = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>')
-        for point, title, dot in self._titled_dots():
-            address = link(point)
-            yield linked.format(address, title, dot) if address else dot
-
-    def _titled_dots(self) -> Iterator[tuple[TrendPoint, str, Markup]]:
+    def dots(self, link: Callable[[TrendPoint], Words] | None) -> Iterator[Markup]:
         radius = 2
         if len(self._points) <= 80:
             radius = 3
+        # The table below the picture has the same links, so that a keyboard need not go through hundreds of points.
+        linked = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>')
         values = [point.value for point in self._points]
         words = formats.quantities(values, self._newest)
         for at, (point, value) in enumerate(zip(self._points, words)):
@@ -213,18 +186,11 @@ class _History:
             kind = "value wild"
             if self._low <= point.value <= self._high:
                 kind = "value"
-            yield (
-                point,
-                title,
-                shape(
-                    "circle",
-                    kind,
-                    title=title,
-                    cx=self._x(at),
-                    cy=self._y(point.value),
-                    r=radius,
-                ),
-            )
+            x, y = self._x(at), self._y(point.value)
+            dot = shape("circle", kind, title=title, cx=x, cy=y, r=radius)
+            if link and (address := link(point)):
+                dot = linked.format(address, title, dot)
+            yield dot
 
 
 def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
@@ -257,39 +223,30 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
     parts: list[Markup] = []
     for row, (number, title) in enumerate(titles.items()):
         top = row * _CELL
-        name = (
-            title if len(title) <= _LONGEST_NAME else f"{title[: _LONGEST_NAME - 1]}…"
-        )
+        name = title
+        if len(title) > _LONGEST_NAME:
+            name = f"{title[: _LONGEST_NAME - 1]}…"
         parts.append(
-            shape(
-                "text",
-                title=title,
-                text=f"{number} {name}",
-                x=_ROW_NAME - 5,
-                y=top + 13,
-                text_anchor="end",
-            )
+            caption(f"{number} {name}", _ROW_NAME - 5, top + 13, "end", title=title)
         )
         for column, run in enumerate(health):
             status = run.steps.get(str(number))
             if status is not None:
-                label = _step_label(number, title, run, status)
+                label = say(
+                    "step {number}, {title}, {when}: {status}",
+                    number=number,
+                    title=clean_words(title),
+                    when=day(run.started_at),
+                    status=say(STATUS_NAMES.get(status, status)),
+                )
                 parts += _marked_cell(status, _ROW_NAME + column * _CELL, top, label)
-    parts += _ends(
-        [day(run.started_at) for run in health], _ROW_NAME, width - 6, height - 6
-    )
+    # The first and, of many, the last date.
+    first, last = day(health[0].started_at), day(health[-1].started_at)
+    parts.append(caption(first, _ROW_NAME, height - 6, "start"))
+    if len(health) > 12:
+        parts.append(caption(last, width - 6, height - 6, "end"))
     return picture(
         "matrix", width, height, say("steps of the checklist over time"), parts
-    )
-
-
-def _step_label(number: int, title: str, run: RunHealth, status: str) -> Words:
-    return say(
-        "step {number}, {title}, {when}: {status}",
-        number=number,
-        title=clean_words(title),
-        when=day(run.started_at),
-        status=say(STATUS_NAMES.get(status, status)),
     )
 
 
@@ -297,14 +254,7 @@ def _marked_cell(status: str, x: float, top: float, label: str) -> Iterator[Mark
     yield _cell(status, x, top + 1, label)
     mark = _MARKS.get(status)
     if mark:
-        yield shape(
-            "text",
-            "mark",
-            text=mark,
-            x=x + _CELL / 2 - 1,
-            y=top + 13,
-            text_anchor="middle",
-        )
+        yield caption(mark, x + _CELL / 2 - 1, top + 13, "middle", name="mark")
 
 
 def steps_legend() -> list[StatusKey]:
@@ -359,11 +309,9 @@ def _layout(
 
 def _ticks(low: float, high: float, unit: str) -> list[float]:
     # Bytes are displayed in powers of 1024, so the ticks are round numbers of KiB, MiB and so on.
-    factor = (
-        1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024)))
-        if unit == "B"
-        else 1.0
-    )
+    factor = 1.0
+    if unit == "B":
+        factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024)))
     least = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))
     step = least
     for wider in (10, 5, 2, 1):
@@ -386,11 +334,3 @@ def _cell(status: str, x: float, y: float, title: str = "") -> Markup:
         height=_CELL - 2,
         rx=2,
     )
-
-
-def _ends(words: Sequence[str], start: float, end: float, y: float) -> Iterator[Markup]:
-    """The first and, of many, the last date below a picture of runs."""
-    if words:
-        yield shape("text", text=words[0], x=start, y=y, text_anchor="start")
-    if len(words) > 12:
-        yield shape("text", text=words[-1], x=end, y=y, text_anchor="end")

@@ -68,6 +68,20 @@ def shape(
     return Markup(f"<{tag}{head}>{tooltip}{escape(text)}</{tag}>")  # noqa: S704 - all of it is escaped
 
 
+def upright(name: str, x: float, top: float, bottom: float, title: str = "") -> Markup:
+    return shape("line", name, title=title, x1=x, x2=x, y1=top, y2=bottom)
+
+
+def across(name: str, left: float, right: float, y: float) -> Markup:
+    return shape("line", name, x1=left, x2=right, y1=y, y2=y)
+
+
+def caption(
+    words: str, x: float, y: float, anchor: str, *, name: str = "", title: str = ""
+) -> Markup:
+    return shape("text", name, title=title, text=words, x=x, y=y, text_anchor=anchor)
+
+
 def linear(low: float, high: float, start: float, end: float) -> Scale:
     """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; values outside lie at the ends."""
     return lambda value: round(
@@ -98,16 +112,7 @@ def small_line(
     parts = []
     for at, direction in changes.items():
         edge = x(at - 0.5)
-        parts.append(
-            shape(
-                "line",
-                f"change {direction}",
-                x1=edge,
-                x2=edge,
-                y1=1,
-                y2=_SMALL_HEIGHT - 1,
-            )
-        )
+        parts.append(upright(f"change {direction}", edge, 1, _SMALL_HEIGHT - 1))
     # All at once: a page has hundreds of such lines.
     heights = np.interp(array, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1).tolist()
     parts.append(
@@ -147,10 +152,8 @@ def interval_bar(
     x = linear(-scale, scale, 4, _BAR_WIDTH - 4)
     low, high = map(x, interval)
     parts = [_band(x, tolerance, 3, 20)] if tolerance else []
-    parts.append(shape("line", "zero", x1=x(0), x2=x(0), y1=1, y2=25))
-    parts.append(
-        shape("line", f"span {outcome}", x1=low, x2=max(high, low + 1), y1=13, y2=13)
-    )
+    parts.append(upright("zero", x(0), 1, 25))
+    parts.append(across(f"span {outcome}", low, max(high, low + 1), 13))
     if delta is not None:
         parts.append(shape("circle", f"dot {outcome}", cx=x(delta), cy=13, r=4.5))
     return picture("bar", _BAR_WIDTH, _BAR_HEIGHT, label, parts)
@@ -164,7 +167,7 @@ def dot_strip(
     x = linear(-scale, scale, _LEFT, _PLOT_WIDTH - _LEFT)
     bottom = _PLOT_HEIGHT - _BOTTOM
     parts = [_band(x, tolerance, 4, bottom - 4)] if tolerance else []
-    parts.append(shape("line", "zero", x1=x(0), x2=x(0), y1=4, y2=bottom))
+    parts.append(upright("zero", x(0), 4, bottom))
     parts += _dots(effects, x, top=12, height=(bottom - 20) * 0.6, name="head")
     parts += _dots(
         noise,
@@ -217,18 +220,16 @@ def histogram(base: Floats, head: Floats) -> Markup:
         median = float(np.median(side))
         at = place(math.log(median))
         parts.append(
-            shape(
-                "line",
+            upright(
                 f"median {name}",
+                at,
+                8,
+                bottom,
                 title=say(
                     "median of the {side}: {time}",
                     side=Words(name),
                     time=numbers.amount(median, "s"),
                 ),
-                x1=at,
-                x2=at,
-                y1=8,
-                y2=bottom,
             )
         )
     ticks = {}
@@ -293,16 +294,14 @@ def _dots(
 def _axis(ticks: Mapping[float, str]) -> list[Markup]:
     """The axis below a plot with words at some places, from left to right; words that would overlap are left out."""
     bottom = _PLOT_HEIGHT - _BOTTOM
-    parts = [shape("line", "axis", x1=0, x2=_PLOT_WIDTH, y1=bottom, y2=bottom)]
+    parts = [across("axis", 0, _PLOT_WIDTH, bottom)]
     free = -1.0  # the end of the words before
     for x, words in ticks.items():
-        parts.append(shape("line", "axis", x1=x, x2=x, y1=bottom, y2=bottom + 4))
+        parts.append(upright("axis", x, bottom, bottom + 4))
         half = sum(_WIDE if character > _LATIN else _NARROW for character in words) / 2
         middle = round(min(max(x, half), _PLOT_WIDTH - half), 1)
         if middle - half >= free:
-            parts.append(
-                shape("text", text=words, x=middle, y=bottom + 18, text_anchor="middle")
-            )
+            parts.append(caption(words, middle, bottom + 18, "middle"))
             free = middle + half
     return parts
 
