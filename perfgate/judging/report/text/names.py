@@ -10,9 +10,8 @@ from typing import Protocol
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
 from perfgate.document.comparison import Clock, Comparison, Paired
-from perfgate.document.decision import Missing, NoiseFloor
-from perfgate.document.history import Confirmation, moment
-from perfgate.document.trend import TrendSeries
+from perfgate.document.decision import Missing, NoiseFloor, StepComparison
+from perfgate.document.history import moment
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.words import (
     SentencePieces,
@@ -61,6 +60,13 @@ class InPlace(Protocol):
     def shape(self) -> str: ...
 
 
+class OfMetric(Protocol):
+    """Anything in a document that is about one metric."""
+
+    @property
+    def metric(self) -> str: ...
+
+
 def place(workload: str, shape: str) -> str:
     """The place of a number: the workload, and the shape unless it is the only, unnamed one."""
     if shape in {"", "default"}:
@@ -93,8 +99,8 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     return say(CLOCK_TITLES[clock], title=say(entry.title))
 
 
-def title_of(entry: Comparison | NoiseFloor | TrendSeries | Confirmation) -> str:
-    if isinstance(entry, (Paired, NoiseFloor)):
+def title_of(entry: OfMetric) -> str:
+    if isinstance(entry, (Paired, NoiseFloor, StepComparison)):
         return metric_name(entry.metric, entry.clock)
     return metric_name(entry.metric)
 

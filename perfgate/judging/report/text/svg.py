@@ -28,7 +28,7 @@ _LEFT, _RIGHT, _BOTTOM = 12, 12, 26
 _NARROW, _WIDE, _LATIN = 6.2, 11.0, "\u024f"
 _MAX_DOTS = 400
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_SPARKS = 24
+SPARKS = 24
 _BINS = 60
 
 
@@ -315,7 +315,7 @@ def _area(heights: Floats, edges: Sequence[float], bottom: int, name: str) -> Ma
     return shape("polygon", f"area {name}", points=" ".join(points))
 
 
-def sparkline(values: Sequence[float], width: int = _SPARKS) -> Words:
+def sparkline(values: Sequence[float], width: int = SPARKS) -> Words:
     """The newest values as blocks, the last at the right; equal values all in the middle.
 
     Values outside the range of most others are drawn at the edge, so that one outlier does not flatten the rest.

@@ -35,7 +35,6 @@ from perfgate.judging.report.text.media import (
 from perfgate.judging.report.text.messages import gain_words, unnamed_operator, word
 from perfgate.judging.report.text.names import day, minute, short
 from perfgate.judging.report.text.ranks import name_of
-from perfgate.judging.report.text.svg import sparkline
 from perfgate.judging.report.text.words import EMPTY, Words, say
 from perfgate.locale import Language, current_language, gap_between, translate
 from perfgate.version import __version__
@@ -206,8 +205,8 @@ def _newest(series: TrendSeries) -> Words:
     return numbers.DASH
 
 
-def _history(series: TrendSeries, blocks: int) -> Words:
-    return sparkline([point.value for point in series.points], blocks)
+def _history(series: TrendSeries, blocks: int = svg.SPARKS) -> Words:
+    return svg.sparkline([point.value for point in series.points], blocks)
 
 
 def _interval_bar(comparison: Comparison, scale: float) -> str:
@@ -264,7 +263,6 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "say": say,
     "listed": names.listed,
     "rank_name": name_of,
-    "sparkline": sparkline,
     "whole_cell": _whole_cell,
     "day": day,
     "minute": minute,

@@ -23,7 +23,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Finding
 from perfgate.judging.report.text import formats, numbers, svg
 from perfgate.judging.report.text.messages import word, word_findings
-from perfgate.judging.report.text.names import metric_name, place, place_of
+from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.words import Words, phrase, phrases, say
 from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.run_steps import STATUS_NAMES, busy_machine
@@ -39,10 +39,7 @@ class NumberView:
     """A number of a step on both sides, and main's stored runs."""
 
     row: StepComparison
-    stored: StoredComparison | None
-    name: str
     labels: str
-    place: str
     base: Words
     head: Words
     span: Words
@@ -67,9 +64,9 @@ class NumberView:
     @property
     def plot(self) -> Markup:
         """Main's stored runs as a line."""
-        if self.stored is None:
+        if self.main is None:
             return Markup("")
-        return svg.small_line(self.stored.values, say("main's stored runs"), {})
+        return svg.small_line(self.main.source.values, say("main's stored runs"), {})
 
 
 @dataclass(frozen=True)
@@ -183,10 +180,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Number
             limit = Words(f"≤ {bound}")
     return NumberView(
         row=row,
-        stored=main,
-        name=metric_name(row.metric, row.clock),
         labels=", ".join(f"{key} {text}" for key, text in sorted(row.labels.items())),
-        place=place_of(row),
         base=base,
         head=head,
         span=_span(row, base, head),
@@ -383,22 +377,18 @@ _OUTSIDE = phrases(
 class StoredRow:
     """A value of the head, and main's level.
 
-    ``outside`` is set if it lies outside the range of one more run of main. If the level is not known, ``runs`` counts the
-    incomparable runs.
+    ``outside`` is set if it lies outside the range of one more run of main. If the level is
+    not known, ``runs`` counts the incomparable runs.
     """
 
-    name: str
-    place: str
+    source: StoredComparison
     head: Words
     typical: Words
     range: Words
     standing: Words
     runs: Words
-    busy: Words | None
-    head_is_busy: bool
     difference: Words
     outside: Words | None
-    is_known: bool
 
 
 def stored_row(
@@ -408,25 +398,22 @@ def stored_row(
     ends = comparison.interval or (None, None)
     row = [comparison.head, comparison.typical, *ends, *neighbours]
     head, typical, low, high, *_ = formats.quantities(row, comparison)
-    reach = _reach(low, high)
-    outside, busy = None, None
-    if comparison.busy:
-        busy = numbers.whole(comparison.busy)
+    # All runs of an exact number agree on one level.
+    reach = low
+    if low != high:
+        reach = say("{low} to {high}", low=low, high=high)
+    outside = None
     if comparison.outside:
         outside = say(_OUTSIDE[comparison.outside], head=head, range=reach)
     return StoredRow(
-        name=metric_name(comparison.metric),
-        place=place_of(comparison),
+        source=comparison,
         head=head,
         typical=typical,
         range=reach,
         standing=_standing(comparison),
         runs=numbers.counted(comparison.runs or comparison.left_out, "run"),
-        busy=busy,
-        head_is_busy=comparison.head_is_busy,
         difference=_from_main(comparison),
         outside=outside,
-        is_known=comparison.typical is not None,
     )
 
 
@@ -436,13 +423,6 @@ def _standing(comparison: StoredComparison) -> Words:
     if comparison.head_is_busy:
         return say("busy machine")
     return say(_STANDINGS[comparison.outside])
-
-
-def _reach(low: Words, high: Words) -> Words:
-    """The ends of a range, or the level that all runs of an exact number agree on."""
-    if low == high:
-        return low
-    return say("{low} to {high}", low=low, high=high)
 
 
 def _from_main(comparison: StoredComparison) -> Words:

@@ -137,14 +137,12 @@ class ChangeView:
     """A change of main's histories in words; ``measured`` is the interval of a side-by-side measurement, if there is one."""
 
     source: TrendChange
-    metric: str
-    place: str
+    series: TrendSeries
     change: Words
     span: Words
     commits: Sequence[CommitView]
     evidence: Words
     measured: Words
-    history: Sequence[float]
 
     @property
     def commit(self) -> CommitView:
@@ -152,14 +150,6 @@ class ChangeView:
         if self.commits and self.source.commit_count == 1:
             return self.commits[0]
         return _NO_COMMIT
-
-    @property
-    def when(self) -> Words:
-        return day(self.source.first_seen)
-
-    @property
-    def good(self) -> str:
-        return short(self.source.last_good)
 
     @property
     def bad(self) -> str:
@@ -543,14 +533,12 @@ def change_row(moved: MovedSeries) -> ChangeView:
         measured = formats.bounds((confirmation.low, confirmation.high), series)
     return ChangeView(
         source=change,
-        metric=metric_name(series.metric),
-        place=series.place_words,
+        series=series,
         change=change_words(moved),
         span=numbers.span(before, after),
         commits=[_worded_commit(commit) for commit in change.commits],
         evidence=say(_EVIDENCE[change.evidence]),
         measured=measured,
-        history=[point.value for point in series.points],
     )
 
 
