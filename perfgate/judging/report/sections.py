@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import CARDS
@@ -231,23 +231,15 @@ def causes(summary: Summary) -> SectionText | None:
     if not blocks:
         return None
     new, _ = changed_findings(summary)
-    return section_text(
-        summary,
-        "causes",
-        listed=[
-            (block, _steps_of(number, new)) for number, block in enumerate(blocks, 1)
-        ],
-        more=more,
-    )
-
-
-def _steps_of(number: int, findings: Iterable[FindingView]) -> list[FindingView]:
-    """The findings of a block, of which only step and line are shown: one in several shapes is one."""
-    distinct: dict[tuple[int, str | None], FindingView] = {}
-    for finding in findings:
-        if finding.block == number:
-            distinct[finding.step, finding.line] = finding
-    return list(distinct.values())
+    listed = []
+    for number, block in enumerate(blocks, 1):
+        # Only step and line of a finding are shown: one in several shapes is one.
+        findings: dict[tuple[int, str | None], FindingView] = {}
+        for finding in new:
+            if finding.block == number:
+                findings[finding.step, finding.line] = finding
+        listed.append((block, list(findings.values())))
+    return section_text(summary, "causes", listed=listed, more=more)
 
 
 @section("table", fold="moved")
@@ -295,10 +287,6 @@ def _improvement(comparison: Comparison) -> str:
     elif size:
         words = f" {formats.change(comparison)}: {both}"
     return joined(named(comparison), Words(words))
-
-
-def _budget_line(budget: Bound, bound: float) -> str:
-    return f'"{budget.metric}@{budget.workload}/{budget.shape}" = {bound:g}'
 
 
 @section("why", drop=10, fold="moved")
@@ -384,7 +372,8 @@ def intended(summary: Summary) -> SectionText | None:
                 comparison.head or 0.0, up=comparison.better == "lower"
             )
             if comparison.is_budget:
-                budgets.append(_budget_line(comparison, bound))
+                place = f"{comparison.workload}/{comparison.shape}"
+                budgets.append(f'"{comparison.metric}@{place}" = {bound:g}')
             elif comparison.limit is not None:
                 limits.append(
                     f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}'

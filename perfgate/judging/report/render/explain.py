@@ -244,7 +244,12 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
     gate = _GATE.get(how, _NEVER_SHOWN)
     if metric.display.leading:
         gate = _GATE_OF_LEADING.get(how, gate)
-    judging = [limit for limit in card.limits if _is_of_metric(limit, metric)]
+    judging = []
+    for limit in card.limits:
+        rule = judged_by(limit.name)
+        is_judged = rule is not None and rule.metric == metric.name
+        if is_judged or limit.name.startswith(f"{metric.name}."):
+            judging.append(limit)
     allowed = None
     if metric.gate.tolerance is not None and how not in _WITHOUT_TOLERANCE:
         allowed = numbers.setting(metric.gate.tolerance)
@@ -263,13 +268,6 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
         step_title=say(card.title),
         tolerance=allowed,
         limits=[_limit(limit, limits) for limit in judging],
-    )
-
-
-def _is_of_metric(limit: Limit, metric: Metric) -> bool:
-    judged = judged_by(limit.name)
-    return limit.name.startswith(f"{metric.name}.") or (
-        judged is not None and judged.metric == metric.name
     )
 
 

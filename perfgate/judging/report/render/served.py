@@ -19,20 +19,20 @@ from perfgate.locale import Language, speaking
 
 # The changes of a store, by their names in its audit log.
 ACTIONS = phrases(
-    {
-        "run recorded": "run recorded",
-        "runs copied": "runs copied",
-        "regression accepted": "regression accepted",
-        "regression triaged": "regression triaged",
-        "change confirmed": "change confirmed",
-        "verdict kept": "verdict kept",
-        "runs pruned": "runs pruned",
-        "artifacts pruned": "artifacts pruned",
-        "dead letters redelivered": "dead letters redelivered",
-        "token created": "token created",
-        "token copied": "token copied",
-        "token revoked": "token revoked",
-    }
+    (
+        "run recorded",
+        "runs copied",
+        "regression accepted",
+        "regression triaged",
+        "change confirmed",
+        "verdict kept",
+        "runs pruned",
+        "artifacts pruned",
+        "dead letters redelivered",
+        "token created",
+        "token copied",
+        "token revoked",
+    )
 )
 
 
@@ -133,9 +133,7 @@ def render_audit(
     """The changes of a store, newest first, and the address of the page with older changes."""
     with speaking(language):
         return _page(
-            "audit",
-            rows=[(row, say(ACTIONS[row.action])) for row in rows],
-            older=Words(older),
+            "audit", rows=[(row, say(row.action)) for row in rows], older=Words(older)
         )
 
 

@@ -22,7 +22,7 @@ from jinja2.bccache import Bucket
 from jinja2.runtime import Context
 
 from perfgate.document.comparison import Comparison, Paired
-from perfgate.document.trend import RunHealth, TrendSeries, place_of
+from perfgate.document.trend import TrendSeries, place_of
 from perfgate.judging.report.text import formats, names, numbers, svg
 from perfgate.judging.report.text.media import (
     FILTERS,
@@ -235,21 +235,6 @@ def _needed(comparison: Comparison) -> Words | None:
     return numbers.counted(comparison.pairs_needed, names.evidence_of(comparison))
 
 
-def _whole_cell(words: Words) -> Words:
-    """A number and its unit stay together in narrow table columns."""
-    return Words(words.replace(" ", "\u00a0"))
-
-
-def _whole_place(entry: names.InPlace) -> str:
-    """The workload and its shape, also a shape called "default"."""
-    return place_of(entry.workload, entry.shape, {})
-
-
-def _attention(run: RunHealth) -> int:
-    """How many steps of a run have findings worth a look."""
-    return sum(status == "attention" for status in run.steps.values())
-
-
 _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "counted": numbers.counted,
     "quantity": _quantity,
@@ -263,7 +248,8 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "say": say,
     "listed": names.listed,
     "rank_name": name_of,
-    "whole_cell": _whole_cell,
+    # A number and its unit stay together in narrow table columns.
+    "whole_cell": lambda words: Words(words.replace(" ", "\u00a0")),
     "day": day,
     "minute": minute,
     "short": short,
@@ -288,7 +274,9 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "unnamed_operator": unnamed_operator,
     "gain": gain_words,
     "interval_bar": _interval_bar,
-    "attention": _attention,
-    "whole_place": _whole_place,
+    # How many steps of a run have findings worth a look.
+    "attention": lambda run: list(run.steps.values()).count("attention"),
+    # The workload and its shape, also a shape called "default".
+    "whole_place": lambda entry: place_of(entry.workload, entry.shape, {}),
     "share_bar": svg.share_bar,
 }

@@ -139,7 +139,12 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
     in_title = any(c is title for c in comparisons)
     leads = bool(causes) and summary.leading_cause is causes[0]
     cost = _cost(regression, comparisons, summary, in_title=in_title)
-    is_unexplained = not causes and _searched_in_vain(regression, summary)
+    # Whether times got worse for which a search found no cause; jobs have no such search.
+    is_unexplained = (
+        not causes
+        and not set(regression.slower).isdisjoint(regression.comparisons)
+        and not all(map(_is_of_job, summary.comparisons_at(regression.slower)))
+    )
     return RegressionBlock(
         name=_name(
             worst,
@@ -150,7 +155,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
         ),
         worst=worst,
         reason=worst.reason if isinstance(worst, (Bound, Checked)) else None,
-        places=_places(comparisons),
+        places=tuple(dict.fromkeys(map(place_of, comparisons))),
         in_title=in_title,
         names_cause=in_title and leads and bool(causes[0].line),
         cause=CauseView(causes[0], linked=summary.linked) if causes else None,
@@ -185,11 +190,6 @@ def _name(
     return "change"
 
 
-def _places(comparisons: Iterable[Comparison]) -> tuple[str, ...]:
-    places = [place_of(comparison) for comparison in comparisons]
-    return tuple(dict.fromkeys(places))
-
-
 def _cost(
     regression: Regression,
     comparisons: Iterable[Comparison],
@@ -207,14 +207,6 @@ def _cost(
     slower = _worst_shapes(summary.comparisons_at(regression.slower))
     return BlockCost(
         _slower(slower, titled), apart, any(map(_is_of_job, comparisons)), at_most
-    )
-
-
-def _searched_in_vain(regression: Regression, summary: Summary) -> bool:
-    """Whether times got worse for which a search found no cause; jobs have no such search."""
-    got_worse = set(regression.slower) & set(regression.comparisons)
-    return bool(got_worse) and not all(
-        map(_is_of_job, summary.comparisons_at(regression.slower))
     )
 
 

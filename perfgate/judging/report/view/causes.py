@@ -184,9 +184,12 @@ class CauseView:
     @property
     def in_full(self) -> str:
         parts = [self.in_short, say("; in {places}", places=listed(self.places))]
+        is_known_by_time = not (
+            self._here or self._cause.compiling or self._aspect in _RECORDING
+        )
         if self.base != self.head and not self._cause.ranks:
             parts.append(say(", {base} → {head}", base=self.base, head=self.head))
-        if self.time and not self._is_known_by_time:
+        if self.time and not is_known_by_time:
             sentence = phrase(", {time} more self time")
             if self._cause.inclusive or self._cause.is_outside_operators:
                 sentence = phrase(", {time} more")
@@ -244,10 +247,6 @@ class CauseView:
             )
         return joined(*parts)
 
-    @property
-    def _is_known_by_time(self) -> bool:
-        return not (self._here or self._cause.compiling or self._aspect in _RECORDING)
-
     def _change(self) -> str:
         cause, aspect = self._cause, self._aspect
         if cause.compiling:
@@ -265,7 +264,13 @@ class CauseView:
                 sentence = phrase(
                     "{op} on {head_input} instead of {base_input} takes {time} longer"
                 )
-            return self._on_inputs(sentence)
+            return say(
+                sentence,
+                op=self.op,
+                head_input=self._head_input,
+                base_input=self._base_input or "",
+                time=self.time,
+            )
         if self.time:
             return say(
                 _LONGER.get(cause.kind, phrase("{op} takes {time} longer")),
@@ -293,15 +298,6 @@ class CauseView:
             return composed("{} ({})", words, _FAMILIAR[self.op])
         return words
 
-    def _on_inputs(self, sentence: str) -> str:
-        return say(
-            sentence,
-            op=self.op,
-            head_input=self._head_input or "",
-            base_input=self._base_input or "",
-            time=self.time,
-        )
-
     def _at(self) -> str:
         """The line, and the place of the change behind it."""
         line, is_mode = self.line or "", self._cause.aspect in MODES
@@ -325,12 +321,9 @@ class CauseView:
             parts.append(say(_EFFECTS[self._aspect]))
         if self._aspect in _REMEDIES:
             parts.append(say(_REMEDIES[self._aspect]))
-        return joined(*parts, self._reason())
-
-    def _reason(self) -> str:
         if self._cause.compiling:
-            return say(": {op}", op=self.op)
-        return EMPTY
+            parts.append(say(": {op}", op=self.op))
+        return joined(*parts)
 
     def _lines(self) -> list[tuple[str, Words]]:
         """The first lines that add to it, each with how much; the file is named once."""

@@ -51,15 +51,7 @@ from perfgate.judging.report.view.summary import Summary, code_of
 # The most significant fields of a different stack.
 _FIRST_FIELDS = ("torch", "torch_npu", "python")
 # The verdicts are the same words in every language; their translation follows them.
-_VERDICTS = phrases(
-    {
-        "PASS": "PASS",
-        "WARN": "WARN",
-        "FAIL": "FAIL",
-        "INCONCLUSIVE": "INCONCLUSIVE",
-        "SKIPPED": "SKIPPED",
-    }
-)
+VERDICTS = phrases(("PASS", "WARN", "FAIL", "INCONCLUSIVE", "SKIPPED"))
 # Times that a PASS did not bound, in its title.
 _MOST_OPEN = 2
 _COUNTS = (LOW_PRECISION_OPS,)
@@ -80,7 +72,7 @@ def headline(summary: Summary) -> Words:
     return line(
         "shared/headline.j2",
         summary.medium,
-        verdict=say(_VERDICTS[summary.verdict]),
+        verdict=say(summary.verdict),
         stack=stack,
         title=title,
     )
@@ -96,16 +88,14 @@ def _stack(differences: Sequence[TestbedDifference]) -> str:
         more = say(
             " and {more_differences} more", more_differences=len(differences) - 1
         )
-    return composed("{} ({}{}): ", upgrade, changed_field(differences[0]), more)
-
-
-def changed_field(difference: TestbedDifference) -> str:
-    absent = say("none")
+    first, absent = differences[0], say("none")
     return composed(
-        "{} {} → {}",
-        difference.field,
-        difference.base or absent,
-        difference.head or absent,
+        "{} ({} {} → {}{}): ",
+        upgrade,
+        first.field,
+        first.base or absent,
+        first.head or absent,
+        more,
     )
 
 
@@ -556,11 +546,10 @@ def _not_excluded(summary: Summary) -> list[str]:
     """The gating times that may be slower by more than their margin, farthest beyond it first; of each metric the worst."""
     largest: dict[str, tuple[float, Paired]] = {}
     for time in summary.inconclusive:
-        if (
-            not isinstance(time, Paired)
-            or not _may_be_slower(time)
-            or time.interval is None
-        ):
+        if not isinstance(time, Paired) or time.interval is None:
+            continue
+        is_open = code_of(time.reason) == "gate.slowdown-possible"
+        if not (is_open and time.is_of_call and time.gating and time.unit == "s"):
             continue
         bound = time.interval[1]
         if time.metric not in largest or bound > largest[time.metric][0]:
@@ -580,11 +569,6 @@ def _not_excluded(summary: Summary) -> list[str]:
             )
         )
     return words
-
-
-def _may_be_slower(time: Paired) -> bool:
-    is_open = code_of(time.reason) == "gate.slowdown-possible"
-    return is_open and time.is_of_call and time.gating and time.unit == "s"
 
 
 def _replaced(decision: DecisionDocument) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfgate.document.comparison import Bound, Comparison, NumberComparison, Paired
+from perfgate.document.comparison import Bound, NumberComparison, Paired
 from perfgate.document.decision import InvalidKind, Missing
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text.media import ReadyHtml
@@ -123,7 +123,12 @@ def remedy_text(summary: Summary) -> Words:
         more_missing=more_missing,
         invalid=invalid,
         to_do=to_do,
-        broken_promise=any(map(_is_open_promise, summary.inconclusive)),
+        broken_promise=any(
+            isinstance(comparison, Bound)
+            and not comparison.is_of_kernels
+            and not comparison.gating
+            for comparison in summary.inconclusive
+        ),
     )
 
 
@@ -158,14 +163,6 @@ def remedy_lines(summary: Summary) -> list[Words]:
         if item:
             lines.append(ready(item))
     return lines
-
-
-def _is_open_promise(comparison: Comparison) -> bool:
-    return (
-        isinstance(comparison, Bound)
-        and not comparison.is_of_kernels
-        and not comparison.gating
-    )
 
 
 def _is_same_tree(summary: Summary) -> bool:
@@ -363,7 +360,11 @@ def _for_more_evidence(open_number: _OpenNumber | None, summary: Summary) -> str
         counted(open_number.needed, open_number.evidence),
         Words(f"{open_number.measured:,}"),
     )
-    if _is_out_of_reach(open_number, summary):
+    is_of_job, last_look = (
+        open_number.comparison.is_of_job,
+        summary.decision.procedure.policy.looks[-1],
+    )
+    if not is_of_job and open_number.needed > _FULL_JOBS * last_look:
         return say(
             "measure on a quieter machine: this one would need about {needed}, and this job measured {pairs}. "
             "{perfgate_doctor_fitness} shows the sources of noise.",
@@ -381,14 +382,6 @@ def _for_more_evidence(open_number: _OpenNumber | None, summary: Summary) -> str
         words,
         _by_another_job(open_number, summary),
         _by_a_longer_job(open_number, summary),
-    )
-
-
-def _is_out_of_reach(open_number: _OpenNumber, summary: Summary) -> bool:
-    return (
-        not open_number.comparison.is_of_job
-        and open_number.needed
-        > _FULL_JOBS * summary.decision.procedure.policy.looks[-1]
     )
 
 

@@ -48,14 +48,7 @@ _EVIDENCE = phrases(
         "refuted": "refuted",
     }
 )
-TRIAGE_STATES = phrases(
-    {
-        "new": "new",
-        "acknowledged": "acknowledged",
-        "fixed": "fixed",
-        "expected": "expected",
-    }
-)
+TRIAGE_STATES = phrases(("new", "acknowledged", "fixed", "expected"))
 _SUGGESTIONS = phrases(
     {
         "fixed": "the level is back, so it can be marked as fixed",
@@ -536,7 +529,7 @@ def change_row(moved: MovedSeries) -> ChangeView:
         series=series,
         change=change_words(moved),
         span=numbers.span(before, after),
-        commits=[_worded_commit(commit) for commit in change.commits],
+        commits=list(map(_worded_commit, change.commits)),
         evidence=say(_EVIDENCE[change.evidence]),
         measured=measured,
     )

@@ -90,9 +90,7 @@ def render_open(page: SitePage) -> str:
         pictures=pictures,
         more=numbers.beyond(causes, _MAX_CAUSES),
         triage_address=Words(TRIAGE),
-        triage_states=[
-            (Words(state), say(words)) for state, words in TRIAGE_STATES.items()
-        ],
+        triage_states=TRIAGE_STATES,
         returned=_returned(trend, anchors),
         failed_gates=_failed_gates(trend, anchors),
         accepted=[
