@@ -53,7 +53,7 @@ _CHANGED = phrases(
 )
 
 
-class Measured(Protocol):
+class HasMeasure(Protocol):
     """A number's metric and unit, which every record of a number has."""
 
     @property
@@ -81,7 +81,7 @@ def measure_of(metric: str) -> Measure:
     return Measure(unit, metric)
 
 
-def _is_share(measure: Measured) -> bool:
+def _is_share(measure: HasMeasure) -> bool:
     """Whether a metric of unit 1 is a share of a whole rather than a count."""
     metric = METRICS.get(measure.metric)
     return metric is not None and metric.number.sort == "share"
@@ -126,12 +126,12 @@ def sides(comparison: Comparison) -> tuple[Words, Words]:
     return base, head
 
 
-def quantity(value: float | None, measure: Measured) -> Words:
+def quantity(value: float | None, measure: HasMeasure) -> Words:
     """A value with its unit, e.g. ``36.1 ms``; a dash for None."""
     return quantities([value], measure)[0]
 
 
-def quantities(values: Sequence[float | None], measure: Measured) -> list[Words]:
+def quantities(values: Sequence[float | None], measure: HasMeasure) -> list[Words]:
     """Values for reading side by side: one common unit, with enough digits to distinguish them."""
     return amounts(values, measure.unit, share=_is_share(measure))
 
@@ -161,7 +161,9 @@ def change(comparison: Comparison) -> Words:
             return percent_change(comparison) or DASH
 
 
-def change_of_count(base: float | None, head: float | None, measure: Measured) -> Words:
+def change_of_count(
+    base: float | None, head: float | None, measure: HasMeasure
+) -> Words:
     """``24 more (exact)``; a dash if a side has no count."""
     if base is None or head is None:
         return DASH
@@ -174,7 +176,7 @@ def change_of_count(base: float | None, head: float | None, measure: Measured) -
 
 
 def change_of_level(
-    delta: float | None, interval: tuple[float, float] | None, measure: Measured
+    delta: float | None, interval: tuple[float, float] | None, measure: HasMeasure
 ) -> Words:
     """``6.8 % slower (5.9 to 7.7 %)``; a dash without a difference."""
     if delta is None:
@@ -201,7 +203,7 @@ def interval(comparison: Comparison) -> Words:
     return bounds(comparison.interval, comparison)
 
 
-def bounds(interval: tuple[float, float], measure: Measured) -> Words:
+def bounds(interval: tuple[float, float], measure: HasMeasure) -> Words:
     """The ends of an interval of a relative change: ``5.9 to 7.7 %`` if both lie on one side of no change."""
     if not all(map(math.isfinite, interval)):
         return say("no bound")
@@ -219,7 +221,7 @@ def bounds(interval: tuple[float, float], measure: Measured) -> Words:
     return say("{low} to {high}", low=low, high=high)
 
 
-def directed_percent(share: float, measure: Measured) -> Words:
+def directed_percent(share: float, measure: HasMeasure) -> Words:
     """A relative change in words: ``6.8 % slower``, ``12 % fewer``, ``no change``."""
     if not math.isfinite(share):
         return say("no bound")
@@ -233,7 +235,7 @@ def directed_percent(share: float, measure: Measured) -> Words:
     return say(less, size=percent(share))
 
 
-def difference(base: float, head: float, measure: Measured) -> Words:
+def difference(base: float, head: float, measure: HasMeasure) -> Words:
     """An absolute change in words: ``24 more``, ``1.90 ms slower``, ``the same``."""
     if base == head:
         return say("the same")
@@ -244,7 +246,7 @@ def difference(base: float, head: float, measure: Measured) -> Words:
     return say(less, size=size)
 
 
-def _directions(measure: Measured) -> tuple[str, str]:
+def _directions(measure: HasMeasure) -> tuple[str, str]:
     metric = METRICS.get(measure.metric)
     if measure.unit == "s" and metric and not metric.number.speed:
         return _LARGER_SMALLER

@@ -60,7 +60,7 @@ class InPlace(Protocol):
     def shape(self) -> str: ...
 
 
-class OfMetric(Protocol):
+class HasMetric(Protocol):
     """Anything in a document that is about one metric."""
 
     @property
@@ -99,7 +99,7 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     return say(CLOCK_TITLES[clock], title=say(entry.title))
 
 
-def title_of(entry: OfMetric) -> str:
+def title_of(entry: HasMetric) -> str:
     if isinstance(entry, (Paired, NoiseFloor, StepComparison)):
         return metric_name(entry.metric, entry.clock)
     return metric_name(entry.metric)

@@ -213,7 +213,7 @@ def _difference(row: StepComparison) -> Words:
     if row.base is None or row.head is None:
         return numbers.DASH
     # A ratio is higher or lower, a count more or fewer.
-    measure: formats.Measured = row
+    measure: formats.HasMeasure = row
     if row.unit == "1" and not float(row.base).is_integer():
         measure = formats.Measure("", row.metric)
     difference = row.difference
