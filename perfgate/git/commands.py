@@ -104,7 +104,7 @@ def run_git(
 
 def entries_of(output: str) -> list[str]:
     """The entries of an output with ``-z``, each of which ends in a zero byte."""
-    return [entry for entry in output.split("\0") if entry]
+    return list(filter(None, output.split("\0")))
 
 
 def contents_of(batch: bytes) -> Iterator[tuple[str, bytes]]:

@@ -222,10 +222,7 @@ class Repository:
 
     def holds(self, revision: str, commit: str) -> bool:
         """Whether a revision has a commit in its history, or is it."""
-        return (
-            run_git(self.root, ["merge-base", "--is-ancestor", commit, revision]).code
-            == 0
-        )
+        return is_behind(self.root, commit, revision)
 
     def choose_base(self, revision: str, head: str) -> BaseChoice:
         """The merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
@@ -233,22 +230,15 @@ class Repository:
         If ``head`` is itself an ancestor of ``revision``, the revision is used unchanged.
         """
         commit = self.resolve(revision)
-        if commit == head:
-            return BaseChoice(
-                commit, Message("gate.base-as-given-same", {"revision": revision})
-            )
-        merge_base = self._merge_base(commit, head, revision)
-        if merge_base == commit:
-            return BaseChoice(
-                commit, Message("gate.base-ancestor", {"revision": revision})
-            )
-        if merge_base == head:
-            return BaseChoice(
-                commit, Message("gate.base-as-given-ahead", {"revision": revision})
-            )
-        return BaseChoice(
-            merge_base, Message("gate.base-merge-base", {"revision": revision})
-        )
+        base, because = commit, "gate.base-as-given-same"
+        if commit != head:
+            base = self._merge_base(commit, head, revision)
+            because = "gate.base-merge-base"
+            if base == commit:
+                because = "gate.base-ancestor"
+            elif base == head:
+                base, because = commit, "gate.base-as-given-ahead"
+        return BaseChoice(base, Message(because, {"revision": revision}))
 
     def dirty_files(self) -> list[str]:
         status = self._run(

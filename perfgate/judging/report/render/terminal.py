@@ -106,7 +106,22 @@ def render_terminal(
 ) -> None:
     """Print a decision: verdict, facts, moved metrics, causes, remedy. ``folder`` is described in ``CommentContext``."""
     with speaking(language):
-        _print_decision(decision, console, folder)
+        decision = msgspec.structs.replace(
+            decision, warnings=terminal_notes(decision.warnings)
+        )
+        summary = Summary(decision, "terminal", CommentContext(folder=folder), _SHOWN)
+        _print_title(summary, console)
+        if summary.is_measured:
+            console.print(Text(counts_line(summary)))
+        _print_section(sections.coverage, summary, console)
+        console.print(Text(base_line(summary), "dim"))
+        for card in card_lines(summary)[:_SHOWN]:
+            console.print(Text(line("shared/card.j2", "plain", card=card)))
+        _print_moved(summary, console)
+        for section in _SECTIONS:
+            _print_section(section, summary, console)
+        _print_recorded(summary, console)
+        _print_stored(summary, console)
 
 
 def render_line(
@@ -128,7 +143,28 @@ def render_line(
 def render_run(run: RunDocument, console: Console, language: Language = "en") -> None:
     """Print a run: each step with its status, key values and findings."""
     with speaking(language):
-        _print_run(run, console)
+        console.print(Text(run_title(run), "bold"))
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.add_column("#", justify="right", no_wrap=True)
+        table.add_column(say("step"))
+        table.add_column(say("status"), no_wrap=True)
+        table.add_column(say("values and findings"))
+        for step in step_rows(run):
+            status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
+            table.add_row(
+                str(step.number), clean(step.name), status, Text("\n".join(step.notes))
+            )
+        if run.workloads or not run.jobs.records:
+            console.print(table)
+        for text in (*recorded_lines(run), *job_lines(run)):
+            console.print(Text(text))
+        for name, error in _broken(run):
+            failure = clean(
+                f"{name}: {first_line(word(error.message))}", limit=_LONGEST_MESSAGE
+            )
+            console.print(Text(f"{say('error in workload')} {failure}", "bold red"))
+        for warning in run.warnings[:_SHOWN]:
+            console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
 
 
 def render_suggestions(
@@ -175,28 +211,6 @@ def render_first_suggestions(
             console.print(Text(f"  {rest}", "dim"))
 
 
-def _print_decision(
-    decision: DecisionDocument, console: Console, folder: str | None
-) -> None:
-    """Print the sections of the comment that a reader of a terminal needs, its table of moved metrics, and main's level."""
-    decision = msgspec.structs.replace(
-        decision, warnings=terminal_notes(decision.warnings)
-    )
-    summary = Summary(decision, "terminal", CommentContext(folder=folder), _SHOWN)
-    _print_title(summary, console)
-    if summary.is_measured:
-        console.print(Text(counts_line(summary)))
-    _print_section(sections.coverage, summary, console)
-    console.print(Text(base_line(summary), "dim"))
-    for card in card_lines(summary)[:_SHOWN]:
-        console.print(Text(line("shared/card.j2", "plain", card=card)))
-    _print_moved(summary, console)
-    for section in _SECTIONS:
-        _print_section(section, summary, console)
-    _print_recorded(summary, console)
-    _print_stored(summary, console)
-
-
 def _print_title(summary: Summary, console: Console) -> None:
     words: str = headline(summary)
     cause = worst_cause(summary)
@@ -218,31 +232,6 @@ def _print_section(section: Section, summary: Summary, console: Console) -> None
     if content.summary:
         console.print(Text(content.summary, "bold"))
     print_words(content.text, console)
-
-
-def _print_run(run: RunDocument, console: Console) -> None:
-    console.print(Text(run_title(run), "bold"))
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("#", justify="right", no_wrap=True)
-    table.add_column(say("step"))
-    table.add_column(say("status"), no_wrap=True)
-    table.add_column(say("values and findings"))
-    for step in step_rows(run):
-        status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
-        table.add_row(
-            str(step.number), clean(step.name), status, Text("\n".join(step.notes))
-        )
-    if run.workloads or not run.jobs.records:
-        console.print(table)
-    for text in (*recorded_lines(run), *job_lines(run)):
-        console.print(Text(text))
-    for name, error in _broken(run):
-        failure = clean(
-            f"{name}: {first_line(word(error.message))}", limit=_LONGEST_MESSAGE
-        )
-        console.print(Text(f"{say('error in workload')} {failure}", "bold red"))
-    for warning in run.warnings[:_SHOWN]:
-        console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
 
 
 def _broken(run: RunDocument) -> Iterator[tuple[str, ErrorDetail]]:

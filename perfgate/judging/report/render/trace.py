@@ -222,13 +222,11 @@ def render_gaps(document: GapDocument, console: Console) -> None:
             gaps=counted(timeline.gaps_in_all, "gap"),
         )
         print_title(name, subtitle, console)
-        console.print(
-            Text(
-                say(
-                    "from the first work of the device to the end of its last, whatever the steps"
-                ),
-                "dim",
-            )
+        print_dim(
+            say(
+                "from the first work of the device to the end of its last, whatever the steps"
+            ),
+            console,
         )
         if timeline.gaps_in_all:
             _print_gaps(timeline, console)
@@ -279,13 +277,11 @@ def render_steps(document: StepDocument, console: Console) -> None:
             print_title(name, reason_words(timeline.reason), console)
             continue
         print_title(name, counted(timeline.steps_in_all, "step"), console)
-        console.print(
-            Text(
-                say(
-                    "a step begins on the host, or when the previous step ends on the device, and ends with its last work there"
-                ),
-                "dim",
-            )
+        print_dim(
+            say(
+                "a step begins on the host, or when the previous step ends on the device, and ends with its last work there"
+            ),
+            console,
         )
         if timeline.phases:
             console.print(_phases(timeline.phases))
@@ -358,12 +354,14 @@ def print_title(name: str, subtitle: str, console: Console) -> None:
     )
 
 
+def print_dim(words: str, console: Console) -> None:
+    console.print(Text(words, "dim"))
+
+
 def print_rest(count: int, noun: str, console: Console) -> None:
     if count > 0:
-        console.print(
-            Text(
-                say("… {count}; --limit shows more", count=counted(count, noun)), "dim"
-            )
+        print_dim(
+            say("… {count}; --limit shows more", count=counted(count, noun)), console
         )
 
 

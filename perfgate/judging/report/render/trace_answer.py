@@ -24,6 +24,7 @@ from perfgate.document.trace import (
 )
 from perfgate.judging.report.render.trace import (
     CAUSE_WORDS,
+    print_dim,
     print_notes,
     reason_words,
     timeline_names,
@@ -92,32 +93,24 @@ def render_answer(document: AnswerDocument, console: Console) -> None:
         _print_answer(title, sentences, console)
     more = beyond(document.timelines, _MOST_TIMELINES)
     if more:
-        console.print(
-            Text(
-                say(
-                    "… {timelines}; --rank N shows one",
-                    timelines=counted(more, "more timeline"),
-                ),
-                "dim",
-            )
+        print_dim(
+            say(
+                "… {timelines}; --rank N shows one",
+                timelines=counted(more, "more timeline"),
+            ),
+            console,
         )
     if len({timeline.gaps.rank for timeline in document.timelines}) > 1:
-        console.print(
-            Text(
-                say(
-                    "several ranks: perfgate trace ranks names the rank that delays the others; --rank N shows one"
-                ),
-                "dim",
-            )
+        print_dim(
+            say(
+                "several ranks: perfgate trace ranks names the rank that delays the others; --rank N shows one"
+            ),
+            console,
         )
     if document.changes is None:
-        console.print(
-            Text(
-                say(
-                    "changes: add --base OTHER, an earlier recording of the same program"
-                ),
-                "dim",
-            )
+        print_dim(
+            say("changes: add --base OTHER, an earlier recording of the same program"),
+            console,
         )
     else:
         for compared in document.changes.timelines:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from perfgate.document.trace import (
     DiffCost,
@@ -16,6 +15,7 @@ from perfgate.document.trace import (
 )
 from perfgate.judging.report.render.tables import Table
 from perfgate.judging.report.render.trace import (
+    print_dim,
     print_notes,
     print_rest,
     print_title,
@@ -61,23 +61,18 @@ def render_diff(document: DiffDocument, console: Console) -> None:
             rows=counted(timeline.same, "row"),
             tolerance=percent(document.tolerance),
         )
-        console.print(Text(same, "dim"))
+        print_dim(same, console)
     if len(document.base) + len(document.head) == 2:
-        console.print(
-            Text(
-                say(
-                    "one recording a side: how far two recordings of one program differ is not known; --base and "
-                    "--head add others"
-                ),
-                "dim",
-            )
+        print_dim(
+            say(
+                "one recording a side: how far two recordings of one program differ is not known; --base and "
+                "--head add others"
+            ),
+            console,
         )
     for label in document.unmatched:
-        console.print(
-            Text(
-                say("only in some of the recordings: {label}", label=clean(label)),
-                "dim",
-            )
+        print_dim(
+            say("only in some of the recordings: {label}", label=clean(label)), console
         )
 
 

@@ -62,10 +62,6 @@ class ChangeCells:
     address: Words = EMPTY
     compare: Words = EMPTY
 
-    @property
-    def direction(self) -> Words:
-        return Words(self.row.source.direction)
-
 
 @dataclass(frozen=True)
 class KeptFiles:
