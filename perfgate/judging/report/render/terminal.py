@@ -391,7 +391,7 @@ def _early_block(number: int, block: RegressionBlock, summary: Summary) -> list[
 
 
 def print_words(words: str, console: Console) -> None:
-    """Print quotes in yellow, list items with a bullet, and indented commands unwrapped.
+    """Print quotes in yellow, items with a bullet, and indented commands unwrapped.
 
     Blank lines are left out.
     """

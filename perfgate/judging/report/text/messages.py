@@ -1,4 +1,4 @@
-"""Messages, findings and suggestions of documents as sentences in the reader's language."""
+"""Messages, findings and suggestions as sentences in the reader's language."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
     in_title = any(c is title for c in comparisons)
     leads = bool(causes) and summary.leading_cause is causes[0]
     cost = _cost(regression, comparisons, summary, in_title=in_title)
-    # Whether times got worse for which a search found no cause; jobs have no such search.
+    # Times got worse, and a search found no cause; jobs have no such search.
     is_unexplained = (
         not causes
         and not set(regression.slower).isdisjoint(regression.comparisons)

@@ -1,4 +1,4 @@
-"""The steps of a decision's checklist in words, and its numbers beside main's stored runs."""
+"""The checklist of a decision in words: its steps, and main's stored runs."""
 
 from __future__ import annotations
 

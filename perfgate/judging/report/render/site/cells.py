@@ -41,7 +41,7 @@ _POSITIONS: Mapping[Position, str] = phrases(
 
 @dataclass(frozen=True)
 class CauseCard:
-    """A regression or improvement: its leading change, and everything else that it moved.
+    """A regression or improvement: its leading change, and whatever else it moved.
 
     ``subject`` and ``author`` belong to the first bad run's commit.
     """

@@ -21,7 +21,7 @@ _LABELS = {
 
 
 def render_gates(page: SitePage) -> str:
-    """The verdicts, newest first, each with the class of its label and its settlement."""
+    """The verdicts, newest first, with the class of a label and the settlement."""
     content = page.content
     records, history = content.gates, content.trend.gates
     mark, count, standing = "SKIPPED", 0, set[str]()

@@ -1,4 +1,4 @@
-"""A page of main's history: its address, its links, and the frame that all pages have: style, policy, navigation.
+"""A page of main's history: its address, its links, and the frame of all pages.
 
 Of outside text an address contains only letters, digits and hyphens.
 """
