@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from perfgate.document.timeline import DrawnRanks, HeatMap
-from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
+from perfgate.document.timeline import SPAN_KINDS, DrawnRanks, DrawnTimeline, HeatMap
 from perfgate.document.trace import RankRow, RanksDocument
 from perfgate.judging.report.render.trace import CAUSE_WORDS
 from perfgate.judging.report.text import numbers
