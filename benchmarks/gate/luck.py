@@ -37,7 +37,7 @@ from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import TimedLane
+from perfgate.judging.gate.evidence.blocks import TimedLane
 from perfgate.judging.gate.evidence.pairs import paired_effects, pairs_of
 
 CONDITIONS = ("scattered", "as it is")

@@ -43,10 +43,10 @@ from perfgate.document.decision import Policy
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.judge import AlphaShares, judge_numbers
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
+from perfgate.judging.gate.evidence.blocks import waited_share
 from perfgate.judging.gate.evidence.numbers import Number, Rules
 from perfgate.judging.gate.evidence.producers import long_stretches
 from perfgate.judging.gate.evidence.stretches import LOOKS
-from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.report.text.messages import word
 
 CONFIG = """project = "service"

@@ -8,7 +8,7 @@ from perfgate.catalogue.names import HOST_UTILIZATION
 from perfgate.document.decision import StepComparison, TurnDifference
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import TimedLane, deciding_clocks
+from perfgate.judging.gate.evidence.blocks import TimedLane, deciding_clocks
 from perfgate.judging.gate.evidence.sampled import SAMPLED
 from tests.end_to_end.conftest import Clone, Perfgate
 

@@ -27,7 +27,7 @@ from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower, single_
 from perfgate.judging.gate.compare.sides import compare_sides
 from perfgate.judging.gate.compare.stretches import METRICS as OF_STRETCHES
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
-from perfgate.judging.gate.evidence.clocks import deciding_clocks
+from perfgate.judging.gate.evidence.blocks import deciding_clocks
 from perfgate.judging.gate.evidence.effect import ASSUMED, StartLuck
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.evidence.numbers import NumberTable, Rules
@@ -73,19 +73,16 @@ class Look:
         self._failing: list[Comparison] = []
         self._paired: list[Paired] = []
         for comparison in self.comparisons:
-            self._add(comparison)
-
-    def _add(self, comparison: Comparison) -> None:
-        if isinstance(comparison, Paired):
-            self._paired.append(comparison)
-        if not comparison.gating:
-            return
-        if comparison.outcome == "inconclusive":
-            self._open.append(comparison)
-        elif comparison.outcome == "regressed":
-            self._regressed.append(comparison)
-            if fails_alone(comparison, self._policy):
-                self._failing.append(comparison)
+            if isinstance(comparison, Paired):
+                self._paired.append(comparison)
+            if not comparison.gating:
+                continue
+            if comparison.outcome == "inconclusive":
+                self._open.append(comparison)
+            elif comparison.outcome == "regressed":
+                self._regressed.append(comparison)
+                if fails_alone(comparison, policy):
+                    self._failing.append(comparison)
 
     # --- regressions and their causes
 
@@ -175,19 +172,17 @@ class Look:
         )
 
     def _is_awaited(self, time: Paired) -> bool:
-        """Whether more pairs are worth it for a time that is undecided or leans towards a regression."""
-        if not self._is_undecided(time) and not self._leans_slower(time):
+        """Whether more pairs are worth it for a time that is undecided or leans towards a
+        regression.
+        """
+        leans = time.excluded is not None and leans_slower(
+            time.worsening, time.tolerance or 0.0, pairs=time.pairs or 0
+        )
+        if not leans and not self._is_undecided(time):
             return False
         if time.metric in MUST_DECIDE:
             return True
         return time.outcome == "inconclusive" and time.looks_worse
-
-    def _leans_slower(self, time: Paired) -> bool:
-        if time.excluded is None:
-            return False
-        return leans_slower(
-            time.worsening, time.tolerance or 0.0, pairs=time.pairs or 0
-        )
 
     def _is_undecided(self, time: Paired) -> bool:
         """Whether a slowdown above the target is not excluded yet, or it improves by more than a first look can show."""
@@ -273,12 +268,12 @@ def _most_needed(numbers: Iterable[Paired]) -> int | None:
     return most
 
 
-Ends = tuple[float, float]
+# --- while pairs are measured, for display only
 
 
 def interim_interval(
     base: Sequence[Replicate], head: Sequence[Replicate], workload: str
-) -> Ends | None:
+) -> tuple[float, float] | None:
     """The interval of head's slowdown relative to base on the shape that looks worst; None of fewer than six pairs."""
     pairs = pairs_of(base, head)[workload]
     clocks = deciding_clocks(base, head)

@@ -14,7 +14,6 @@ from perfgate.document.decision import (
     EvidenceGaps,
     Failure,
     HarnessChange,
-    Missing,
     UnfitHarness,
     Verdict,
 )
@@ -111,6 +110,10 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
     uncounted: Sequence[Message] = ()
     if basis.gaps.missing:
         uncounted = basis.uncounted
+    missing = []
+    for gap in basis.gaps.missing:
+        named = filter(None, (gap.place.label, gap.metric, f"({gap.side})"))
+        missing.append(" ".join(named))
     bounds = [
         _name(bound)
         for bound in basis.undecided
@@ -123,9 +126,7 @@ def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
         VerdictRule("INCONCLUSIVE", "harness", other_files),
         VerdictRule("INCONCLUSIVE", "testbed", testbeds),
         VerdictRule("INCONCLUSIVE", "uncounted", uncounted),
-        VerdictRule(
-            "INCONCLUSIVE", "missing", list(map(_missing_name, basis.gaps.missing))
-        ),
+        VerdictRule("INCONCLUSIVE", "missing", missing),
         VerdictRule("INCONCLUSIVE", "not-judged", bounds),
         VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
     ]
@@ -202,10 +203,6 @@ def _is_error(failure: Failure, changes: list[HarnessChange]) -> bool:
     return not failure.error.lacks_time_for_pairs and not is_consequence(
         failure, changes
     )
-
-
-def _missing_name(entry: Missing) -> str:
-    return " ".join(filter(None, (entry.place.label, entry.metric, f"({entry.side})")))
 
 
 def _about(place: str, what: Message | str | None) -> Message:

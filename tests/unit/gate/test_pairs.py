@@ -15,7 +15,7 @@ from perfgate.document.history import History
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.clocks import deciding_clock
+from perfgate.judging.gate.evidence.blocks import deciding_clock
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.pairs import paired_effects, pairs_of
 from perfgate.judging.gate.evidence.process import compare_fast_paths, fast_path, statistics

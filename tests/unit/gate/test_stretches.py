@@ -14,7 +14,7 @@ from perfgate.document.shape import ShapePlace
 from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.compare.judge import AlphaShares, judge_numbers
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL
+from perfgate.judging.gate.evidence.blocks import ALL_BY_WALL
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import Rules
 from perfgate.judging.gate.evidence.producers import long_stretches

@@ -13,20 +13,18 @@ from msgspec.structs import replace
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, judged_by
 from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE, OPERATOR_SHARE
 from perfgate.catalogue.records import JudgedValue
-from perfgate.document.comparison import Bound, Comparison, EvidenceUnit, Paired
+from perfgate.document.comparison import Bound, Comparison, Paired
 from perfgate.document.decision import (
     CountDifference,
     Policy,
     StepComparison,
     TurnDifference,
-    TurnUnit,
 )
 from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.rule import (
     Errors,
-    Interval,
     interval,
     pairs_to_decide,
     single_interval,
@@ -225,10 +223,15 @@ def _from_effect(
             effect.differences,
             Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)),
         )
+    # The pairs that would show a difference, if it is not shown yet and a gate takes that many.
+    needed: int | None = pairs_to_decide(effect.differences, excluded=0.0)
+    is_shown = bounds is not None and not bounds.low <= 0.0 <= bounds.high
+    if is_shown or (needed or 0) > policy.looks[-1]:
+        needed = None
     difference = TurnDifference(
-        unit=_turn_unit(effect.evidence),
+        unit="pair" if effect.evidence == "pair" else "turn",
         count=effect.differences.size,
-        needed=_pairs_needed(effect, bounds, policy),
+        needed=needed,
         clock=effect.clock,
     )
     if bounds is not None:
@@ -246,18 +249,6 @@ def _from_effect(
     return replace(
         row, base=rounded(effect.base), head=rounded(effect.head), difference=difference
     )
-
-
-def _pairs_needed(
-    effect: PairedEffect, bounds: Interval | None, policy: Policy
-) -> int | None:
-    """The pairs that would show a difference, if it is not shown yet and a gate takes that many."""
-    if bounds is not None and not bounds.low <= 0.0 <= bounds.high:
-        return None
-    needed = pairs_to_decide(effect.differences, excluded=0.0)
-    if needed <= policy.looks[-1]:
-        return needed
-    return None
 
 
 def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepComparison:
@@ -289,15 +280,9 @@ def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepCom
     )
 
 
-def _turn_unit(unit: EvidenceUnit) -> TurnUnit:
-    if unit == "pair":
-        return "pair"
-    return "turn"
-
-
 def _from_comparison(row: StepComparison, paired: Paired) -> StepComparison:
     difference = TurnDifference(
-        unit=_turn_unit(paired.evidence),
+        unit="pair" if paired.is_of_call else "turn",
         count=paired.pairs or 0,
         clock=paired.clock,
         delta=paired.delta if paired.interval else None,
@@ -349,17 +334,13 @@ def _leading_rows(
         return rows[:1]
     for name in names:
         of_metric = [row for row in rows if row.metric == name]
-        if of_metric:
-            return _of_first_shape(of_metric)
+        if not of_metric:
+            continue
+        # The row of head's first shape with the fewest labels; of operators, which are sorted,
+        # the first few.
+        first = next((row for row in of_metric if row.head is not None), of_metric[0])
+        of_shape = [row for row in of_metric if row.shape == first.shape]
+        fewest = min(len(row.labels) for row in of_shape)
+        count = _NAMED_OPERATORS if name == OPERATOR_SHARE else 1
+        return [row for row in of_shape if len(row.labels) == fewest][:count]
     return []
-
-
-def _of_first_shape(rows: Sequence[StepComparison]) -> Sequence[StepComparison]:
-    """The row of head's first shape with the fewest labels; of operators, which are sorted, the first few."""
-    first = next((row for row in rows if row.head is not None), rows[0])
-    by_labels: dict[int, list[StepComparison]] = {}
-    for row in rows:
-        if row.shape == first.shape:
-            by_labels.setdefault(len(row.labels), []).append(row)
-    count = _NAMED_OPERATORS if first.metric == OPERATOR_SHARE else 1
-    return by_labels[min(by_labels)][:count]

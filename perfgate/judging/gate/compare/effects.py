@@ -13,6 +13,7 @@ from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument, Invalid, NoiseFloor
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.compare.comparison import JudgedNumber, paired
 from perfgate.judging.gate.compare.rule import (
     MOST_PAIRS,
@@ -106,69 +107,54 @@ def judge_effect(judged: JudgedNumber, effect: PairedEffect) -> Paired:
 def _concluded(
     row: Paired, judged: JudgedNumber, worse: Differences, bounds: Interval | None
 ) -> Paired:
-    """Answer for the first margin or, if that is inconclusive, for the next."""
+    """Answer for the first margin or, if that is inconclusive, for the next.
+
+    A limit below the noise floor is not a limit that this job can judge by.
+    """
     pairs = row.pairs or 0
-    floor = judged.floor
-    terms = judged.number.terms
-    for margin in terms.margins:
-        excluded = math.log1p(margin)
-        limits = Limits(math.log1p(terms.tolerance), excluded)
-        outcome = answer(worse, limits, judged.errors, p_adjusted=judged.p_adjusted)
-        if outcome in ("regressed", "improved"):
-            return replace(row, outcome=outcome, pairs_needed=None, reason=None)
-        if outcome == "inconclusive":
-            needed = math.ceil(
-                pairs_to_decide(worse, excluded=excluded) * pairs / worse.size
-            )
-            row = replace(
-                row,
-                pairs_needed=needed,
-                reason=_undecided_because(bounds, margin, pairs=pairs),
-            )
-        elif floor is None or not _is_below(margin, floor):
-            return replace(
-                row,
-                outcome="unchanged",
-                pairs_needed=None,
-                reason=None,
-                excluded=margin,
-            )
-        else:
-            row = _below_floor(row, margin, floor.floor)
-    return row
-
-
-def _is_below(margin: float, floor: NoiseFloor) -> bool:
-    """Whether a limit is below the noise floor; the few pairs of base against base are a rough estimate of their spread."""
-    doubt = 1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs))
-    return floor.floor > margin * doubt
-
-
-def _below_floor(row: Paired, margin: float, floor: float) -> Paired:
-    """A limit below the noise floor is not a limit that this job can judge by."""
-    needed = MOST_PAIRS
-    if margin > 0:
-        needed = min(MOST_PAIRS, math.ceil((row.pairs or 0) * (floor / margin) ** 2))
-    reason = Message(
-        "gate.limit-below-floor", {"limit": rounded(margin), "floor": floor}
-    )
-    return replace(row, pairs_needed=needed, reason=reason)
-
-
-def _undecided_because(
-    bounds: Interval | None, margin: float, *, pairs: int
-) -> Message:
-    """Name the slowdown that the pairs do not exclude, and the bound that they show instead."""
-    evidence = Message("gate.too-few-pairs", {"pairs": pairs})
-    if bounds:
+    # The bound that the pairs show, next to the slowdown that they do not exclude.
+    shown = Message("gate.too-few-pairs", {"pairs": pairs})
+    if bounds is not None:
         values = {
             "bound": rounded(change_of(bounds.high)),
             "confidence": rounded((1 + bounds.confidence) / 2),
         }
-        evidence = Message("gate.upper-bound", values)
-    return Message(
-        "gate.slowdown-possible", {"size": rounded(margin), "shown": evidence}
-    )
+        shown = Message("gate.upper-bound", values)
+    terms = judged.number.terms
+    for margin in terms.margins:
+        limits = Limits(math.log1p(terms.tolerance), math.log1p(margin))
+        outcome = answer(worse, limits, judged.errors, p_adjusted=judged.p_adjusted)
+        if outcome in ("regressed", "improved"):
+            return replace(row, outcome=outcome, pairs_needed=None, reason=None)
+        size = rounded(margin)
+        if outcome == "inconclusive":
+            needed = pairs_to_decide(worse, excluded=limits.excluded)
+            needed = math.ceil(needed * pairs / worse.size)
+            reason = Message("gate.slowdown-possible", {"size": size, "shown": shown})
+        elif judged.floor is not None and _is_below(margin, judged.floor):
+            floor = judged.floor.floor
+            needed = MOST_PAIRS
+            if margin > 0:
+                needed = min(MOST_PAIRS, math.ceil(pairs * (floor / margin) ** 2))
+            reason = Message("gate.limit-below-floor", {"limit": size, "floor": floor})
+        else:
+            return replace(
+                row,
+                outcome=outcome,
+                pairs_needed=None,
+                reason=None,
+                excluded=margin,
+            )
+        row = replace(row, pairs_needed=needed, reason=reason)
+    return row
+
+
+def _is_below(margin: float, floor: NoiseFloor) -> bool:
+    """Whether a limit is below the noise floor; the few pairs of base against base are a rough
+    estimate of their spread.
+    """
+    doubt = 1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs))
+    return floor.floor > margin * doubt
 
 
 def _with_doubts(row: Paired, judged: JudgedNumber, worse: Differences) -> Paired:
@@ -197,6 +183,8 @@ def shown_effects(name: str, differences: Differences) -> list[float]:
         return []
     return [rounded(change_of(value)) for value in differences.values]
 
+
+# --- base against base
 
 AA_ALPHA = 0.01  # one-sided; 7 pairs are the fewest that can reach it
 FLOOR_QUANTILE = 2.326  # 99 % one-sided normal quantile
@@ -230,18 +218,20 @@ def noise_floor(twins: Twins) -> NoiseFloor:
 
 def base_differs(floors: Iterable[NoiseFloor]) -> list[Invalid]:
     """If the base differs from itself, a difference of the head is not evidence."""
-    entries = {}
+    entries: dict[ShapePlace, Invalid] = {}
     for floor in floors:
-        if floor.differs and floor.place not in entries:
-            message = Message("gate.aa-differs", {"metric": floor.metric})
+        if floor.differs:
             entry = Invalid(
                 workload=floor.workload,
                 shape=floor.shape,
                 kind="aa_differs",
-                message=message,
+                message=Message("gate.aa-differs", {"metric": floor.metric}),
             )
-            entries[floor.place] = entry
+            entries.setdefault(floor.place, entry)
     return list(entries.values())
+
+
+# --- the resolution of a machine: the smallest slowdown that its pairs would have shown
 
 
 def resolutions(

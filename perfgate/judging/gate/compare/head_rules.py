@@ -15,13 +15,12 @@ from perfgate.document.budget import missing_kernels
 from perfgate.document.comparison import Bound, Checked, Comparison, Outcome
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
-from perfgate.document.run import CORRECTNESS
+from perfgate.document.run import CORRECTNESS, ShapeKernels
 from perfgate.judging.gate.compare.comparison import compared, differing_output
 from perfgate.judging.gate.evidence.bounds import (
     BoundedNumber,
     HeadNumbers,
     OutputCheck,
-    RanKernels,
     by_turn,
 )
 from perfgate.judging.gate.evidence.values import rounded_if_known
@@ -35,9 +34,8 @@ def compare_rules(numbers: HeadNumbers, kernels: Sequence[str]) -> list[Comparis
     ]
     comparisons += map(compare_bound, numbers.bounded)
     if kernels:
-        comparisons += [
-            compare_expected_kernels(ran, kernels) for ran in numbers.kernels
-        ]
+        for workload, shapes in numbers.kernels.items():
+            comparisons.append(compare_expected_kernels(workload, shapes, kernels))
     return comparisons
 
 
@@ -83,31 +81,37 @@ def compare_signatures(checks: Iterable[OutputCheck]) -> Iterator[Checked]:
 # --- [expect] kernels
 
 
-def compare_expected_kernels(ran: RanKernels, patterns: Sequence[str]) -> Bound:
+def compare_expected_kernels(
+    workload: str, shapes: Sequence[ShapeKernels], patterns: Sequence[str]
+) -> Bound:
     """Compare the names of kernels that ran in any shape of a workload with the patterns that are expected.
 
     Only the head is judged: a base that runs none of them does not excuse it. Without recorded names, the verdict is left open.
     """
     names = set()
-    for entry in ran.shapes:
+    for entry in shapes:
         names.update(entry.names)
     missing = missing_kernels(patterns, names)
     outcome: Outcome = "inconclusive"
     reason: Message | None = None
     parts: list[Part] = []
-    if not ran.shapes:
+    if not shapes:
         reason = Message("gate.kernels-not-kept")
     elif not missing:
         outcome = "unchanged"
-    elif any(entry.left_out for entry in ran.shapes):
+    elif any(entry.left_out for entry in shapes):
         reason = Message("gate.kernels-left-out")
     else:
         outcome = "regressed"
-        reason = _kernels_missing(missing)
-        parts = [Part(name=pattern, base=1, head=0) for pattern in missing]
+        kernels = []
+        for pattern, nearest in missing.items():
+            values = {"kernel": pattern, "nearest": nearest}
+            kernels.append(Message("gate.kernel-missing", values))
+            parts.append(Part(name=pattern, base=1, head=0))
+        reason = Message("gate.kernels-missing", {"kernels": kernels})
     found = [pattern for pattern in patterns if pattern not in missing]
     return Bound(
-        workload=ran.workload,
+        workload=workload,
         shape="",
         metric=EXPECTED_KERNELS,
         unit=metric(EXPECTED_KERNELS).unit,
@@ -119,15 +123,6 @@ def compare_expected_kernels(ran: RanKernels, patterns: Sequence[str]) -> Bound:
         reason=reason,
         parts=parts,
     )
-
-
-def _kernels_missing(missing: dict[str, str]) -> Message:
-    kernels = []
-    for pattern, nearest in missing.items():
-        kernels.append(
-            Message("gate.kernel-missing", {"kernel": pattern, "nearest": nearest})
-        )
-    return Message("gate.kernels-missing", {"kernels": kernels})
 
 
 # --- budgets, SLAs and gating limits

@@ -41,7 +41,6 @@ from perfgate.judging.gate.evidence.quads import (
     JobOfSides,
     common_ratio,
     counted_lines,
-    turns_of,
 )
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance, tolerance
 from perfgate.judging.gate.evidence.values import rounded
@@ -271,8 +270,7 @@ def _compare_counts(job: JobOfSides, policy: Policy) -> Iterator[Exact]:
     same on both sides, or the verdict is left open.
     """
     before, after = (
-        list(map(work_of_start, profiled_starts(turns)))
-        for turns in turns_of(job.quads)
+        list(map(work_of_start, profiled_starts(turns))) for turns in job.turns
     )
     if not before or not after:
         return

@@ -117,7 +117,16 @@ def judge_numbers(
         judge = judges[number.family, number.place.workload]
         for row in judge.judge(number, floor_of.get((*number.place, number.metric))):
             comparisons.append(_with_reason(row, number))
-    return with_implied(comparisons, waited)
+    by_place: dict[ShapePlace, list[Paired]] = defaultdict(list)
+    for row in comparisons:
+        if isinstance(row, Paired):
+            by_place[row.place].append(row)
+    for index, row in enumerate(comparisons):
+        if isinstance(row, Paired):
+            reason = _implied_by(row, by_place[row.place], waited)
+            if reason is not None:
+                comparisons[index] = informing_because(row, reason)
+    return comparisons
 
 
 def _with_reason(row: Comparison, number: Number) -> Comparison:
@@ -191,27 +200,7 @@ def _is_corrected(number: Number) -> bool:
     return number.gating or not is_of_quads
 
 
-# --- numbers that follow from others
-
-
-def with_implied(
-    comparisons: Sequence[Comparison], waited: Mapping[str, float | None]
-) -> list[Comparison]:
-    """The comparisons; numbers that follow from others of their place no longer gate if they are left open.
-
-    ``waited`` are the shares of CPU time for which jobs waited, if CPU time is fair to both sides.
-    """
-    by_place: dict[ShapePlace, list[Paired]] = defaultdict(list)
-    for comparison in comparisons:
-        if isinstance(comparison, Paired):
-            by_place[comparison.place].append(comparison)
-    implied = list(comparisons)
-    for index, comparison in enumerate(comparisons):
-        if isinstance(comparison, Paired):
-            reason = _reason(comparison, by_place[comparison.place], waited)
-            if reason is not None:
-                implied[index] = informing_because(comparison, reason)
-    return implied
+# --- numbers that follow from others: if they are left open, they do not gate
 
 
 def informing_because(comparison: Paired, reason: Message) -> Paired:
@@ -226,10 +215,16 @@ def informing_because(comparison: Paired, reason: Message) -> Paired:
     return informing
 
 
-def _reason(
-    comparison: Paired, of_place: Sequence[Paired], waited: Mapping[str, float | None]
+def _implied_by(
+    comparison: Paired,
+    of_place: Sequence[Paired],
+    waited: Mapping[str, float | None],
 ) -> Message | None:
-    """The reason that a comparison does not decide by itself; None if it counts."""
+    """The reason that a comparison does not decide by itself; None if it counts.
+
+    ``waited`` are the shares of CPU time for which jobs waited, if CPU time is fair to both
+    sides.
+    """
     if comparison.metric == INSTRUCTIONS and comparison.gating:
         if any(row.metric == LATENCY and row.outcome == "improved" for row in of_place):
             return Message("gate.calls-take-less")

@@ -74,7 +74,7 @@ def compare_operators(rows: Iterable[TimedParts]) -> list[OperatorDelta]:
     at most ``FALSE_DISCOVERIES``: the false-discovery rate is at most that among those named slower, and among those named
     faster.
     """
-    tests = _tests(list(_operators(rows)))
+    tests = _tests(list(_subjects(rows, OPERATOR_TIME)))
     return sorted(
         tests, key=lambda test: (-test.seconds, test.workload, test.shape, test.op)
     )
@@ -97,8 +97,8 @@ def judge_subroutines(
         return []
     by_workload: dict[str, list[_Subject]] = {}
     for subject in (
-        *_operators(valid(work.operators, spoiled)),
-        *_subroutines(valid(work.subroutines, spoiled)),
+        *_subjects(valid(work.operators, spoiled), OPERATOR_TIME),
+        *_subjects(valid(work.subroutines, spoiled), ""),
     ):
         if configured_tolerance(policy, subject.metric, subject.place) is not None:
             by_workload.setdefault(subject.place.workload, []).append(subject)
@@ -116,50 +116,44 @@ def valid(
     return [row for row in rows if row.place not in spoiled]
 
 
-def _operators(rows: Iterable[TimedParts]) -> Iterator[_Subject]:
-    """Yield the operators; a call takes as long as all of them."""
+def _subjects(rows: Iterable[TimedParts], prefix: str) -> Iterator[_Subject]:
+    """Yield the parts that enough pairs timed on both sides, large enough in the call; none that
+    one side runs more often.
+
+    A call takes as long as all its operators; of modules and functions, all others run within
+    the longest.
+    """
     for row in rows:
-        if row.times:
-            seconds = [
-                sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0)
-                for base in row.times.base
-            ]
-            yield from _subjects(row, median(seconds), OPERATOR_TIME)
-
-
-def _subroutines(rows: Iterable[TimedParts]) -> Iterator[_Subject]:
-    """Yield the modules and functions; all others run within the longest."""
-    for row in rows:
-        if row.times:
-            seconds = [max(base.values(), default=0.0) for base in row.times.base]
-            yield from _subjects(row, median(seconds), "")
-
-
-def _subjects(
-    parts: TimedParts, call_seconds: float, prefix: str
-) -> Iterator[_Subject]:
-    """Yield the parts that enough pairs timed on both sides, large enough in the call; none that one side runs more often."""
-    for name in sorted(parts.times.names):
-        times = parts.times.of_part(name)
-        timed = times[(times > 0).all(axis=1)]
-        if name == OUTSIDE_OPERATORS or len(timed) < MIN_PAIRS or name in parts.changed:
+        if not row.times:
             continue
-        typical = median(timed[:, 0])
-        if typical < MIN_SHARE * call_seconds:
-            continue
-        ratios = (np.log(timed[:, 1]) - np.log(timed[:, 0])).clip(-LARGEST, LARGEST)
-        full_name = prefix + name
-        short_name = full_name.partition(".")[2]
-        line = parts.lines.get(short_name)
-        yield _Subject(
-            parts.place,
-            short_name,
-            full_name,
-            ratios,
-            typical,
-            typical / call_seconds,
-            line,
-        )
+        calls = []
+        for base in row.times.base:
+            if prefix == OPERATOR_TIME:
+                calls.append(sum(base.values()) - base.get(OUTSIDE_OPERATORS, 0.0))
+            else:
+                calls.append(max(base.values(), default=0.0))
+        call_seconds = median(calls)
+        for name in sorted(row.times.names):
+            times = row.times.of_part(name)
+            timed = times[(times > 0).all(axis=1)]
+            is_part = name != OUTSIDE_OPERATORS and name not in row.changed
+            if not is_part or len(timed) < MIN_PAIRS:
+                continue
+            typical = median(timed[:, 0])
+            if typical < MIN_SHARE * call_seconds:
+                continue
+            ratios = np.log(timed[:, 1]) - np.log(timed[:, 0])
+            full_name = prefix + name
+            short_name = full_name.partition(".")[2]
+            yield _Subject(
+                row.place,
+                short_name,
+                full_name,
+                ratios.clip(-LARGEST, LARGEST),
+                typical,
+                typical / call_seconds,
+                row.lines.get(short_name),
+            )
 
 
 def _tests(subjects: Sequence[_Subject]) -> Iterator[OperatorDelta]:

@@ -27,7 +27,7 @@ from perfgate.document.samples import unpack
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.compare.rule import p_slower
 from perfgate.judging.gate.evidence.effect import Differences
-from perfgate.judging.gate.evidence.quads import Quad, turns_of
+from perfgate.judging.gate.evidence.quads import Quad
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import exposed
 from perfgate.judging.gate.evidence.work_table import PairedTimes, WorkTable
@@ -65,10 +65,10 @@ def _parts(work: WorkTable, comparison: Paired) -> list[Part]:
     if name == PREPROCESSING:
         return work.stages(comparison.place)
     if comparison.is_of_job and name in (RANKS_STEP, RANKS_CPU, RANKS_MEMORY):
-        quads = work.jobs[comparison.workload].quads
-        parts = rank_parts(name, quads)
+        job = work.jobs[comparison.workload]
+        parts = rank_parts(name, job.quads)
         if name == RANKS_STEP:
-            parts += exposed_parts(*turns_of(quads))
+            parts += exposed_parts(*job.turns)
         return most_grown(parts)
     return []
 

@@ -179,14 +179,9 @@ def _compare_unit(
 def _undecided(
     place: ShapePlace, base: KernelSums | None, head: KernelSums | None, reason: Message
 ) -> Recorded:
-    return _judged(
-        place,
-        KERNELS_TIME,
-        "inconclusive",
-        _typical_step(base),
-        _typical_step(head),
-        reason=reason,
-    )
+    before = _typical_step(base)
+    after = _typical_step(head)
+    return _judged(place, KERNELS_TIME, "inconclusive", before, after, reason=reason)
 
 
 def _typical_step(sums: KernelSums | None) -> float | None:

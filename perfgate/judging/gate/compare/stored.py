@@ -196,15 +196,9 @@ def _compare(
         head_is_busy=head_is_busy,
         values=[rounded(value) for value in series.values[-_DRAWN:]],
     )
-    if series.values:
-        return _with_level(compared, series, value)
-    return compared
-
-
-def _with_level(
-    compared: StoredComparison, series: HistorySeries, value: float
-) -> StoredComparison:
-    """The comparison with main's level, and the interval for one more run if there is one."""
+    if not series.values:
+        return compared
+    # Main's level, and the interval for one more run if there is one.
     typical = median(series.values, series.metric)
     zero = zero_of(series.metric)
     compared = replace(

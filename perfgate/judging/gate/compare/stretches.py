@@ -47,7 +47,9 @@ _MOST = 10.0
 
 def p_of_alarm(name: str, sample: StretchSample) -> float:
     """The p-value of "not worse" that holds over all looks."""
-    p = _p_worse_mean(sample) if name == MEAN else p_more_stalls(sample)
+    p = p_more_stalls(sample.base, sample.head)
+    if name == MEAN:
+        p = _p_of_mean(sample, 1)
     return _over_looks(p, sample.quads)
 
 
@@ -81,29 +83,17 @@ def _luck(sample: StretchSample) -> float:
     return sample.start_luck / math.sqrt(sample.starts)
 
 
-def _p_worse_mean(sample: StretchSample) -> float:
-    """The p-value of a mean that is worse beyond luck, which is not evidence, however many quads share it."""
-    return min(
-        1.0,
-        _p_above(sample, math.expm1(BEYOND_LUCK * _luck(sample)))
-        + float(ndtr(-BEYOND_LUCK)),
-    )
+def _p_of_mean(sample: StretchSample, sign: int) -> float:
+    """The p-value of a mean that is worse, or better with ``sign`` -1, beyond luck, which is not
+    evidence, however many quads share it.
+    """
+    change = sign * math.expm1(BEYOND_LUCK * _luck(sample))
+    return min(1.0, _p_beyond(sample, change, sign) + float(ndtr(-BEYOND_LUCK)))
 
 
-def _p_better_mean(sample: StretchSample) -> float:
-    return min(
-        1.0,
-        _p_below(sample, -math.expm1(BEYOND_LUCK * _luck(sample)))
-        + float(ndtr(-BEYOND_LUCK)),
-    )
-
-
-def _p_above(sample: StretchSample, change: float) -> float:
-    return p_positive(sample.head.means / (1 + change) - sample.base.means)
-
-
-def _p_below(sample: StretchSample, change: float) -> float:
-    return p_positive(sample.base.means - sample.head.means / (1 + change))
+def _p_beyond(sample: StretchSample, change: float, sign: int) -> float:
+    """The p-value of a mean that changed by less than this, in the direction of ``sign``."""
+    return p_positive(sign * (sample.head.means / (1 + change) - sample.base.means))
 
 
 class _Bounds(NamedTuple):
@@ -121,10 +111,10 @@ def _bounds_of_mean(sample: StretchSample, errors: Errors) -> _Bounds:
     )
     reach = -float(ndtri(level)) * _luck(sample)
     low = largest_not_excluded(
-        lambda change: _p_above(sample, change), level, start=effect, most=-0.999
+        lambda change: _p_beyond(sample, change, 1), level, start=effect, most=-0.999
     )
     high = largest_not_excluded(
-        lambda change: _p_below(sample, change), level, start=effect, most=_MOST
+        lambda change: _p_beyond(sample, change, -1), level, start=effect, most=_MOST
     )
     return _Bounds(
         effect - math.hypot(effect - low, reach),
@@ -150,7 +140,7 @@ def _judge_mean(judged: JudgedNumber, sample: StretchSample) -> Paired:
         return replace(row, outcome="regressed")
     if (
         sample.effect < -allowed
-        and _over_looks(_p_better_mean(sample), sample.quads) <= errors.alarm
+        and _over_looks(_p_of_mean(sample, -1), sample.quads) <= errors.alarm
     ):
         return replace(row, outcome="improved")
     if high <= sufficient:
@@ -167,17 +157,8 @@ def _judge_mean(judged: JudgedNumber, sample: StretchSample) -> Paired:
 # --- stalls
 
 
-def p_more_stalls(sample: StretchSample) -> float:
-    """The p-value of "head does not stall more often or for longer", at a single look."""
-    return _p_of_stalls(sample.base, sample.head)
-
-
-def p_fewer_stalls(sample: StretchSample) -> float:
-    """The p-value of "base does not stall more often or for longer"."""
-    return _p_of_stalls(sample.head, sample.base)
-
-
-def _p_of_stalls(less: StretchSide, more: StretchSide) -> float:
+def p_more_stalls(less: StretchSide, more: StretchSide) -> float:
+    """The p-value of "``more`` does not stall more often or for longer", at a single look."""
     often = p_positive(more.stall_shares - less.stall_shares)
     long = p_positive(more.stall_seconds - less.stall_seconds)
     return min(1.0, 2 * min(often, long))
@@ -193,7 +174,8 @@ def _judge_stalls(judged: JudgedNumber, sample: StretchSample) -> Paired:
     informing = replace(row, gating=False)
     is_better = (
         effect < -allowed
-        and _over_looks(p_fewer_stalls(sample), sample.quads) <= judged.errors.alarm
+        and _over_looks(p_more_stalls(sample.head, sample.base), sample.quads)
+        <= judged.errors.alarm
     )
     if is_better and sample.effect < -STALLS_MATTER:
         return replace(informing, outcome="improved")
@@ -266,6 +248,10 @@ def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bo
             return False
         if isinstance(comparison, Paired) and comparison.metric == MEAN:
             allowed = max(allowed, comparison.tolerance or 0.0)
-    if sample.effect > LEANING_SHARE * allowed and _p_above(sample, 0.0) <= LEANING_P:
+    if (
+        sample.effect > LEANING_SHARE * allowed
+        and _p_beyond(sample, 0.0, 1) <= LEANING_P
+    ):
         return True
-    return sample.effect > STALLS_MATTER and p_more_stalls(sample) <= LEANING_STALLS_P
+    p = p_more_stalls(sample.base, sample.head)
+    return sample.effect > STALLS_MATTER and p <= LEANING_STALLS_P

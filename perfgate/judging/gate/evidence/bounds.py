@@ -36,30 +36,24 @@ class HeadBound(NamedTuple):
     limit: str | None = None
     labels: Mapping[str, str] = {}
 
-    def _bounds(self, value: Value, shape: str) -> bool:
-        """Whether a value of the metric is of the shape, the rate and the labels."""
+    def values(self, run: RunIndex, place: ShapePlace) -> Iterator[Value]:
+        """Yield the values of the metric at a place, of the rate and the labels."""
+        name = self.budget.metric
         rate: str | None = None
         if self.budget.rate is not None:
             rate = f"{self.budget.rate:g}"
-        is_at_place = (
-            value.labels.get("shape", shape) == shape
-            and value.labels.get("rate") == rate
-        )
-        return is_at_place and self.labels.items() <= value.labels.items()
-
-    def values(self, run: RunIndex, place: ShapePlace) -> Iterator[Value]:
         for step in run.steps.get(place.workload, ()):
             for value in step.values:
-                if value.metric == self.budget.metric and self._bounds(
-                    value, place.shape
-                ):
+                labels = value.labels
+                is_at_place = labels.get("shape", place.shape) == place.shape
+                is_at_rate = labels.get("rate") == rate
+                has_labels = self.labels.items() <= labels.items()
+                is_of_metric = value.metric == name
+                if is_of_metric and is_at_place and is_at_rate and has_labels:
                     yield value
         counters = run.counters.get(place)
-        if counters and self.budget.metric in counters.values:
-            yield Value(
-                metric=self.budget.metric,
-                value=float(counters.values[self.budget.metric]),
-            )
+        if counters and name in counters.values:
+            yield Value(metric=name, value=float(counters.values[name]))
 
     def best_end(self, value: Value) -> float | None:
         """The end of the interval that is best for the bound, or the value itself if it has no interval."""
@@ -137,19 +131,13 @@ class OutputCheck(NamedTuple):
     base: CorrectnessResult | None
 
 
-class RanKernels(NamedTuple):
-    """The kernels that ran in the shapes of a workload."""
-
-    workload: str
-    shapes: list[ShapeKernels]
-
-
 class HeadNumbers(NamedTuple):
     """The rows that rules judge, of a head with a base or without."""
 
     checks: list[OutputCheck]
     bounded: list[BoundedNumber]
-    kernels: list[RanKernels]
+    # The kernels that ran in the shapes of each workload.
+    kernels: dict[str, list[ShapeKernels]]
 
     @classmethod
     def of(cls, base: RunIndex | None, head: RunIndex, policy: Policy) -> HeadNumbers:
@@ -158,12 +146,12 @@ class HeadNumbers(NamedTuple):
             checks.append(
                 OutputCheck(check, base.checks.get(check.place) if base else None)
             )
-        kernels = []
+        kernels = {}
         for workload in head.workloads:
             shapes: list[ShapeKernels] = []
             for step in head.steps.get(workload.name, ()):
                 shapes += step.kernels
-            kernels.append(RanKernels(workload.name, shapes))
+            kernels[workload.name] = shapes
         return cls(checks, list(_bounded_numbers(base, head, policy)), kernels)
 
 

@@ -196,7 +196,15 @@ class ChangedCode:
         if change is None:
             return None
         if origin.reach in ("line", "caller"):
-            return _chain_around(change, split_line(origin.line)[1])
+            # The chain with the shortest statement around the line: a changed loop covers the
+            # lines inside it; lines that changed themselves stand for themselves.
+            number = split_line(origin.line)[1]
+            around = []
+            for chain in change.chains:
+                for first, last in chain:
+                    if first <= number <= last:
+                        around.append((last - first, chain[0][0]))
+            return (change.file, min(around)[1]) if around else None
         behind = self._all
         if origin.reach == "function":
             behind = [
@@ -206,7 +214,7 @@ class ChangedCode:
             ]
         if len(behind) != 1 or len(change.chains) != 1:
             return None
-        return change.file, _first_line(change.chains[0])
+        return change.file, change.chains[0][0][0]
 
     def _at(self, line: str | None) -> CodeChange | None:
         file, number = split_line(line)
@@ -222,11 +230,12 @@ class ChangedCode:
         def order(change: CodeChange) -> tuple[int, int]:
             return -(change.begins or 0), abs(change.first - number)
 
-        around = [
-            change
-            for change in self._changes.get(file, [])
-            if _is_around(change, number)
-        ]
+        around = []
+        for change in self._changes.get(file, []):
+            if change.begins is None or change.ends is None:
+                continue
+            if change.begins <= number <= change.ends:
+                around.append(change)
         return min(around, key=order, default=None)
 
     def _around(self, line: str) -> CalledFunction | None:
@@ -246,31 +255,3 @@ def _origin_of(change: CodeChange, reach: Reach) -> Origin:
     return Origin(
         line=f"{change.file}:{change.first}", reach=reach, function=change.function
     )
-
-
-def _is_around(change: CodeChange, number: int) -> bool:
-    """Whether a line is in the function that a change touches."""
-    return (
-        change.begins is not None
-        and change.ends is not None
-        and change.begins <= number <= change.ends
-    )
-
-
-def _chain_around(change: CodeChange, number: int) -> tuple[str, int] | None:
-    """The chain with the shortest statement around a line.
-
-    A changed loop covers the lines inside it; lines that changed themselves stand for themselves.
-    """
-    around = []
-    for chain in change.chains:
-        for first, last in chain:
-            if first <= number <= last:
-                around.append((last - first, _first_line(chain)))
-    if not around:
-        return None
-    return change.file, min(around)[1]
-
-
-def _first_line(chain: Sequence[tuple[int, int]]) -> int:
-    return chain[0][0]

@@ -18,7 +18,7 @@ from perfgate.document.lines import number_in
 from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import ALL_BY_WALL, WAITED, Clocks
+from perfgate.judging.gate.evidence.blocks import ALL_BY_WALL, WAITED, Clocks
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.sampled import SAMPLED, sampled_effects
 from perfgate.judging.gate.evidence.values import zero_of
@@ -132,7 +132,11 @@ class PairedNumbers:
         self._clocks = clocks
         self.leading_of_base = leading_numbers(base)
         self.leading_of_head = leading_numbers(head)
-        left_to_turns = _left_to_turns(base)
+        # The numbers that the first turn of base left out.
+        left_to_turns = set()
+        for number, value in _values(base):
+            if value.reason is not None and value.reason.code == LEFT_TO_TURNS:
+                left_to_turns.add(number.key)
         self._turns_of_base = _turns_of(base, left_to_turns)
         self._turns_of_head = _turns_of(head, left_to_turns)
         self._sampled: dict[ShapePlace, dict[str, PairedEffect]] = {}
@@ -140,7 +144,12 @@ class PairedNumbers:
     def get(self, number: ChecklistNumber) -> PairedEffect | Message:
         """The number on both sides, or the reason that it cannot be compared."""
         if number.metric in SAMPLED and not number.labels:
-            effect = self._effects(number.place).get(number.metric)
+            place = number.place
+            if place not in self._sampled:
+                self._sampled[place] = sampled_effects(
+                    self._base, self._head, place, self._clocks
+                )
+            effect = self._sampled[place].get(number.metric)
             if effect is not None:
                 return effect
         return _from_turns(number.metric, *self._turns(number), self._clock(number))
@@ -241,13 +250,6 @@ class PairedNumbers:
                 return "awake"
         return "wall"
 
-    def _effects(self, place: ShapePlace) -> dict[str, PairedEffect]:
-        if place not in self._sampled:
-            self._sampled[place] = sampled_effects(
-                self._base, self._head, place, self._clocks
-            )
-        return self._sampled[place]
-
 
 # --- turns of a step
 
@@ -273,15 +275,6 @@ def _turns_of(
             if number > 1
         }
     return dict(turns)
-
-
-def _left_to_turns(base: RunDocument) -> set[NumberKey]:
-    """The numbers that the first turn of base left out."""
-    numbers = set()
-    for number, value in _values(base):
-        if value.reason is not None and value.reason.code == LEFT_TO_TURNS:
-            numbers.add(number.key)
-    return numbers
 
 
 def _number(text: str) -> int:

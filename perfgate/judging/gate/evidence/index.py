@@ -28,9 +28,9 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import Arm
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.evidence.blocks import Clocks, clock_shift, deciding_clocks
 from perfgate.judging.gate.evidence.changed_code import HeadCode
 from perfgate.judging.gate.evidence.checklist import PairedNumbers
-from perfgate.judging.gate.evidence.clocks import Clocks, deciding_clocks
 from perfgate.judging.gate.evidence.effect import (
     ASSUMED,
     RESIDENT_LUCK,
@@ -39,7 +39,6 @@ from perfgate.judging.gate.evidence.effect import (
 )
 from perfgate.judging.gate.evidence.pairs import Pair, paired_effects, pairs_of
 from perfgate.judging.gate.evidence.quads import JobOfSides
-from perfgate.judging.gate.evidence.undisturbed import clock_shift
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
 

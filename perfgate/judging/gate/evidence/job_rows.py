@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from perfgate.catalogue.names import ITL, NUMBER, RANKS_LOSS, TPOT
-from perfgate.document.job import JobRecord, RankCounts, Turn
+from perfgate.document.job import JobRecord, Turn
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.evidence.index import RunIndex
 from perfgate.judging.gate.evidence.quads import FEWEST_COUNTED, counted_lines
@@ -168,20 +168,16 @@ def _are_counted(turns: Sequence[Turn]) -> bool:
         starts.add(turn.start)
         ranks: set[str | None] = set()
         for count in turn.counts:
-            if not _is_whole(count):
+            # The collectives add up, and belong to steps that were profiled.
+            calls = sum(entry.count for entry in count.collectives)
+            has_steps = count.steps > 0 or not (count.operators or count.syncs or calls)
+            if count.calls != calls or not has_steps:
                 return False
             profiled.add(count.steps > 0)
             ranks.add(str(count.rank))
         if ranks and ranks == {entry.labels.get("rank") for entry in turn.samples}:
             counted.add(turn.start)
     return len(profiled) == 1 and starts == counted
-
-
-def _is_whole(count: RankCounts) -> bool:
-    """Whether the collectives add up, and belong to steps that were profiled."""
-    if count.steps <= 0 and (count.operators or count.syncs or count.calls):
-        return False
-    return count.calls == sum(entry.count for entry in count.collectives)
 
 
 # --- rows that the trusted settings of a job ask for
@@ -211,7 +207,12 @@ def _promise_proofs(
             )
         output = row._replace(metric=OUTPUT)
         table.promise(output, whole=row in with_output, named_by="configuration")
-    has_token_times = all(map(_has_token_times, turns))
+    # Whether each turn with a time per output token has the times between tokens that it is the
+    # mean of.
+    has_token_times = True
+    for turn in turns:
+        has_own = any(entry.metric == ITL for entry in turn.samples)
+        has_token_times = has_token_times and (TPOT not in turn.values or has_own)
     table.promise(
         row_of_job(settings.name, ITL), whole=has_token_times, named_by="configuration"
     )
@@ -278,11 +279,6 @@ def _turns_with_output(
         has_own = bool(turn.output) and not own.compares_share
         if needs_none or has_own or turn.start in checked:
             yield row
-
-
-def _has_token_times(turn: Turn) -> bool:
-    """Whether a turn with a time per output token has the times between tokens that it is the mean of."""
-    return TPOT not in turn.values or any(entry.metric == ITL for entry in turn.samples)
 
 
 def _shares_devices_as(

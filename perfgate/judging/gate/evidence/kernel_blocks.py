@@ -45,7 +45,12 @@ def busy_effect(pairs: Iterable[_Pair], shape: str) -> PairedEffect:
         ratios = []
         seconds = []
         for base, head in _quads_of(first, second, shape):
-            ratios.append(_log_ratio(base, head))
+            ratio = math.log(head.seconds / base.seconds)
+            if base.cycles and head.cycles:
+                of_cycles = math.log(head.cycles / base.cycles)
+                if abs(of_cycles - ratio) > SAME_CLOCK:
+                    ratio = of_cycles  # both sides ran at different clocks
+            ratios.append(ratio)
             seconds.append(base.seconds)
         effects.append(float(np.mean(ratios)))
         levels.append(math.log(median(seconds)))
@@ -78,17 +83,6 @@ def _by_quad(blocks: KernelBlocks) -> dict[int, _BusyQuad]:
         if blocks.busy_ns[index] > 0:
             quads[quad] = _BusyQuad(blocks.busy_ns[index] / calls / 1e9, cycles)
     return quads
-
-
-def _log_ratio(base: _BusyQuad, head: _BusyQuad) -> float:
-    """Head over base, of cycles if both sides count them and ran at different clocks."""
-    seconds = math.log(head.seconds / base.seconds)
-    if not base.cycles or not head.cycles:
-        return seconds
-    cycles = math.log(head.cycles / base.cycles)
-    if abs(cycles - seconds) <= SAME_CLOCK:
-        return seconds
-    return cycles
 
 
 def counts_cycles(pairs: Sequence[_Pair], shape: str) -> bool:

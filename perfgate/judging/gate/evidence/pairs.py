@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
@@ -29,12 +29,13 @@ from perfgate.catalogue.names import (
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import Arm, BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import (
+from perfgate.judging.gate.evidence.blocks import (
     ALIKE,
     ALL_BY_WALL,
     CPU_CLOCKS,
     Clocks,
     TimedLane,
+    clean_pair,
 )
 from perfgate.judging.gate.evidence.effect import (
     RESIDENT_LUCK,
@@ -49,7 +50,6 @@ from perfgate.judging.gate.evidence.process import (
     compare_fast_paths,
     statistics,
 )
-from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
 
@@ -282,24 +282,25 @@ def _gaps(pairs: Sequence[ProcessPair]) -> PairedEffect:
 
 def _whole_blocks(pairs: Sequence[ProcessPair]) -> dict[str, PairedEffect]:
     """The turnaround and the processor's counts, if all pairs have them."""
-    levels = {TURNAROUND: _of_members(pairs, _turnaround)}
-    for name in HARDWARE:
-        levels[name] = _of_members(pairs, partial(_hardware, name=name))
     effects = {}
-    for name, table in levels.items():
+    for name in (TURNAROUND, *HARDWARE):
+        number = partial(_whole_block, name=name)
+        table = _of_members(pairs, number)
         if np.isfinite(table).all():
             effects[name] = log_ratios(table)
     return effects
+
+
+def _whole_block(process: Statistics, name: str) -> float:
+    if name == TURNAROUND:
+        return _turnaround(process)
+    return process.hardware.get(name, math.nan)
 
 
 def _turnaround(process: Statistics) -> float:
     if process.turnaround is None:
         return math.nan
     return process.turnaround
-
-
-def _hardware(process: Statistics, name: str) -> float:
-    return process.hardware.get(name, math.nan)
 
 
 # --- the tail
@@ -313,9 +314,8 @@ def _tail(pairs: Sequence[ProcessPair], *, on_device: bool) -> dict[str, PairedE
     tails = [(_log_p99(first), _log_p99(second)) for first, second in pools]
     clock: Clock = "device" if on_device else "cpu"
     effect = log_ratios(tails, clock=clock)
-    return {
-        P99: effect._replace(pairs=len(pairs), fair=on_device or _compute_alike(pairs))
-    }
+    fair = on_device or _compute_alike(pairs)
+    return {P99: effect._replace(pairs=len(pairs), fair=fair)}
 
 
 def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
@@ -340,7 +340,11 @@ def _log_p99(seconds: Floats) -> float:
 
 def _compute_alike(pairs: Sequence[ProcessPair]) -> bool:
     """Whether both sides compute for similar shares of their time: otherwise CPU time does not measure how long calls take."""
-    shares = _of_members(pairs, _computed_share)
+    # Of a call; NaN if the time awake of a process is unknown.
+    shares = _of_members(
+        pairs,
+        lambda process: median(process.cpu) / math.exp(_turnaround(process)),
+    )
     known = shares[np.isfinite(shares).all(axis=1)]
     if not known.size:
         return True
@@ -348,36 +352,27 @@ def _compute_alike(pairs: Sequence[ProcessPair]) -> bool:
     return bool(abs(base - head) <= ALIKE)
 
 
-def _computed_share(process: Statistics) -> float:
-    """The share of a call that its thread computed; NaN if its time awake is unknown."""
-    return median(process.cpu) / math.exp(_turnaround(process))
-
-
 # --- starts
 
 
 def _in_starts(
-    effects: Mapping[str, PairedEffect],
-    pairs: Sequence[Pair],
-    shape: str,
-    *,
-    luck: float,
+    effects: dict[str, PairedEffect], pairs: Sequence[Pair], shape: str, *, luck: float
 ) -> dict[str, PairedEffect]:
-    """The effects, with the starts of pairs if all processes stayed loaded; a P99 pools pairs of several starts."""
-    clustered = dict(effects)
+    """The effects, with the starts of pairs if all processes stayed loaded; a P99 pools pairs of
+    several starts.
+    """
     starts_of_all = _starts(pairs)
     if len(starts_of_all) < len(pairs):
-        return clustered
+        return effects
     for name, effect in effects.items():
         differences = effect.differences
         starts = starts_of_all
         if name == BUSY:
             starts = _starts(profiled_pairs(pairs, shape))
         if differences.size == len(starts):
-            clustered[name] = effect._replace(
-                differences=differences.in_starts(starts, luck=luck)
-            )
-    return clustered
+            clustered = differences.in_starts(starts, luck=luck)
+            effects[name] = effect._replace(differences=clustered)
+    return effects
 
 
 def _starts(pairs: Iterable[Pair]) -> list[int]:

@@ -19,7 +19,7 @@ import numpy as np
 from perfgate.catalogue.names import INSTRUCTIONS
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
-from perfgate.judging.gate.evidence.clocks import (
+from perfgate.judging.gate.evidence.blocks import (
     CPU_CLOCKS,
     awake_seconds,
     sum_by_block,

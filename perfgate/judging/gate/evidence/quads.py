@@ -26,8 +26,8 @@ from perfgate.document.job import (
 from perfgate.document.profile import JobProfile
 from perfgate.document.samples import STALL_FACTOR, unpack
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.evidence.blocks import ALIKE, COMPUTES, WAITED
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
-from perfgate.judging.gate.evidence.clocks import ALIKE, COMPUTES, WAITED
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.stats.arrays import Flags, Floats, Ints
 from perfgate.stats.summary import median
@@ -98,6 +98,16 @@ class JobOfSides:
         return quads
 
     @cached_property
+    def turns(self) -> tuple[list[Turn], list[Turn]]:
+        """All turns of base and of head in quads."""
+        base: list[Turn] = []
+        head: list[Turn] = []
+        for quad in self.quads:
+            base += quad.base
+            head += quad.head
+        return base, head
+
+    @cached_property
     def other_work(self) -> OtherWork | None:
         """The first difference between the work of both sides; None if all quads did the same."""
         for quad in self.quads:
@@ -138,16 +148,6 @@ class JobOfSides:
         if computes and are_alike and waited >= WAITED:
             return waited
         return None
-
-
-def turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:
-    """All turns of the base and of the head."""
-    base: list[Turn] = []
-    head: list[Turn] = []
-    for quad in quads:
-        base += quad.base
-        head += quad.head
-    return base, head
 
 
 def _totals(counts: Iterable[Mapping[str, int]]) -> Counter[str]:

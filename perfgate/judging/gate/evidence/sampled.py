@@ -14,16 +14,16 @@ from perfgate.document.comparison import Clock
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import (
+from perfgate.judging.gate.evidence.blocks import (
     Clocks,
     TimedLane,
     awake_by_block,
+    clean_pair,
     sum_by_block,
 )
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.pairs import log_ratios, pairs_of, timing
 from perfgate.judging.gate.evidence.process import SHORTEST, UsedBlocks, block_seconds
-from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
 
@@ -92,7 +92,15 @@ def _sampled(
     if utilization is not None:
         numbers[HOST_UTILIZATION] = utilization
     if clock is not None:
-        numbers |= _distribution(blocks, quads, clock)
+        used = UsedBlocks.of(blocks, quads)
+        times = used.times(clock)
+        if clock == "wall":
+            seconds = block_seconds(blocks)[used.is_used]
+        else:
+            seconds = sum_by_block(times, used.calls)
+        # Calls a second in a block.
+        rates = used.calls / np.maximum(seconds, SHORTEST)
+        numbers |= {**_tail(times), THROUGHPUT: float(np.log(median(rates)))}
     return numbers
 
 
@@ -112,20 +120,6 @@ def _host_utilization(
     if min(cpu_seconds, awake_seconds) <= 0:
         return None
     return math.log(cpu_seconds / (awake_seconds * len(process.worker.cpus)))
-
-
-def _distribution(
-    blocks: BlockColumns, quads: frozenset[int], clock: Clock
-) -> dict[str, float]:
-    """Logarithms of the tail of a process's calls in seconds, and of calls a second in a block."""
-    used = UsedBlocks.of(blocks, quads)
-    times = used.times(clock)
-    if clock == "wall":
-        seconds = block_seconds(blocks)[used.is_used]
-    else:
-        seconds = sum_by_block(times, used.calls)
-    rates = used.calls / np.maximum(seconds, SHORTEST)
-    return {**_tail(times), THROUGHPUT: float(np.log(median(rates)))}
 
 
 def _tail(times: Floats) -> dict[str, float]:

@@ -12,10 +12,10 @@ from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import Policy
 from perfgate.document.job import JobRecord
 from perfgate.document.run import Harness
-from perfgate.document.samples import BlockColumns, unpack
+from perfgate.document.samples import unpack
 from perfgate.job_settings import JobReference
+from perfgate.judging.gate.evidence.blocks import awake_by_block, clean_pair
 from perfgate.judging.gate.evidence.bounds import BoundedNumber
-from perfgate.judging.gate.evidence.clocks import awake_by_block
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.job_rows import rows_of_job
 from perfgate.judging.gate.evidence.numbers import NumberTable
@@ -27,7 +27,6 @@ from perfgate.judging.gate.evidence.trusted import (
     TrustedNumbers,
     trusted_numbers,
 )
-from perfgate.judging.gate.evidence.undisturbed import clean_pair
 from perfgate.judging.gate.evidence.work_table import WorkTable
 from perfgate.protocol import SLOW_CALL_SECONDS
 from perfgate.stats.summary import median
@@ -150,10 +149,9 @@ class SessionRows:
                 has_failed_stretch = True
             elif pair.workload == name:
                 failed_pairs.add(pair.pair)
-        files = {
-            record.reference.rpartition(":")[0]
-            for record in evidence.head.records_of(name)
-        }
+        files = set()
+        for record in evidence.head.records_of(name):
+            files.add(record.reference.rpartition(":")[0])
         return WorkloadRows(
             name=name,
             tables=SideTables(self._of_base[name], self._of_head[name]),
@@ -221,12 +219,12 @@ def _usable_quads(evidence: Evidence, workload: str) -> dict[str, int]:
             before = first.shapes[shape]
             after = second.shapes[shape]
             clean, _ = clean_pair(before, after)
-            quads = set(clean or ()) - _untimed_quads(before) - _untimed_quads(after)
+            quads = set(clean or ())
+            for columns in (before, after):
+                if not columns.conductor.seen_ns:
+                    quads.clear()
+                else:
+                    untimed = np.isnan(awake_by_block(columns))
+                    quads -= set(np.asarray(columns.quad)[untimed])
             usable[shape] = usable.get(shape, 0) + len(quads)
     return usable
-
-
-def _untimed_quads(columns: BlockColumns) -> set[int]:
-    if not columns.conductor.seen_ns:
-        return set(columns.quad)
-    return set(np.asarray(columns.quad)[np.isnan(awake_by_block(columns))])

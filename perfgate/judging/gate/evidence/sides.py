@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -34,8 +34,8 @@ from perfgate.document.run import (
 )
 from perfgate.document.testbed import IDENTITY
 from perfgate.errors import DocumentError
+from perfgate.judging.gate.evidence.blocks import power_cap, waited_share
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.undisturbed import power_cap, waited_share
 from perfgate.judging.gate.evidence.values import rounded_if_known
 from perfgate.version import __version__
 
@@ -99,20 +99,31 @@ def header_of(evidence: Evidence, chosen_because: Message | None) -> DecisionHea
     """
     base, head = evidence.runs
     header = header_of_unmeasured(base, head, chosen_because)
+    comparing: Comparing = "code"
+    if head.session.command == "upgrade":
+        comparing = "stack"
+        commit = base.source.commit
+        if commit is None or commit != head.source.commit or head.source.dirty:
+            raise DocumentError(
+                "an upgrade report has the same commit on both sides, and these are of two; use perfgate check"
+            )
     sides = replace(
         header.sides,
-        comparing=_comparing(base, head),
+        comparing=comparing,
         testbed_differences=_testbed_differences(base, head),
         package_differences=_package_differences(base, head),
     )
-    rounds = [
-        len(head.session.earlier),
-        *(replicate.round for replicate in head.pairs.replicates),
-    ]
+    rounds = [len(head.session.earlier)]
+    pairs = dict.fromkeys((workload.name for workload in head.workloads), 0)
+    for replicate in head.pairs.replicates:
+        rounds.append(replicate.round)
+        if replicate.arm == "ab" and replicate.workload in pairs:
+            pairs[replicate.workload] += 1
     measured = replace(
         header.measured,
         links=_kept_files(base, "base") + header.measured.links,
-        pairs=_most_pairs(head),
+        # Of the workload that has most.
+        pairs=max(pairs.values(), default=0),
         rounds=1 + max(rounds),
         waited=_waited(evidence),
         power_cap=power_cap(base.pairs.replicates, head.pairs.replicates),
@@ -141,21 +152,6 @@ def uncounted(evidence: Evidence) -> list[Message]:
             if note.code == "notes.nothing-counted":
                 reasons.append(Message("verdict.about", {"place": side, "what": note}))
     return reasons
-
-
-def _comparing(base: RunDocument, head: RunDocument) -> Comparing:
-    """The subject of the comparison: code, or in an upgrade report the stacks under the same code."""
-    if head.session.command != "upgrade":
-        return "code"
-    if (
-        base.source.commit is None
-        or base.source.commit != head.source.commit
-        or head.source.dirty
-    ):
-        raise DocumentError(
-            "an upgrade report has the same commit on both sides, and these are of two; use perfgate check"
-        )
-    return "stack"
 
 
 def side_of(source: Source, chosen_because: Message | None = None) -> SideSummary:
@@ -197,16 +193,6 @@ def _package_differences(
     return packages
 
 
-def _most_pairs(head: RunDocument) -> int:
-    """The pairs of the workload that has most."""
-    pairs = Counter(
-        replicate.workload
-        for replicate in head.pairs.replicates
-        if replicate.arm == "ab"
-    )
-    return max([pairs[workload.name] for workload in head.workloads], default=0)
-
-
 def _waited(evidence: Evidence) -> float | None:
     """The share of the measured time in which workers, or else threads of jobs, waited for a CPU."""
     blocks = []
@@ -238,39 +224,31 @@ def _differing(
 
 def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
     """The failures of a run, except of steps that only inform: the checklist shows those failures."""
-    failures = []
+    failures: list[tuple[str, str, ErrorDetail]] = []
     failed_to_load = set()
     for workload in run.workloads:
         if workload.error:
             failed_to_load.add(workload.name)
-            failures.append(
-                Failure(
-                    side=side, workload=workload.name, what="load", error=workload.error
-                )
-            )
+            failures.append((workload.name, "load", workload.error))
     for step in run.checklist.steps:
         if (
             step.status == "error"
             and step.number in deciding
             and step.workload not in failed_to_load
         ):
-            error = step.error or _exception(step.reason or Message("gate.step-failed"))
-            failures.append(
-                Failure(side=side, workload=step.workload, what=step.slug, error=error)
+            error = step.error or ErrorDetail(
+                kind="exception", message=step.reason or Message("gate.step-failed")
             )
+            failures.append((step.workload, step.slug, error))
     for check in run.checklist.correctness:
         if check.status == "error":
-            error = _exception(check.message or Message("gate.check-could-not-run"))
-            failures.append(
-                Failure(
-                    side=side, workload=check.workload, what="correctness", error=error
-                )
-            )
-    return failures
-
-
-def _exception(message: Message | str) -> ErrorDetail:
-    return ErrorDetail(kind="exception", message=message)
+            message = check.message or Message("gate.check-could-not-run")
+            error = ErrorDetail(kind="exception", message=message)
+            failures.append((check.workload, "correctness", error))
+    return [
+        Failure(side=side, workload=workload_name, what=what, error=error)
+        for workload_name, what, error in failures
+    ]
 
 
 def failures_of_both(evidence: Evidence, deciding: Set[int]) -> list[Failure]:
@@ -351,28 +329,24 @@ def summarize_steps(head: RunDocument) -> list[StepSummary]:
         chosen[record.name].update(record.steps)
     for workload, numbers in measured.items():
         for number in sorted(CARDS.keys() - numbers - {GATE_STEP}):
-            is_chosen = number in chosen[workload] or not chosen[workload]
-            steps.append(_left_out(head, workload, number, is_chosen=is_chosen))
+            code = "gate.step-without-result"
+            if head.session.command == FROM_PROFILE:
+                code = "gate.step-not-recorded"
+            elif chosen[workload] and number not in chosen[workload]:
+                code = "gate.step-not-asked"
+            left_out = StepSummary(
+                number=number,
+                slug=CARDS[number].slug,
+                workload=workload,
+                status=LEFT_OUT,
+                reason=Message(code),
+            )
+            steps.append(left_out)
     return steps
 
 
-def _left_out(
-    head: RunDocument, workload: str, number: int, *, is_chosen: bool
-) -> StepSummary:
-    code = "gate.step-without-result"
-    if head.session.command == FROM_PROFILE:
-        code = "gate.step-not-recorded"
-    elif not is_chosen:
-        code = "gate.step-not-asked"
-    slug = CARDS[number].slug
-    return StepSummary(
-        number=number,
-        slug=slug,
-        workload=workload,
-        status=LEFT_OUT,
-        reason=Message(code),
-    )
-
+# --- names that this perfgate does not know, because a newer one wrote them: they are listed, and
+# never judged
 
 MAX_NAMES = 20
 

@@ -16,13 +16,18 @@ import numpy as np
 from perfgate.document.comparison import Clock
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import WAITED, awake_by_block, sum_by_block
+from perfgate.judging.gate.evidence.blocks import (
+    WAITED,
+    awake_by_block,
+    clean_pair,
+    sum_by_block,
+    waited_share,
+)
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.pairs import Pair
 from perfgate.judging.gate.evidence.quads import is_stall
-from perfgate.judging.gate.evidence.undisturbed import clean_pair, waited_share
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.stats.arrays import Flags, Floats, Ints
+from perfgate.stats.arrays import Flags, Floats
 from perfgate.stats.summary import median
 
 # In families.toml.
@@ -173,6 +178,9 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
     if not of_base:
         return None
     on_device = place in evidence.on_device
+    # Whether the host's processes waited for CPUs, on both sides: one that waits alone keeps its
+    # CPUs busy itself.
+    waited = min(waited_share(side) or 0.0 for side in zip(*used)) >= WAITED
     return StretchSample(
         StretchSide.of(of_base),
         StretchSide.of(of_head),
@@ -180,7 +188,7 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
         line=_line_of_stalls(pairs, place.shape),
         start_luck=evidence.start_luck(place.workload) if is_resident else START_LUCK,
         clock="device" if on_device else "awake",
-        waited=on_device and _have_waited(used),
+        waited=on_device and waited,
     )
 
 
@@ -192,11 +200,6 @@ def are_in_turns(base: BlockColumns, head: BlockColumns) -> bool:
     return max(base.sequence) > min(head.sequence) and max(head.sequence) > min(
         base.sequence
     )
-
-
-def _have_waited(stretches: Sequence[tuple[BlockColumns, BlockColumns]]) -> bool:
-    """Whether the host's processes waited for CPUs, on both sides: one that waits alone keeps its CPUs busy itself."""
-    return min(waited_share(side) or 0.0 for side in zip(*stretches)) >= WAITED
 
 
 def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
@@ -217,56 +220,29 @@ def _quads_of(
 ) -> Iterator[tuple[SideQuad, SideQuad]]:
     """Yield the quads with known means on both sides."""
     undisturbed, _ = clean_pair(base, head)
-    before = _Lane.of(base)
-    after = _Lane.of(head)
-    for number in sorted(undisturbed or ()):
-        of_base = before.quad(number)
-        of_head = after.quad(number)
+    numbers = sorted(undisturbed or ())
+    for of_base, of_head in zip(_side_quads(base, numbers), _side_quads(head, numbers)):
         if math.isfinite(of_base.mean) and math.isfinite(of_head.mean):
             yield of_base, of_head
 
 
-class _Lane(NamedTuple):
-    """The blocks of a side in one stretch; ``quads`` has the quad of every block, ``quad_of_call`` the quad of every call.
-
-    On an accelerator all times are the device's.
-    """
-
-    seconds: Floats
-    quads: Ints
-    quad_of_call: Ints
-    wall: Floats
-    cpu: Floats | None
-
-    @classmethod
-    def of(cls, columns: BlockColumns) -> _Lane:
-        calls = np.asarray(columns.calls)
-        quads = np.asarray(columns.quad)
-        if columns.times.cpu_source == "device":
-            # The wall of an accelerator's call varies with everything that its host does.
-            times = unpack(columns.times.cpu) / 1e9
-            return cls(
-                sum_by_block(times, calls) / calls,
-                quads,
-                np.repeat(quads, calls),
-                times,
-                None,
-            )
-        seconds = np.full(calls.size, math.nan)
+def _side_quads(columns: BlockColumns, numbers: Iterable[int]) -> Iterator[SideQuad]:
+    """Yield these quads of a side in one stretch. On an accelerator all times are the device's."""
+    calls = np.asarray(columns.calls)
+    quads = np.asarray(columns.quad)
+    quad_of_call = np.repeat(quads, calls)
+    wall = cpu = unpack(columns.times.cpu) / 1e9
+    on_device = columns.times.cpu_source == "device"
+    # Of a call, block by block. The wall of an accelerator's call varies with everything that its
+    # host does.
+    seconds = np.full(calls.size, math.nan)
+    if on_device:
+        seconds = sum_by_block(wall, calls) / calls
+    else:
+        wall = unpack(columns.times.wall) / 1e9
         if columns.conductor.seen_ns:
             seconds = awake_by_block(columns) / (calls + 1)
-        cpu = unpack(columns.times.cpu) / 1e9
-        return cls(
-            seconds,
-            quads,
-            np.repeat(quads, calls),
-            unpack(columns.times.wall) / 1e9,
-            cpu,
-        )
-
-    def quad(self, number: int) -> SideQuad:
-        own = self.quad_of_call == number
-        cpu = None if self.cpu is None else self.cpu[own]
-        return SideQuad(
-            float(self.seconds[self.quads == number].mean()), self.wall[own], cpu
-        )
+    for number in numbers:
+        own = quad_of_call == number
+        mean = float(seconds[quads == number].mean())
+        yield SideQuad(mean, wall[own], None if on_device else cpu[own])

@@ -16,16 +16,16 @@ from perfgate.document.job import Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import sum_by_block
-from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
-from perfgate.judging.gate.evidence.pairs import Pair
-from perfgate.judging.gate.evidence.undisturbed import (
+from perfgate.judging.gate.evidence.blocks import (
     LEAST_CLEAN,
     RATED_CLOCK_SHARE,
     Taint,
     clean_pair,
+    sum_by_block,
 )
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.kernel_blocks import counts_cycles
+from perfgate.judging.gate.evidence.pairs import Pair
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median

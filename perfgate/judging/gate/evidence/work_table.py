@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -33,22 +33,6 @@ class PairedTimes:
     def __init__(self) -> None:
         self.base: list[Mapping[str, float]] = []
         self.head: list[Mapping[str, float]] = []
-
-    @classmethod
-    def of(
-        cls,
-        pairs: Iterable[tuple[Replicate, Replicate]],
-        seconds_of: Callable[[Replicate], Mapping[str, float] | None],
-    ) -> PairedTimes:
-        """The seconds of the pairs in which both members have some."""
-        times = cls()
-        for first, second in pairs:
-            base = seconds_of(first)
-            head = seconds_of(second)
-            if base and head:
-                times.base.append(base)
-                times.head.append(head)
-        return times
 
     def __len__(self) -> int:
         return len(self.base)
@@ -167,25 +151,21 @@ class WorkTable:
         rows = []
         for place, head in self._head.counters.items():
             base = self._base.counters.get(place)
-            if base is not None:
-                check = self._head.checks.get(place)
-                is_checked = check is not None and check.status == "passed"
-                rows.append(
-                    Counted(
-                        place,
-                        CountedSide(base),
-                        CountedSide(head),
-                        self._base_code(base),
-                        is_checked,
-                    )
-                )
+            if base is None:
+                continue
+            code = {site.code for site in base.sites}
+            if place in self._base.accounts:
+                code |= {row.code for row in self._base.accounts[place].rows}
+            check = self._head.checks.get(place)
+            row = Counted(
+                place,
+                CountedSide(base),
+                CountedSide(head),
+                set(filter(None, code)),
+                is_checked=check is not None and check.status == "passed",
+            )
+            rows.append(row)
         return rows
-
-    def _base_code(self, counters: CounterSet) -> set[str]:
-        code = {site.code for site in counters.sites}
-        if counters.place in self._base.accounts:
-            code |= {row.code for row in self._base.accounts[counters.place].rows}
-        return set(filter(None, code))
 
     def _lines(self, place: ShapePlace) -> dict[str, str]:
         """The line of the head that most often calls each operator of a shape, by the exact counters."""
@@ -205,25 +185,16 @@ class WorkTable:
         unmarked = {counted.place for counted in self.counters if not counted.repeats}
         rows = []
         for place, head in self._head.operators.items():
-            if place in self._base.operators and place not in unmarked:
-                varying = self._varying(place)
-                rows.append(
-                    ListedOperators(
-                        place,
-                        self._base.operators[place],
-                        head,
-                        varying,
-                        self._lines(place),
-                    )
-                )
+            if place not in self._base.operators or place in unmarked:
+                continue
+            varying = set()
+            for counted in self.counters:
+                if counted.place == place:
+                    varying |= varying_operators(counted)
+            lines = self._lines(place)
+            base = self._base.operators[place]
+            rows.append(ListedOperators(place, base, head, varying, lines))
         return rows
-
-    def _varying(self, place: ShapePlace) -> set[str]:
-        operators = set()
-        for counted in self.counters:
-            if counted.place == place:
-                operators |= varying_operators(counted)
-        return operators
 
     def changed_operators(self, place: ShapePlace) -> set[str]:
         """The operators that a traced call of one side runs more often than a call of the other."""
@@ -273,39 +244,42 @@ class WorkTable:
         rows = []
         for place in self.places:
             times = self._operator_times(place)
-            rows.append(
-                TimedParts(
-                    place, times, self.changed_operators(place), self._lines(place)
-                )
-            )
+            changed = self.changed_operators(place)
+            rows.append(TimedParts(place, times, changed, self._lines(place)))
         return rows
 
     @cached_property
     def subroutines(self) -> list[TimedParts]:
         rows = []
         for place in self.places:
-            rows.append(TimedParts(place, self._subroutine_times(place), (), {}))
+            times = self._times(
+                place, lambda process, shape: process.profile.subroutines.get(shape)
+            )
+            rows.append(TimedParts(place, times, (), {}))
         return rows
-
-    def _subroutine_times(self, place: ShapePlace) -> PairedTimes:
-        return self._times(
-            place, lambda process: process.profile.subroutines.get(place.shape)
-        )
 
     def _operator_times(self, place: ShapePlace) -> PairedTimes:
         return self._times(
-            place, lambda process: process.profile.operators.get(place.shape)
+            place, lambda process, shape: process.profile.operators.get(shape)
         )
 
     def kernels(self, place: ShapePlace) -> PairedTimes:
-        return self._times(place, lambda process: kernel_seconds(process, place.shape))
+        return self._times(place, kernel_seconds)
 
     def _times(
         self,
         place: ShapePlace,
-        seconds_of: Callable[[Replicate], Mapping[str, float] | None],
+        seconds_of: Callable[[Replicate, str], Mapping[str, float] | None],
     ) -> PairedTimes:
-        return PairedTimes.of(self._evidence.pairs.get(place.workload, ()), seconds_of)
+        """The seconds of the pairs in which both members have some."""
+        times = PairedTimes()
+        for first, second in self._evidence.pairs.get(place.workload, ()):
+            base = seconds_of(first, place.shape)
+            head = seconds_of(second, place.shape)
+            if base and head:
+                times.base.append(base)
+                times.head.append(head)
+        return times
 
     def stages(self, place: ShapePlace) -> list[Part]:
         """The stages of the preprocessing that both sides have, each at the first changed line of its function.
@@ -369,14 +343,12 @@ class WorkTable:
 def _shown_values(index: RunIndex) -> dict[tuple[ShapePlace, str], float]:
     values = {}
     for workload, steps in index.steps.items():
-        for step in steps:
-            for value in step.values:
-                is_shown = (
-                    value.metric in METRICS and METRICS[value.metric].display.recorded
-                )
-                if is_shown and value.value is not None:
-                    place = ShapePlace(workload, value.labels.get("shape", ""))
-                    values[place, value.metric] = value.value
+        for value in chain.from_iterable(step.values for step in steps):
+            name = value.metric
+            is_shown = name in METRICS and METRICS[name].display.recorded
+            if is_shown and value.value is not None:
+                place = ShapePlace(workload, value.labels.get("shape", ""))
+                values[place, name] = value.value
     return values
 
 

@@ -106,33 +106,25 @@ def _on_other_inputs(
     They may allocate memory by themselves: a kernel that first converts its inputs to another layout.
     """
     named = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
-    unexplained = _places_of_unexplained_counts(comparisons)
+    unexplained = set()
+    for count in comparisons:
+        is_regressed = isinstance(count, Exact) and count.outcome == "regressed"
+        if is_regressed and not any(map(_is_grown, count.parts)):
+            unexplained.add(count.place)
     slower = {}
     for test in work.operators:
         if test.outcome == "regressed":
             slower[test.place, test.op] = test.seconds
     causes: dict[Hashable, Cause] = {}
     for explanation in work.explanations:
-        if explanation.place not in unexplained:
-            continue
+        place = explanation.place
         for part in explanation.other_inputs:
-            if (explanation.place, part.op) not in named:
-                cause = explained_fact(explanation.place, part.op, part)
-                causes.setdefault(
-                    (explanation.place, part.op, part.line), located(cause, code)
-                )
+            if place in unexplained and (place, part.op) not in named:
+                cause = located(explained_fact(place, part.op, part), code)
+                causes.setdefault((place, part.op, part.line), cause)
     return sorted(
         causes.values(), key=lambda cause: -slower.get((cause.place, cause.op), 0.0)
     )
-
-
-def _places_of_unexplained_counts(comparisons: Iterable[Comparison]) -> set[ShapePlace]:
-    places = set()
-    for count in comparisons:
-        is_regressed = isinstance(count, Exact) and count.outcome == "regressed"
-        if is_regressed and not any(map(_is_grown, count.parts)):
-            places.add(count.place)
-    return places
 
 
 def _is_grown(part: Part) -> bool:
@@ -145,36 +137,29 @@ def _grouped(causes: Sequence[Cause], code: HeadCode) -> list[Cause]:
     first_of_effect: dict[Hashable, int] = {}
     grouped = []
     for number, cause in enumerate(causes):
-        group = first_of_group.setdefault(_group(cause, code), number)
-        same = first_of_effect.setdefault(_effect(cause), number)
+        # A chain of values in the change, else a line, else the operator.
+        key: Hashable = ("operator", cause.op, cause.aspect, cause.ranks)
+        chain = code.at(cause.place).line(cause.line).chain
+        if chain:
+            key = ("chain", chain)
+        elif cause.attributed_line:
+            key = ("line", cause.attributed_line)
+        # Without its place; a slowdown found by a cause's own test is distinct from a count.
+        effect = (
+            cause.tested,
+            cause.op,
+            cause.aspect,
+            cause.amount,
+            (cause.base_count, cause.head_count),
+            cause.line,
+            cause.ranks,
+        )
+        group = first_of_group.setdefault(key, number)
+        same = first_of_effect.setdefault(effect, number)
         grouped.append(
             replace(cause, group=group, same_as=None if same == number else same)
         )
     return grouped
-
-
-def _group(cause: Cause, code: HeadCode) -> Hashable:
-    """The key of a group: a chain of values in the change, else a line, else the operator."""
-    chain = code.at(cause.place).line(cause.line).chain
-    if chain:
-        return "chain", chain
-    if cause.attributed_line:
-        return "line", cause.attributed_line
-    return "operator", cause.op, cause.aspect, cause.ranks
-
-
-def _effect(cause: Cause) -> Hashable:
-    """The effect of a cause, without its place; a slowdown found by a cause's own test is distinct from a count."""
-    counts = cause.base_count, cause.head_count
-    return (
-        cause.tested,
-        cause.op,
-        cause.aspect,
-        cause.amount,
-        counts,
-        cause.line,
-        cause.ranks,
-    )
 
 
 def _is_slower(comparison: Comparison) -> bool:

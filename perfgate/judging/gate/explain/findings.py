@@ -229,8 +229,11 @@ class Moves:
     def explains(self, finding: Finding, workload: str, side: Side) -> bool:
         """Whether the number behind a finding that only one side has moved so as to bring it, or to remove it."""
         sign = 1 if side == "head" else -1
-        name = _metric_behind(finding)
-        if not name or not self._comparable:
+        rule = RULES.get(finding.rule)
+        if rule is None or not self._comparable:
+            return False
+        name = rule.rests_on or (rule.judges.metric if rule.judges else "")
+        if not name:
             return False
         shape = finding.evidence.get("shape")
         # One pattern may take the place of another, and their count stays.
@@ -258,16 +261,6 @@ class Moves:
             if is_here and number.metric == name and expected in moved:
                 return True
         return False
-
-
-def _metric_behind(finding: Finding) -> str | None:
-    """The metric that a finding rests on."""
-    rule = RULES.get(finding.rule)
-    if rule is None:
-        return None
-    if rule.rests_on or rule.judges is None:
-        return rule.rests_on or None
-    return rule.judges.metric
 
 
 def _operators(finding: Finding) -> set[str]:
@@ -300,16 +293,12 @@ def unmatched(
     of_head = _by_subject(after)
     for subject in of_base.keys() & of_head.keys():
         few, many = sorted((of_base[subject], of_head[subject]), key=len)
-        _remove_matches(few, many)
+        lines = set(map(_line, many))
+        # Of the shorter list, exact lines come before near ones.
+        for finding in sorted(few[:_MOST], key=lambda own: _line(own) not in lines):
+            many.pop(_nearest(_line(finding), many[:_MOST]))
+        del few[:_MOST]
     return _flat(of_base), _flat(of_head)
-
-
-def _remove_matches(few: list[Finding], many: list[Finding]) -> None:
-    """Remove the findings of the shorter list, each with the nearest of the longer; an exact line comes before a near one."""
-    lines = set(map(_line, many))
-    for finding in sorted(few[:_MOST], key=lambda finding: _line(finding) not in lines):
-        many.pop(_nearest(_line(finding), many[:_MOST]))
-    del few[:_MOST]
 
 
 def _nearest(line: tuple[str, int], findings: Sequence[Finding]) -> int:
@@ -325,15 +314,11 @@ def _nearest(line: tuple[str, int], findings: Sequence[Finding]) -> int:
 def _by_subject(findings: Iterable[Finding]) -> dict[bytes, list[Finding]]:
     groups: dict[bytes, list[Finding]] = defaultdict(list)
     for finding in findings:
-        groups[_subject(finding)].append(finding)
+        # A pattern of several operators also names the heaviest, which noise decides.
+        operator = "ops" if "ops" in finding.evidence else "op"
+        values = [finding.evidence.get(name) for name in (*_SUBJECT, operator)]
+        groups[msgspec.json.encode([finding.rule, *values])].append(finding)
     return groups
-
-
-def _subject(finding: Finding) -> bytes:
-    # A pattern of several operators also names the heaviest, which noise decides.
-    operator = "ops" if "ops" in finding.evidence else "op"
-    values = [finding.evidence.get(name) for name in (*_SUBJECT, operator)]
-    return msgspec.json.encode([finding.rule, *values])
 
 
 def _line(finding: Finding) -> tuple[str, int]:

@@ -61,13 +61,18 @@ def grown_causes(
     causes: dict[_Identity, Cause] = {}
     for fact in (
         *_compared(comparisons),
-        *_changed(work.operators),
+        *_traced(work.operators),
         *_explained(work.explanations),
     ):
         identity = _Identity.of(fact)
         cause = causes.get(identity)
         causes[identity] = fact if cause is None else _join(cause, fact)
-    compiled = _compiled_operators(comparisons)
+    # The operators at which a graph breaks or is compiled again.
+    compiled = {}
+    for comparison in comparisons:
+        if comparison.metric in _COMPILING and comparison.outcome == "regressed":
+            for part in comparison.parts:
+                compiled[comparison.place, part.name] = _COMPILING[comparison.metric]
     grown = []
     for cause in _without_covered(causes):
         if cause.more_count > 0 or (cause.more_time or 0) > 0:
@@ -132,29 +137,17 @@ def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
             for part in comparison.parts:
                 yield _timed_fact(place, part)
         elif comparison.unit == "s":
+            # Stages of the preprocessing that explain a good part of its slowdown.
+            least = max(EXPLAINS * ((head or 0.0) - (base or 0.0)), 1e-9)
             inclusive = comparison.metric.startswith(PYTHON_TIMES)
-            for part in _slower_stages(comparison):
-                yield replace(
-                    _timed_fact(place, part),
-                    line=part.line,
-                    stage=True,
-                    inclusive=inclusive,
-                )
+            for part in most_grown(comparison.parts):
+                if part.head - part.base >= least:
+                    fact = _timed_fact(place, part)
+                    yield replace(fact, line=part.line, stage=True, inclusive=inclusive)
         else:
             amount = metric(comparison.metric).display.amount
             for part in comparison.parts:
                 yield _counted_fact(place, part, amount)
-
-
-def _slower_stages(comparison: NumberComparison) -> list[Part]:
-    """The stages of the preprocessing that explain a good part of its slowdown, the slowest first."""
-    loss = (comparison.head or 0.0) - (comparison.base or 0.0)
-    slower = [
-        part
-        for part in comparison.parts
-        if part.head - part.base >= max(EXPLAINS * loss, 1e-9)
-    ]
-    return most_grown(slower)
 
 
 def _counted_fact(place: ShapePlace, part: Part, amount: Amount) -> Cause:
@@ -182,7 +175,7 @@ def _timed_fact(place: ShapePlace, part: Part) -> Cause:
     )
 
 
-def _changed(operators: Iterable[OperatorDelta]) -> Iterator[Cause]:
+def _traced(operators: Iterable[OperatorDelta]) -> Iterator[Cause]:
     """Yield the operators that run more or less often according to the traces."""
     for operator in operators:
         if operator.base_count is not None:
@@ -231,18 +224,6 @@ def explained_fact(place: ShapePlace, name: str, part: OperatorDelta) -> Cause:
         base_inputs=part.base_inputs,
         head_inputs=part.head_inputs,
     )
-
-
-def _compiled_operators(
-    comparisons: Iterable[Comparison],
-) -> dict[tuple[ShapePlace, str], Compiling]:
-    """The operators at which a graph breaks or is compiled again, by place and name."""
-    compiled = {}
-    for comparison in comparisons:
-        if comparison.metric in _COMPILING and comparison.outcome == "regressed":
-            for part in comparison.parts:
-                compiled[comparison.place, part.name] = _COMPILING[comparison.metric]
-    return compiled
 
 
 def _without_covered(causes: Mapping[_Identity, Cause]) -> list[Cause]:

@@ -12,7 +12,7 @@ from perfgate.document.alignment import Work
 from perfgate.document.comparison import Comparison
 from perfgate.document.explanation import Explanation, OperatorDelta, Replacement
 from perfgate.document.lines import file_of, split_line
-from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow
+from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import CountedSide
@@ -114,27 +114,21 @@ def operator_changes(rows: Sequence[ListedOperators]) -> list[OperatorDelta]:
 def _heaviest_changes(row: ListedOperators) -> list[str]:
     weights = {}
     for operator in (row.base.keys() | row.head.keys()).difference(row.varying):
-        weight = _weight(row.base.get(operator), row.head.get(operator))
+        # The share of its side's time for runs that only one side has.
+        before = row.base.get(operator)
+        after = row.head.get(operator)
+        counts = count_of(before), count_of(after)
+        weight = max(side.share if side else 0.0 for side in (before, after))
+        if counts[0] == counts[1]:
+            weight = 0.0
+        else:
+            weight *= abs(counts[1] - counts[0])
+            weight /= max(map(abs, counts))
         if weight > MIN_SHARE or operator not in row.base or operator not in row.head:
             weights[operator] = weight
     return sorted(weights, key=lambda operator: (-weights[operator], operator))[
         :MAX_CHANGES
     ]
-
-
-def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
-    """The share of its side's time for runs that only one side has."""
-    more = abs(count_of(after) - count_of(before))
-    if not more:
-        return 0.0
-    share = max(_share(before), _share(after))
-    return share * more / max(abs(count_of(before)), abs(count_of(after)))
-
-
-def _share(row: OperatorRow | None) -> float:
-    if row is None:
-        return 0.0
-    return row.share
 
 
 # --- the times of operators

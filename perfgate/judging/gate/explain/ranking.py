@@ -50,7 +50,11 @@ class PlaceRanking:
         self._causes = _with_ranks_of_lines(causes)
         self._lines: dict[str | None, _LineTotals] = defaultdict(_LineTotals)
         for cause in self._causes:
-            self._add_to_line(cause)
+            line = self._lines[cause.attributed_line]
+            line.mentions += cause.mentions
+            if cause.amount == "calls" and cause.aspect is None and not cause.stage:
+                line.seconds += self._cost(cause)
+                line.calls += max(cause.more_count, 0.0)
 
     def ranked(self) -> list[RankedCause]:
         top = min(self._causes, key=self._order)
@@ -94,13 +98,6 @@ class PlaceRanking:
         if top.rank is not None and (cause.rank is None or cause.rank > top.rank):
             cause = replace(cause, rank=top.rank)
         return RankedCause(self._order(cause, ahead=True), cause)
-
-    def _add_to_line(self, cause: Cause) -> None:
-        line = self._lines[cause.attributed_line]
-        line.mentions += cause.mentions
-        if cause.amount == "calls" and cause.aspect is None and not cause.stage:
-            line.seconds += self._cost(cause)
-            line.calls += max(cause.more_count, 0.0)
 
     def _cost(self, cause: Cause) -> float:
         """The seconds that a cause adds: from the pairs, else by its runs in a trace."""
@@ -149,7 +146,11 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
     around it show. Time outside operators is Python's, and bytecodes identify the line. Time between operators that grew with
     their number is explained by the operators that were added.
     """
-    first_of_line = _first_of_lines(causes)
+    # Of each line that an explanation names, its first cause.
+    first_of_line: dict[str | None, Cause] = {}
+    for cause in sorted(causes, key=lambda cause: (cause.rank or 0, cause.op)):
+        if cause.rank is not None and cause.line:
+            first_of_line.setdefault(cause.line, cause)
     outside = next(
         (cause for cause in first_of_line.values() if cause.is_outside), None
     )
@@ -165,37 +166,16 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
         is_much = cause.more_count >= EXPLAINS * most_bytecodes > 0
         if cause.amount == "bytecodes" and outside is not None and is_much:
             return outside.rank
-        if cause.rank is None and launching and _is_added(cause):
+        is_added = cause.counted and cause.more_count > 0
+        is_call = cause.amount == "calls" and cause.aspect is None
+        if cause.rank is None and launching and is_added and is_call:
             return launching[-1]
         leading = first_of_line.get(cause.line)
-        if (
-            leading is not None
-            and cause.counted
-            and cause.more_count > 0
-            and leading.is_inner
-        ):
+        if leading is not None and is_added and leading.is_inner:
             return leading.rank
         return cause.rank
 
     return [replace(cause, rank=rank_of(cause)) for cause in causes]
-
-
-def _first_of_lines(causes: Iterable[Cause]) -> dict[str | None, Cause]:
-    """Of each line that an explanation names, its first cause."""
-    first: dict[str | None, Cause] = {}
-    for cause in sorted(causes, key=lambda cause: (cause.rank or 0, cause.op)):
-        if cause.rank is not None and cause.line:
-            first.setdefault(cause.line, cause)
-    return first
-
-
-def _is_added(cause: Cause) -> bool:
-    return (
-        cause.counted
-        and cause.amount == "calls"
-        and cause.aspect is None
-        and cause.more_count > 0
-    )
 
 
 def changed_function(top: Cause, causes: Iterable[Cause]) -> Cause | None:

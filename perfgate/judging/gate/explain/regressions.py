@@ -67,7 +67,9 @@ def regressions_of(
     *,
     acceptable: bool,
 ) -> list[Regression]:
-    """The regressions among the comparisons, which are in reading order; ``acceptable`` is whether they can be accepted."""
+    """The regressions among the comparisons, which are in reading order; ``acceptable`` is whether
+    they can be accepted.
+    """
     return _Regressions(comparisons, regressed, causes).ranked(acceptable=acceptable)
 
 
@@ -100,20 +102,6 @@ class _Group:
                 slower.append(comparison)
         slower.sort(key=lambda comparison: comparison.metric != LATENCY)
         return cls(sorted(numbers), comparisons, places, more_time, slower)
-
-    @property
-    def is_judged(self) -> bool:
-        return any(
-            comparison.gating or comparison.accepted for comparison in self.comparisons
-        )
-
-    @property
-    def has_counts(self) -> bool:
-        """Whether something other than times and rules got worse."""
-        return any(
-            isinstance(row, (Exact, Recorded)) and not row.is_timed
-            for row in self.comparisons
-        )
 
 
 class _Regressions:
@@ -157,7 +145,8 @@ class _Regressions:
 
     def _order(self, group: _Group) -> tuple[float, ...]:
         first = self._numbers[id(group.comparisons[0])]
-        return not group.is_judged, -group.more_time, not group.slower, first
+        is_judged = any(row.gating or row.accepted for row in group.comparisons)
+        return not is_judged, -group.more_time, not group.slower, first
 
     def _regression(self, group: _Group) -> Regression:
         fast_paths = [time for time in self._fast_paths if time.place in group.places]
@@ -166,9 +155,14 @@ class _Regressions:
         shares_a_call = any(self._timed[place] > 1 for place in group.places)
         if group.more_time and (shares_a_call or not group.slower):
             apart = group.more_time
-        at_most: float | None = None
+        # Something other than times and rules got worse, and no call is shown to be slower.
+        has_counts = any(
+            isinstance(row, (Exact, Recorded)) and not row.is_timed
+            for row in group.comparisons
+        )
         is_slower_elsewhere = any(self._slower[place] for place in group.places)
-        if group.has_counts and not slower and not is_slower_elsewhere:
+        at_most: float | None = None
+        if has_counts and not slower and not is_slower_elsewhere:
             at_most = _largest_slowdown(fast_paths)
         return Regression(
             causes=group.causes,
@@ -253,22 +247,13 @@ def reading_order(comparison: Comparison) -> tuple[float, ...]:
         return (len(_OUTCOMES),)
     outcome = _OUTCOMES.index(comparison.outcome)
     if comparison.outcome == "inconclusive":
-        return (
-            outcome,
-            not comparison.must_decide,
-            not comparison.gating,
-            -_excess(comparison),
-        )
+        excess = 0.0  # the worsening beyond the tolerance
+        if isinstance(comparison, NumberComparison):
+            excess = max(0.0, comparison.worsening - (comparison.tolerance or 0.0))
+        return (outcome, not comparison.must_decide, not comparison.gating, -excess)
     # An accepted one keeps its place, so the causes keep their numbers.
     is_counted = comparison.gating or comparison.accepted
     return outcome, not is_counted, *_order_within_evidence(comparison)
-
-
-def _excess(comparison: Comparison) -> float:
-    """The worsening beyond the tolerance."""
-    if not isinstance(comparison, NumberComparison):
-        return 0.0
-    return max(0.0, comparison.worsening - (comparison.tolerance or 0.0))
 
 
 def _order_within_evidence(comparison: Comparison) -> tuple[float, ...]:

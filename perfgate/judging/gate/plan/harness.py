@@ -14,7 +14,7 @@ from perfgate.document.decision import (
     UnfitHarness,
     UnreadHarness,
 )
-from perfgate.document.message import Message
+from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import Harness
 
 MAX_LINES = 12
@@ -78,9 +78,9 @@ def _differences(
         yield UnreadHarness, Message("harness.base-unknown", {"why": why})
     elif head.error is None:
         differences = [
-            *_shapes(base, head),
+            *_parts("shape", base.shapes, head.shapes),
             *_settings(base, head),
-            *_functions(base, head),
+            *_parts("function", base.functions, head.functions),
             *_job_settings(base, head),
         ]
         yield from differences
@@ -102,26 +102,42 @@ def _differing(
             yield name, base.get(name), head.get(name)
 
 
-def _shapes(base: Harness, head: Harness) -> Iterator[_Difference]:
-    for shape, before, after in _differing(base.shapes, head.shapes):
+# The codes of a removed, a new and a changed part.
+_CODES = {
+    "shape": ("harness.shape-removed", "harness.shape-new", "harness.shape-changed"),
+    "function": (
+        "harness.function-removed",
+        "harness.function-added",
+        "harness.function-changed",
+    ),
+}
+
+
+def _parts(
+    noun: str, base: Mapping[str, str], head: Mapping[str, str]
+) -> Iterator[_Difference]:
+    removed, added, changed = _CODES[noun]
+    for name, before, after in _differing(base, head):
+        values: dict[str, MessageValue] = {noun: name}
         if after is None:
-            yield HarnessRemoval, Message("harness.shape-removed", {"shape": shape})
+            yield HarnessRemoval, Message(removed, values)
         elif before is None:
-            yield HarnessAddition, Message("harness.shape-new", {"shape": shape})
+            # An additional check proves more, and another way to preprocess is not another call;
+            # with any other new function it is.
+            measures_more = noun == "shape" or name in ("check", "preprocess_on_device")
+            kind: _Kind = HarnessAddition if measures_more else HarnessEdit
+            yield kind, Message(added, values)
         else:
-            none = Message("harness.no-arguments")
-            values = {"shape": shape, "before": before or none, "after": after or none}
-            yield HarnessEdit, Message("harness.shape-changed", values)
+            if noun == "shape":
+                none = Message("harness.no-arguments")
+                values |= {"before": before or none, "after": after or none}
+            yield HarnessEdit, Message(changed, values)
 
 
 def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
     if base.batch != head.batch:
-        yield (
-            HarnessEdit,
-            Message(
-                "harness.batch-changed", {"before": base.batch, "after": head.batch}
-            ),
-        )
+        values: dict[str, MessageValue] = {"before": base.batch, "after": head.batch}
+        yield HarnessEdit, Message("harness.batch-changed", values)
     if base.batch_sizes != head.batch_sizes:
         yield HarnessEdit, Message("harness.batch-sizes-changed")
     before = base.sla_p99
@@ -137,29 +153,6 @@ def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
             HarnessEdit,
             Message("harness.sla-changed", {"before": before, "after": after}),
         )
-
-
-def _functions(base: Harness, head: Harness) -> Iterator[_Difference]:
-    for function, before, after in _differing(base.functions, head.functions):
-        if after is None:
-            yield (
-                HarnessRemoval,
-                Message("harness.function-removed", {"function": function}),
-            )
-        elif before is None:
-            # An additional check proves more, and another way to preprocess is not another call; with any other new function it
-            # is.
-            kind: _Kind = (
-                HarnessAddition
-                if function in ("check", "preprocess_on_device")
-                else HarnessEdit
-            )
-            yield kind, Message("harness.function-added", {"function": function})
-        else:
-            yield (
-                HarnessEdit,
-                Message("harness.function-changed", {"function": function}),
-            )
 
 
 def _job_settings(base: Harness, head: Harness) -> Iterator[_Difference]:

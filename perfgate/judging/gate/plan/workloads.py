@@ -28,6 +28,7 @@ from perfgate.document.decision import NamedBy, Policy
 from perfgate.document.run import CORRECTNESS, PAIRS_PER_ROUND
 from perfgate.document.samples import AA_PAIRS_OF_A_START, STOPPED
 from perfgate.document.shape import ShapePlace
+from perfgate.judging.gate.evidence.blocks import LEAST_CLEAN
 from perfgate.judging.gate.evidence.rows import (
     ALWAYS_SEEN,
     CHECKED,
@@ -52,7 +53,6 @@ from perfgate.judging.gate.evidence.session_rows import WorkloadRows
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.trusted import Required
-from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN
 from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
 
 # If traces are analysed later, only the first pairs have the times of kernels.
@@ -140,7 +140,10 @@ class WorkloadPlan(EvidencePlan):
         for expected in (*self.tables.base.announced, *self.tables.head.announced):
             if expected.row.metric == START:
                 self.require(*expected)
-        self._require_quads()
+        for row in sorted(self.tables.of_metric(QUAD)):
+            # Both members of a pair run the same quads.
+            if self.tables.both_have(row._replace(metric=LATENCY, key=())):
+                self.require(row)
         self._require_kernels()
         self._require_columns()
         self._require_settings()
@@ -184,25 +187,22 @@ class WorkloadPlan(EvidencePlan):
 
         The checklist times the preprocessing of one shape, the pairs time it for all shapes.
         """
-        for shape in self._shapes:
-            self._require_lane(Row(self._name, shape, LATENCY), P50)
         is_stored = bool(self._stored.of_metric(PREPROCESSING_STAGES))
+        lanes = [(Row(self._name, shape, LATENCY), P50) for shape in self._shapes]
         for shape in self._shapes:
             if is_stored or self.tables.of_metric(PREPROCESSING, shape):
-                self._require_lane(
-                    Row(self._name, shape, PREPROCESSING), PREPROCESSING_STAGES
-                )
-
-    def _require_lane(self, lane: Row, stage: str) -> None:
-        """Require a lane of each pair; the stored run names it if its checklist timed the ``stage``."""
-        self.require(
-            lane, named_by="store" if self._stored.of_metric(stage) else "document"
-        )
-        for side, table in zip(SIDES, self.tables):
-            for process in _pairs(table):
-                self.require(
-                    process._replace(shape=lane.shape, metric=lane.metric), side=side
-                )
+                lane = Row(self._name, shape, PREPROCESSING)
+                lanes.append((lane, PREPROCESSING_STAGES))
+        for lane, stage in lanes:
+            # The stored run names a lane if its checklist timed the stage.
+            named_by: NamedBy = "document"
+            if self._stored.of_metric(stage):
+                named_by = "store"
+            self.require(lane, named_by=named_by)
+            for side, table in zip(SIDES, self.tables):
+                for process in _pairs(table):
+                    row = process._replace(shape=lane.shape, metric=lane.metric)
+                    self.require(row, side=side)
 
     def _require_stretches(self) -> None:
         """Require the blocks of stretches that either side has, and enough usable blocks if fast calls took turns.
@@ -223,12 +223,6 @@ class WorkloadPlan(EvidencePlan):
             )
             if all(map(self.tables.both_have, quads)) and not has_enough:
                 self.require(Row(self._name, shape, MEAN, key=("enough",)))
-
-    def _require_quads(self) -> None:
-        """Require the blocks of each quad that either member of a pair has: both run the same."""
-        for row in sorted(self.tables.of_metric(QUAD)):
-            if self.tables.both_have(row._replace(metric=LATENCY, key=())):
-                self.require(row)
 
     def _require_kernels(self) -> None:
         """Require the profiled blocks of an accelerator: each that either side has, and one of each pair.

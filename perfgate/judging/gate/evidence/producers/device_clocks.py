@@ -22,13 +22,11 @@ from perfgate.catalogue.names import (
     LATENCY,
     PYTHON_CALLS,
 )
-from perfgate.document.run import CounterSet
 from perfgate.document.shape import ShapePlace
-from perfgate.judging.gate.evidence.clocks import WAITED
+from perfgate.judging.gate.evidence.blocks import WAITED, waited_share
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.kernel_blocks import ran_same_kernels
 from perfgate.judging.gate.evidence.numbers import Number, Rules
-from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.gate.evidence.work import CountedSide
 
 # The device waits for the host for this share of the span of a call, or more.
@@ -101,16 +99,11 @@ def is_same_work(evidence: Evidence, place: ShapePlace) -> bool:
         return False
     before = evidence.base.counters.get(place)
     after = evidence.head.counters.get(place)
-    return before is not None and after is not None and _has_same_counts(before, after)
-
-
-def _has_same_counts(before: CounterSet, after: CounterSet) -> bool:
+    if before is None or after is None:
+        return False
     for name in _COUNTS:
         count = before.values.get(name)
-        if (
-            count is None
-            or count != after.values.get(name)
-            or name in (*before.unstable, *after.unstable)
-        ):
+        is_exact = name not in (*before.unstable, *after.unstable)
+        if count is None or count != after.values.get(name) or not is_exact:
             return False
     return CountedSide(before).calls == CountedSide(after).calls

@@ -37,12 +37,10 @@ from perfgate.judging.gate.evidence.quads import (
     LOOKS,
     RATIOS,
     JobOfSides,
-    Quad,
     answers_of,
     common_ratio,
     looks_of,
     stall_effect,
-    turns_of,
 )
 from perfgate.judging.gate.evidence.work import exposed, profiled_starts, skew
 from perfgate.stats.summary import median
@@ -78,7 +76,7 @@ class JobQuads:
         self._place = job.place
         self._looks = looks_of(job.record.kind, job.record.fits)
         self._trusted = rules.numbers_of(job.record)
-        self._base, self._head = turns_of(job.quads)
+        self._base, self._head = job.turns
 
     def reported_numbers(self) -> Iterator[Number]:
         """Yield the numbers that all turns have; a missing value is reported by the plan."""
@@ -144,7 +142,11 @@ class JobQuads:
         for quad in self._job.quads:
             # A quad with fewer turns is missing evidence.
             if min(len(quad.base), len(quad.head)) > 1:
-                gains.append(sign * _gain_of_first_half(quad, entry.metric))
+                # The head begins on the second half of the devices, and the base ends there.
+                of_base = _mean_logs_of_halves(quad.base, entry.metric)
+                of_head = _mean_logs_of_halves(quad.head, entry.metric)
+                gain = (of_head[0] - of_base[0]) - (of_head[1] - of_base[1])
+                gains.append(sign * gain / 2)
                 starts.append(quad.start)
         if gains and np.isfinite(gains).all():
             differences = Differences.of(gains, starts)
@@ -203,13 +205,6 @@ def _mean_log(turns: Sequence[Turn], name: str) -> float:
         value = turn.values.get(name, math.nan)
         logarithms.append(math.log(value) if value > 0 else -math.inf)
     return float(np.mean(logarithms))
-
-
-def _gain_of_first_half(quad: Quad, name: str) -> float:
-    """The head begins on the second half of the devices, and the base ends there."""
-    first_of_base, second_of_base = _mean_logs_of_halves(quad.base, name)
-    first_of_head, second_of_head = _mean_logs_of_halves(quad.head, name)
-    return ((first_of_head - first_of_base) - (second_of_head - second_of_base)) / 2
 
 
 def _mean_logs_of_halves(turns: Sequence[Turn], name: str) -> tuple[float, float]:
