@@ -42,14 +42,7 @@ def render_diff(document: DiffDocument, console: Console) -> None:
     print_notes(document.notes, console)
     for timeline in document.timelines:
         name = clean(timeline.label) if len(document.timelines) > 1 else ""
-        subtitle = say(
-            "head against base, in one {unit} ({units} recorded)",
-            unit=say(timeline.unit),
-            units=say(" and ").join(
-                counted(count, timeline.unit) for count in timeline.units
-            ),
-        )
-        print_title(name, subtitle, console)
+        print_title(name, _subtitle(timeline), console)
         console.print(_totals_table(timeline))
         if timeline.rows:
             console.print(_changes_table(timeline, console.width))
@@ -74,6 +67,18 @@ def render_diff(document: DiffDocument, console: Console) -> None:
         print_dim(
             say("only in some of the recordings: {label}", label=clean(label)), console
         )
+
+
+def _subtitle(timeline: DiffTimeline) -> str:
+    if timeline.unit == "whole recording" and set(timeline.units) == {1}:
+        return say("head against base, over the whole recording")
+    return say(
+        "head against base, in one {unit} ({units} recorded)",
+        unit=say(timeline.unit),
+        units=say(" and ").join(
+            counted(count, timeline.unit) for count in timeline.units
+        ),
+    )
 
 
 def changed_name(row: DiffRow, limit: int) -> str:
