@@ -36,10 +36,17 @@ class Functions:
 
     def __init__(self, trees: Iterable[ast.AST]) -> None:
         self._defined: dict[str, list[ast.FunctionDef]] = {}
+        self._returned: dict[str, list[str]] = {}
         for tree in trees:
             for node in ast.walk(tree):
                 if isinstance(node, ast.FunctionDef):
                     self._defined.setdefault(node.name, []).append(node)
+
+    def returned(self, name: str) -> list[str]:
+        """The texts of a name, looked for once."""
+        if name not in self._returned:
+            self._returned[name] = list(self.texts(name))
+        return self._returned[name]
 
     def texts(self, name: str, seen: frozenset[str] = frozenset()) -> Iterator[str]:
         """The texts that stand in what the functions of a name return, and in what is returned there by others."""
@@ -59,7 +66,7 @@ def lines_without_translation(tree: ast.AST, functions: Functions) -> Iterator[i
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _name(node) in SHOWING and node.args:
             shown = node.args[0]
-            returned = [text for name in _called(shown) for text in functions.texts(name)]
+            returned = [text for name in _called(shown) for text in functions.returned(name)]
             has_words = any(WORDS.search(CODE.sub("", text)) for text in [*_texts(shown), *returned])
             if has_words or (_quoted(shown) & errors and not _is_log(node)):
                 yield node.lineno

@@ -121,20 +121,20 @@ def test_store__project_in_a_shallow_partial_clone__the_same(clone: Path, tmp_pa
 def test_record__four_processes_start_on_no_branch__every_run_is_kept(clone: Path, remote: Path) -> None:
     gate, release = os.pipe()
 
-    def record_five(name: str) -> None:
+    def record_three(name: str) -> None:
         store = opened(clone)
         os.read(gate, 1)
-        for number in range(5):
+        for number in range(3):
             record_run(store, minimal_run(session=f"{name}-{number}"))
 
-    writers = [forked(partial(record_five, name)) for name in "abcd"]
+    writers = [forked(partial(record_three, name)) for name in "abcd"]
     os.write(release, b"....")
     assert [exit_code(writer) for writer in writers] == [0, 0, 0, 0]
     for descriptor in (gate, release):
         os.close(descriptor)
-    assert sessions(clone) == {f"{name}-{number}" for name in "abcd" for number in range(5)}
-    assert commits(remote) == 20
-    assert len([path for path in files(remote) if path.startswith("documents/")]) == 20
+    assert sessions(clone) == {f"{name}-{number}" for name in "abcd" for number in range(3)}
+    assert commits(remote) == 12
+    assert len([path for path in files(remote) if path.startswith("documents/")]) == 12
 
 
 def test_append__to_two_stores_opened_before__both_are_kept(clone: Path) -> None:
