@@ -18,8 +18,9 @@ from starlette.types import ASGIApp
 
 from perfgate.errors import StoreError, UsageError
 from perfgate.flows.shared.artifacts import SERVED, open_artifacts_at
+from perfgate.judging.report.text.templates import compile_pages
 from perfgate.judging.store.ledger import Ledger
-from perfgate.locale import Language
+from perfgate.locale import Language, speaking
 from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
 from perfgate.service.artifact_files import ArtifactFiles
@@ -92,6 +93,8 @@ def serve(
         served = ServedStore(request.store, request.root, environ)
         ledger = served.store().ledger()
         _bring_up_to_date(ledger, warn)
+        with speaking(request.language):
+            compile_pages("site", "trend", "served")
         authenticator = Authenticator(token, ledger)
     with (
         _listener(request.host, request.port) as listener,

@@ -94,6 +94,14 @@ def inlined(*sources: str) -> Inlined:
     return Inlined(Words(text), Words(base64.b64encode(digest).decode()))
 
 
+def compile_pages(*folders: str) -> None:
+    """Compile the HTML templates of some folders of ``templates/``, so that no reader of a service waits for it."""
+    jinja = environment("html")
+    for name in jinja.list_templates():
+        if name.endswith(".html.j2") and name.partition("/")[0] in folders:
+            jinja.get_template(name)
+
+
 def script_sentences(source: str) -> dict[str, str]:
     """The sentences of a page's script, one a line, each with its translation: a script has no catalogue."""
     return {
