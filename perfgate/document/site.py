@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from perfgate.document.gates import GateRecord
@@ -16,17 +17,27 @@ Position = Literal[
 ]
 
 
+class MachineRuns(FrozenStruct, kw_only=True):
+    """The runs of a testbed: how many began in the last weeks, and the most seconds that one was stored before it began."""
+
+    recent: int = 0
+    seconds_ahead: float = 0.0
+
+
 class SiteContent(FrozenStruct, kw_only=True):
     """Main's stored history as the pages show it; it is read once and shown by every page.
 
-    ``runs`` are all runs, newest first. ``branches`` are, if runs of several branches are stored, the series of each branch
-    alone. ``devices`` are the names of the devices by fingerprint, of testbeds with a readable run. ``gates`` are the verdicts
-    on changes, newest first, and ``accepted_commits`` the commits with an accepted regression.
+    ``runs`` are all runs, newest first. ``branches`` are, if runs of several branches are
+    stored, the series of each branch alone. ``machines`` are the runs of each testbed by
+    its fingerprint, ``devices`` the names of the devices, of testbeds with a readable run.
+    ``gates`` are the verdicts on changes, newest first, and ``accepted_commits`` the
+    commits with an accepted regression.
     """
 
     trend: TrendDocument
-    runs: list[StoredRun]
+    runs: Sequence[StoredRun]
     branches: dict[str, list[TrendSeries]] = {}
+    machines: dict[str, MachineRuns] = {}
     devices: dict[str, str] = {}
     acceptances: list[Acceptance] = []
     confirmations: list[Confirmation] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -163,7 +163,7 @@ class TrendSeries(ShapeEntry, kw_only=True):
     kind: Kind
     fingerprint: str
     device_kind: str
-    points: list[TrendPoint]
+    points: Sequence[TrendPoint]
     changes: list[TrendChange] = []
     noise: float | None = None
     current: bool = True

@@ -273,15 +273,16 @@ class ProjectSites(ServicePart):
         # A store without tokens cannot be written to through the service.
         if self._served.store().ledger() is not None:
             links = SiteLinks(forms=True, triage=True, audit=AUDIT)
+        content = read.columns.content()
         pages = SitePages(
-            read.content,
+            content,
             lambda run_id: stored_run(self._served.store(), project, run_id),
             self._language,
             links,
             kept,
         )
-        self._states[project] = _state_of(read.content.trend)
-        return KeptPages(read.revision, read.content, pages)
+        self._states[project] = _state_of(content.trend)
+        return KeptPages(read.revision, content, pages)
 
 
 def _state_of(trend: TrendDocument) -> ProjectState:

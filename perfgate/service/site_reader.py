@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.document.site import SiteContent
+from perfgate.document.columns import SiteColumns
 from perfgate.errors import PerfgateError
 from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.site.read import ChangesRemembered, read_site
@@ -33,7 +33,7 @@ class ReadContent(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str = __version__
     revision: str
-    content: SiteContent
+    columns: SiteColumns
 
 
 class SiteReader:
@@ -120,7 +120,8 @@ def _read(
     _projects[key] = (log, search)
     if len(_projects) > MOST_PROJECTS:
         _projects.popitem(last=False)
-    data = msgspec.msgpack.encode(ReadContent(revision=revision, content=content))
+    read = ReadContent(revision=revision, columns=SiteColumns.of(content))
+    data = msgspec.msgpack.encode(read)
     if file := _file(address, project):
         with suppress(OSError):
             _write(file, data)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, StoredRun
+from perfgate.document.history import Acceptance, StoredRun, moment
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendDocument
+from perfgate.judging.trend.health import machine_runs
 from tests.fakes.history import START, commit_of
 from tests.fakes.trends import make_change, make_confirmation, make_series, make_trend
 
@@ -64,4 +67,6 @@ def make_site(trend: TrendDocument | None = None, **fields: Any) -> SiteContent:
         "acceptances": [make_acceptance()],
         "confirmations": [make_confirmation()],
     }
-    return SiteContent(**{**values, **fields})
+    content = SiteContent(**{**values, **fields})
+    machines = machine_runs(content.runs, moment(content.trend.made_at))
+    return msgspec.structs.replace(content, machines=machines)

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 import numpy as np
 
@@ -15,12 +15,15 @@ from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, unpack
+from perfgate.document.site import MachineRuns
 from perfgate.document.trend import RunConditions, RunHealth, TestbedSpan
 from perfgate.stats.summary import low_location
 
 # Of several workloads the worst status counts; an unavailable measurement is worse than no finding.
 _WORST = ("error", "invalid", "attention", "unavailable", "ok", "not_applicable")
 _MOST_DIFFERENCES = 12
+# The runs of the last weeks.
+RECENT = timedelta(days=28)
 
 
 def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
@@ -90,6 +93,23 @@ def spans_of_testbeds(
         )
         earlier = fields
     return spans
+
+
+def machine_runs(runs: Iterable[StoredRun], now: datetime) -> dict[str, MachineRuns]:
+    """The runs of each testbed, by its fingerprint."""
+    recent: Counter[str] = Counter()
+    ahead: dict[str, timedelta] = {}
+    for run in runs:
+        began = moment(run.started_at)
+        recent[run.fingerprint] += now - began <= RECENT
+        most = ahead.get(run.fingerprint, timedelta())
+        ahead[run.fingerprint] = max(most, began - moment(run.recorded_at))
+    machines: dict[str, MachineRuns] = {}
+    for fingerprint, most in ahead.items():
+        machines[fingerprint] = MachineRuns(
+            recent=recent[fingerprint], seconds_ahead=most.total_seconds()
+        )
+    return machines
 
 
 def weeks(starts: Iterable[str]) -> dict[str, int]:

@@ -205,7 +205,7 @@ def test_site_reader__content_of_an_earlier_process__there_unless_it_is_damaged_
     reader = SiteReader(address)
     assert reader.stored(project) is None
     read = reader.read(project, "1", 1.8e9)
-    assert (read.revision, len(read.content.runs)) == ("1", 9)
+    assert (read.revision, len(read.columns.content().runs)) == ("1", 9)
     reader.close()
     assert SiteReader(address).stored(project) == read
     (file,) = (tmp_path / ".cache" / "perfgate").rglob("*.site")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
+from perfgate.document.columns import ids_of
 from perfgate.document.history import StoredRun
 from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument
@@ -152,11 +153,12 @@ class SitePages:
 
     def _find(self, digits: str | None) -> StoredRun | None:
         """The run with an id that begins with these digits, None if there is none or more than one."""
-        matches = [
-            run for run in self._content.runs if digits and run.id.startswith(digits)
-        ]
+        matches: list[int] = []
+        for place, run_id in enumerate(ids_of(self._content.runs)):
+            if digits and run_id.startswith(digits):
+                matches.append(place)
         if len(matches) == 1:
-            return matches[0]
+            return self._content.runs[matches[0]]
         return None
 
     def _asked(self, query: Mapping[str, str], page: SitePage) -> str:
@@ -177,17 +179,12 @@ class SitePages:
         recording = ""
         if recording_of is not None and has_trace:
             recording = recording_of(run)
-        of_testbed = [
-            entry
-            for entry in self._content.runs
-            if entry.fingerprint == run.fingerprint
-        ]
-        at = of_testbed.index(run)
-        earlier, later = None, None
-        if at + 1 < len(of_testbed):
-            earlier = of_testbed[at + 1]
-        if at > 0:
-            later = of_testbed[at - 1]
+        # Newest first.
+        at = ids_of(self._content.runs).index(run.id)
+        earlier = self._first_of_testbed(
+            run.fingerprint, range(at + 1, len(self._content.runs))
+        )
+        later = self._first_of_testbed(run.fingerprint, reversed(range(at)))
         return render_run(
             run,
             document,
@@ -197,6 +194,15 @@ class SitePages:
             page,
             recording=recording,
         )
+
+    def _first_of_testbed(
+        self, fingerprint: str, places: Iterable[int]
+    ) -> StoredRun | None:
+        for place in places:
+            run = self._content.runs[place]
+            if run.fingerprint == fingerprint:
+                return run
+        return None
 
     def _compare(self, earlier: StoredRun, later: StoredRun, page: SitePage) -> str:
         documents = self._open_run(earlier.id), self._open_run(later.id)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.document.history import StoredRun
+from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TrendSeries
@@ -24,7 +24,7 @@ from perfgate.flows.shared.trend.read import (
 from perfgate.judging.store.index import ProjectLog
 from perfgate.judging.trend.find import with_changes
 from perfgate.judging.trend.gates import accepted_commits, gate_history
-from perfgate.judging.trend.health import run_health
+from perfgate.judging.trend.health import machine_runs, run_health
 
 # How many branches have separate series: the branches with the most runs.
 _MOST_BRANCHES = 4
@@ -109,6 +109,7 @@ def read_site(
         trend=trend,
         runs=stored.runs,
         branches=branches,
+        machines=machine_runs(stored.runs, moment(trend.made_at)),
         devices=devices,
         acceptances=log.acceptances,
         confirmations=log.confirmations,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from perfgate.document.columns import values_of
 from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries
 from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.escape import clean
@@ -22,6 +23,7 @@ from perfgate.judging.report.text.svg import (
     robust_range,
     shape,
     small_line,
+    titled_dot,
     upright,
 )
 from perfgate.judging.report.text.words import Words, say
@@ -183,11 +185,10 @@ class _History:
         words = formats.quantities(values, self._newest)
         for at, (point, value) in enumerate(zip(self._points, words)):
             title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
-            kind = "value wild"
+            kind = Words("value wild")
             if self._low <= point.value <= self._high:
-                kind = "value"
-            x, y = self._x(at), self._y(point.value)
-            dot = shape("circle", kind, title=title, cx=x, cy=y, r=radius)
+                kind = Words("value")
+            dot = titled_dot(kind, self._x(at), self._y(point.value), radius, title)
             if link and (address := link(point)):
                 dot = linked.format(address, title, dot)
             yield dot
@@ -205,7 +206,8 @@ def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
     begin = max(0, begin)
     step = math.ceil((count - begin) / MAX_POINTS) or 1
     indices = range(count - 1, begin - 1, -step)[::-1]
-    values = [series.points[index].value for index in indices]
+    value_of = values_of(series.points)
+    values = [value_of[index] for index in indices]
     changes = {}
     for change in series.changes:
         if change.at > indices[0] and change.standing != "refuted":

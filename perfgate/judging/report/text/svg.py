@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +83,14 @@ def caption(
     return shape("text", name, title=title, text=words, x=x, y=y, text_anchor=anchor)
 
 
+def titled_dot(name: Words, x: float, y: float, radius: float, title: str) -> Markup:
+    """A circle with its tooltip, as `shape` draws it: a page has ten thousands of them."""
+    return Markup(  # noqa: S704 - the title is escaped
+        f'<circle class="{name}" cx="{x}" cy="{y}" r="{radius}">'
+        f"<title>{escape(title)}</title></circle>"
+    )
+
+
 def linear(low: float, high: float, start: float, end: float) -> Scale:
     """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; values outside lie at the ends."""
     return lambda value: round(
@@ -108,24 +117,28 @@ def small_line(
         return Markup("")
     array = np.array(values, dtype=np.float64)
     low, high = robust_range(array)
-    x = linear(-0.5, len(values) - 0.5, 3, _SMALL_WIDTH - 3)
+    x = _small_scale(len(values))
     parts = []
     for at, direction in changes.items():
         edge = x(at - 0.5)
         parts.append(upright(f"change {direction}", edge, 1, _SMALL_HEIGHT - 1))
     # All at once: a page has hundreds of such lines.
     heights = np.interp(array, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1).tolist()
-    parts.append(
-        shape(
-            "polyline",
-            "line",
-            points=" ".join(
-                f"{x(index)},{height}" for index, height in enumerate(heights)
-            ),
-        )
-    )
-    parts.append(shape("circle", "last", cx=x(len(values) - 1), cy=heights[-1], r=2.2))
+    places = _small_places(len(values))
+    points = " ".join(f"{place},{height}" for place, height in zip(places, heights))
+    parts.append(shape("polyline", "line", points=points))
+    parts.append(shape("circle", "last", cx=places[-1], cy=heights[-1], r=2.2))
     return picture("small", _SMALL_WIDTH, _SMALL_HEIGHT, title, parts)
+
+
+def _small_scale(count: int) -> Scale:
+    return linear(-0.5, count - 0.5, 3, _SMALL_WIDTH - 3)
+
+
+@lru_cache(maxsize=64)
+def _small_places(count: int) -> list[float]:
+    """The coordinates of so many values, which are the same in most lines of a page."""
+    return list(map(_small_scale(count), range(count)))
 
 
 def scale_of(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from perfgate.document.columns import run_of_commit
 from perfgate.document.site import BesideLevel, Position
 from perfgate.document.trend import TrendCause, TrendSeries
 from perfgate.judging.report.render import trend_svg
@@ -92,10 +93,9 @@ def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:
     lead, *further = moved_by(cause, trend)
     subject, author = "", ""
     # The run of the first bad commit has both, so no clone is needed.
-    for run in page.content.runs:
-        if cause.first_bad and run.commit == cause.first_bad:
-            subject, author = run.subject or "", run.author or ""
-            break
+    run = run_of_commit(page.content.runs, cause.first_bad or "")
+    if run is not None:
+        subject, author = run.subject or "", run.author or ""
     return CauseCard(
         row=cause_row(cause, trend, most=0),
         change=moved_cells(lead, page),

@@ -10,7 +10,7 @@ from perfgate.document.clocks import CLOCK_SLACK
 from perfgate.document.conditions import BUSY
 from perfgate.document.history import moment
 from perfgate.document.message import Message
-from perfgate.document.site import SiteContent
+from perfgate.document.site import MachineRuns, SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.page import SitePage
@@ -88,15 +88,10 @@ def render_fleet(page: SitePage) -> str:
 
 def _machine(span: TestbedSpan, content: SiteContent) -> FleetMachine:
     read = moment(content.trend.made_at)
-    recent, ahead = 0, timedelta()
-    for run in content.runs:
-        if run.fingerprint == span.fingerprint:
-            began = moment(run.started_at)
-            recent += read - began <= _RECENT
-            ahead = max(ahead, began - moment(run.recorded_at))
+    runs = content.machines.get(span.fingerprint, MachineRuns())
     clock_ahead = EMPTY
-    if ahead > CLOCK_SLACK:
-        clock_ahead = numbers.duration(ahead.total_seconds())
+    if runs.seconds_ahead > CLOCK_SLACK.total_seconds():
+        clock_ahead = numbers.duration(runs.seconds_ahead)
     health = [
         run for run in content.trend.runs.health if run.fingerprint == span.fingerprint
     ]
@@ -105,7 +100,7 @@ def _machine(span: TestbedSpan, content: SiteContent) -> FleetMachine:
         span=span,
         days=max(0, away.days),
         is_silent=away > _RECENT,
-        recent=recent,
+        recent=runs.recent,
         health=_health(health),
         clock_ahead=clock_ahead,
         clock_notes=_clock_notes(health),
