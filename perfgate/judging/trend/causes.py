@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.trend import (
@@ -33,6 +33,8 @@ from perfgate.stats.arrays import Floats
 # 95 % are aligned with the counter of their commit, 75 % without alignment; if only the next commit moved a counter, half
 # are aligned with the next.
 _LOCATION_80 = 4.5
+# No shift moves at a greater loss: one wild value, whose cost is capped, may lie between the shifts of two shapes.
+_MOST_LOSS = _LOCATION_80 + CAP_OF_WORSE**2
 # Two commits that by chance move two workloads one after the other: 2 log of one window in twenty, and of one version of its
 # twelve. Noise that displaces all shapes of a workload by a version costs less, a shift that is there costs more.
 _TWO_COMMITS = 2 * math.log(20 * 12)
@@ -278,12 +280,8 @@ class _Alignment:
         for member in _members(series):
             if not member.series.is_exact:
                 self._losses[member.place] = losses(member.series, member.change)
-        self._places: list[dict[_Versions, int]] = []
-        for entry in series:
-            places: dict[_Versions, int] = {}
-            for at, (good, bad) in enumerate(pairwise(entry.points), 1):
-                places[_Versions(good.commit, bad.commit)] = at
-            self._places.append(places)
+        # Of each series the places of its commits, once they are asked for.
+        self._places: dict[int, dict[str | None, list[int]]] = {}
 
     def align(self) -> list[TrendSeries]:
         while moves := self._cheapest_moves():
@@ -359,15 +357,31 @@ class _Alignment:
         """The version with other changes to which a shift moves at the least loss."""
         best: _Versions | None = None
         least = math.inf
-        for versions, others in by_versions.items():
+        for versions in self._near(member, by_versions):
             move = self._move(member, versions)
-            if move is not None and move.loss < min(least, _most_loss(member, others)):
+            most = _most_loss(member, by_versions[versions])
+            if move is not None and move.loss < min(least, most):
                 best, least = versions, move.loss
         return best
 
+    def _near(
+        self, member: _Member, by_versions: Mapping[_Versions, Sequence[_Member]]
+    ) -> list[_Versions]:
+        """The versions with changes at which a shift may lie, in their order: a project has hundreds of others."""
+        points = member.series.points
+        loss_at = self._losses[member.place][1 : len(points)]
+        near: set[_Versions] = set()
+        for before in np.flatnonzero(loss_at < _MOST_LOSS).tolist():
+            good, bad = points[before], points[before + 1]
+            near.add(_Versions(good.commit, bad.commit))
+        changed = [versions for versions in near if versions in by_versions]
+        if len(changed) > 1:
+            changed.sort(key=list(by_versions).index)
+        return changed
+
     def _move(self, member: _Member, versions: _Versions) -> _Move | None:
         """The move of a shift; None if it would not stay between the changes before and after it."""
-        at, now = self._places[member.place.series].get(versions), member.change.at
+        at, now = self._place_of(member, versions), member.change.at
         changes, number = member.series.changes, member.place.change
         if at is None or at == now:
             return None
@@ -377,6 +391,19 @@ class _Alignment:
             return None
         loss_at = self._losses[member.place]
         return _Move(member, at, float(loss_at[at]), float(loss_at[at] - loss_at[now]))
+
+    def _place_of(self, member: _Member, versions: _Versions) -> int | None:
+        """The newest place at which a series has these two versions one after the other."""
+        number, points = member.place.series, member.series.points
+        if number not in self._places:
+            places: dict[str | None, list[int]] = {}
+            for at, point in enumerate(points):
+                places.setdefault(point.commit, []).append(at)
+            self._places[number] = places
+        for at in reversed(self._places[number].get(versions.first_bad, [])):
+            if at > 0 and points[at - 1].commit == versions.last_good:
+                return at
+        return None
 
     def _apply(self, move: _Move) -> None:
         place = move.member.place
@@ -423,7 +450,7 @@ def _loss_of_shapes(moves: Sequence[_Move]) -> float:
 def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
     """The most loss of a shift that moves to other changes; negative if none is of its kind.
 
-    One wild value, whose cost is capped, may lie between the shifts of two shapes. A counter may be another commit's.
+    A counter may be another commit's.
     """
     most = -math.inf
     for another in others:
@@ -434,7 +461,7 @@ def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
                 most = max(most, _LOCATION_80)
         elif len(directions) == 1 or "changed" in directions:
             # A commit with other counts may move times in any direction, and informing metrics have none.
-            most = max(most, _LOCATION_80 + CAP_OF_WORSE**2)
+            most = max(most, _MOST_LOSS)
     return most
 
 

@@ -12,7 +12,7 @@ def index_of(series: TrendSeries, commit: str) -> int | None:
     """The newest point of a commit, which may be cut to its first digits."""
     if not commit:
         return None
-    for index in reversed(range(len(series.points))):
-        if (series.points[index].commit or "").startswith(commit):
-            return index
+    for newer, point in enumerate(reversed(series.points), 1):
+        if (point.commit or "").startswith(commit):
+            return len(series.points) - newer
     return None

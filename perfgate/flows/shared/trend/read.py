@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -292,12 +293,16 @@ def _explained(
 
 def _new_values(points: Sequence[TrendPoint], since: str | None, newest: str) -> int:
     """The number of values since the last report, or of the last weeks if there was none."""
-    if since is None:
-        new_points = [point for point in points if is_recent(point.started_at, newest)]
-    else:
-        last = moment(since)
-        new_points = [point for point in points if moment(point.started_at) > last]
-    return len(new_points)
+    new_values = 0
+    # The points of all series on a testbed are of the same runs.
+    for started_at, count in Counter(point.started_at for point in points).items():
+        if since is None:
+            is_new = is_recent(started_at, newest)
+        else:
+            is_new = moment(started_at) > moment(since)
+        if is_new:
+            new_values += count
+    return new_values
 
 
 def open_documents(
