@@ -87,6 +87,7 @@ class ProjectSites(ServicePart):
         self._reader = SiteReader(served.address)
         # None ends the thread.
         self._recorded: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._due: set[str] = set()
         self._renewals: threading.Thread | None = None
 
     def router(self) -> APIRouter:
@@ -138,10 +139,16 @@ class ProjectSites(ServicePart):
             if self._renewals is None:
                 self._renewals = threading.Thread(target=self._renew, daemon=True)
                 self._renewals.start()
+            if project in self._due:
+                return
+            self._due.add(project)
         self._recorded.put(project)
 
     def _renew(self) -> None:
         while (project := self._recorded.get()) is not None:
+            # A run that is recorded from now on is not in these pages.
+            with self._lock:
+                self._due.discard(project)
             self.wait(project)
 
     def projects(self, request: Request) -> Response:

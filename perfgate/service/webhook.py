@@ -11,10 +11,11 @@ import queue
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -184,59 +185,56 @@ class Webhook:
             settings = session.merge_environment_settings(
                 self._target.address, {}, True, None, None
             )
-            session.proxies, session.verify, session.cert = (
-                settings["proxies"],
-                settings["verify"],
-                settings["cert"],
-            )
             session.trust_env = False
+            request = session.prepare_request(
+                requests.Request(
+                    "POST",
+                    self._target.address,
+                    headers={
+                        "Content-Type": "application/json",
+                        "User-Agent": f"perfgate/{__version__}",
+                    },
+                )
+            )
+            # Without the redirects and cookies of a session, which would take as long as sending.
+            send = partial(
+                session.get_adapter(self._target.address).send,
+                timeout=_TIMEOUT,
+                stream=True,
+                verify=settings["verify"] or True,
+                cert=settings["cert"],
+                proxies=settings["proxies"],
+            )
             while (
                 message := self._waiting.get()
             ) is not None and not self._ending.is_set():
-                self._deliver(session, message)
+                self._deliver(send, request, message)
 
-    def _deliver(self, session: requests.Session, message: RecordedMessage) -> None:
+    def _deliver(
+        self,
+        send: Callable[[requests.PreparedRequest], requests.Response],
+        request: requests.PreparedRequest,
+        message: RecordedMessage,
+    ) -> None:
         body = msgspec.json.encode(message)
         signature = hmac.new(
             self._target.secret.encode(), body, hashlib.sha256
         ).hexdigest()
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": f"perfgate/{__version__}",
-            SIGNATURE: f"sha256={signature}",
-            # The same for every try, so that the receiver recognises a repetition.
-            DELIVERY: secrets.token_hex(16),
-        }
-        why = self._try(session, body, headers)
+        request = request.copy()
+        request.body = body
+        request.headers["Content-Length"] = str(len(body))
+        request.headers[SIGNATURE] = f"sha256={signature}"
+        # The same for every try, so that the receiver recognises a repetition.
+        request.headers[DELIVERY] = secrets.token_hex(16)
+        why = _try(send, request)
         for wait in self._waits:
             if not why or self._ending.wait(wait):
                 break
-            why = self._try(session, body, headers)
+            why = _try(send, request)
         if why:
             self._bury(message, why)
         else:
             self._delivered += 1
-
-    def _try(
-        self, session: requests.Session, body: bytes, headers: Mapping[str, str]
-    ) -> str:
-        """Send once; the reason if it was not received, else empty."""
-        try:
-            response = session.post(
-                self._target.address,
-                data=body,
-                headers=headers,
-                timeout=_TIMEOUT,
-                allow_redirects=False,
-                stream=True,
-            )
-            with response:
-                response.raw.read(_MOST_ANSWER)
-                if response.ok and not response.is_redirect:
-                    return ""
-                return f"HTTP {response.status_code}"
-        except (requests.RequestException, HTTPError) as error:
-            return type(error).__name__
 
     def _bury(self, message: RecordedMessage, why: str) -> None:
         self._undelivered += 1
@@ -252,3 +250,18 @@ class Webhook:
                 why=why,
             )
         )
+
+
+def _try(
+    send: Callable[[requests.PreparedRequest], requests.Response],
+    request: requests.PreparedRequest,
+) -> str:
+    """Send once; the reason if it was not received, else empty."""
+    try:
+        with send(request) as response:
+            response.raw.read(_MOST_ANSWER)
+            if response.ok and not response.is_redirect:
+                return ""
+            return f"HTTP {response.status_code}"
+    except (requests.RequestException, HTTPError) as error:
+        return type(error).__name__
