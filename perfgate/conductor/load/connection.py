@@ -139,7 +139,7 @@ class Connections:
                     (self.reused or self.new).request(method, address, **request)
                 )
             except (library.ClientOSError, library.ServerDisconnectedError):
-                if not exchange.is_on_kept_connection:
+                if exchange.connections[-1:] != [True]:
                     raise
                 response = await stack.enter_async_context(
                     self.new.request(method, address, **request)
@@ -183,10 +183,10 @@ def _noting_connections() -> aiohttp.TraceConfig:
     """Report the connections of each request to its exchange."""
 
     async def on_reuse(_: object, context: Any, __: object) -> None:
-        context.trace_request_ctx.take_connection(is_reused=True)
+        context.trace_request_ctx.connections.append(True)
 
     async def on_new(_: object, context: Any, __: object) -> None:
-        context.trace_request_ctx.take_connection(is_reused=False)
+        context.trace_request_ctx.connections.append(False)
 
     noting: aiohttp.TraceConfig = require_aiohttp().TraceConfig()
     noting.on_connection_reuseconn.append(on_reuse)

@@ -67,8 +67,8 @@ class Exchange:
     rejected: str = ""
     # Input tokens found in the server's cache, None if unknown.
     cached_tokens: int | None = None
-    connections: int = 0
-    is_on_kept_connection: bool = False
+    # Of each connection that it went out on, whether earlier requests had used it.
+    connections: list[bool] = field(default_factory=list)
 
     @classmethod
     def begin(cls, request: PlannedRequest, clock: Clock) -> Exchange:
@@ -78,12 +78,7 @@ class Exchange:
     @property
     def resent(self) -> bool:
         """Whether the request met a closed connection and was sent once more."""
-        return self.connections > 1
-
-    def take_connection(self, *, is_reused: bool) -> None:
-        """Note that the request goes out on a connection, which earlier requests may have used."""
-        self.connections += 1
-        self.is_on_kept_connection = is_reused
+        return len(self.connections) > 1
 
     def failed(self, error: str, now: float) -> Exchange:
         """The exchange that ended by an error now; arrivals before it stay in it."""

@@ -167,14 +167,12 @@ def _waiting(holder: str, ahead: list[str], path: Path) -> str:
     reason = f"(lock {path}); two at once would spoil both"
     if not ahead:
         return f"waiting for the machine: next in line, {holder} is measuring {reason}"
-    place = _ordinal(len(ahead) + 1)
-    return f"waiting for the machine: {place} in line behind {'; '.join(ahead)}; {holder} is measuring {reason}"
-
-
-def _ordinal(number: int) -> str:
+    number = len(ahead) + 1
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     if number % 100 in (11, 12, 13):
-        return f"{number}th"
-    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+        ending = "th"
+    place = f"{number}{ending}"
+    return f"waiting for the machine: {place} in line behind {'; '.join(ahead)}; {holder} is measuring {reason}"
 
 
 # --- the queue

@@ -33,7 +33,14 @@ def find_number(
         where: str = Activity("the output")
         if file is not None:
             text, where = _text(file), file.name
-        values = [_last_match(text, settings.pattern, where)]
+        matches = re.findall(settings.pattern, text)
+        if not matches:
+            raise ResultsError(
+                "nothing matches the pattern {pattern!r} in {where}; let the program print it, or correct `pattern`",
+                pattern=settings.pattern,
+                where=where,
+            )
+        values = [str(matches[-1])]
     unit, factor = UNITS[settings.unit]
     numbers = [_checked(name, value) * factor for value in values]
     samples = tuple(numbers) if len(numbers) > 1 else ()
@@ -125,17 +132,6 @@ def _column(file: Path, column: str) -> list[object]:
             columns=", ".join(map(str, rows[0])),
         )
     return [str(row[column]) for row in rows]
-
-
-def _last_match(text: str, pattern: str, where: str) -> str:
-    matches = re.findall(pattern, text)
-    if not matches:
-        raise ResultsError(
-            "nothing matches the pattern {pattern!r} in {where}; let the program print it, or correct `pattern`",
-            pattern=pattern,
-            where=where,
-        )
-    return str(matches[-1])
 
 
 def _text(file: Path) -> str:

@@ -189,21 +189,15 @@ def find_secrets(environ: Mapping[str, str]) -> Secrets:
     tokens = []
     forge_tokens = []
     for name, value in sorted(environ.items()):
-        if value and name in FORGE_TOKENS:
+        if not value or name in HARMLESS:
+            continue
+        is_token = _TOKEN_NAME.fullmatch(name.upper()) or _TOKEN_VALUE.search(value)
+        is_store = name in _STORES and in_ci(environ)
+        if name in FORGE_TOKENS:
             forge_tokens.append(name)
-        elif (
-            value
-            and name not in HARMLESS
-            and _holds_token(name, value, is_in_ci=in_ci(environ))
-        ):
+        elif is_token or (is_store and _PASSWORD.search(value)):
             tokens.append(name)
     return Secrets(tuple(tokens), tuple(forge_tokens))
-
-
-def _holds_token(name: str, value: str, *, is_in_ci: bool) -> bool:
-    if _TOKEN_NAME.fullmatch(name.upper()) or _TOKEN_VALUE.search(value):
-        return True
-    return is_in_ci and name in _STORES and _PASSWORD.search(value) is not None
 
 
 def refuse_tokens(secrets: Secrets) -> None:

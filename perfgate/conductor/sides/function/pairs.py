@@ -309,7 +309,7 @@ class PairTurns(FunctionTurns):
     def _start_members(self) -> None:
         """Fork both members from warm workers, or take those themselves where a process cannot be forked.
 
-        The seconds that loading took are those of both, and the longest of one.
+        Loading seconds are the sum of both members, and the longest of one.
         """
         start = self._start
         if self.is_resident and start.arm != self._arm:
