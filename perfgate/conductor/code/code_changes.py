@@ -185,17 +185,13 @@ def _chains(
             if line and not line.startswith("#"):
                 lines.add(number)
         for chain in spans:
-            if chain is not single and lines and lines <= _lines_of(chain):
+            covered: set[int] = set()
+            for begin, end in chain:
+                covered.update(range(begin, end + 1))
+            if chain is not single and lines and lines <= covered:
                 chain.insert(0, single.pop())
                 break
     return list(filter(None, spans))
-
-
-def _lines_of(chain: Sequence[tuple[int, int]]) -> set[int]:
-    lines: set[int] = set()
-    for first, last in chain:
-        lines.update(range(first, last + 1))
-    return lines
 
 
 def _holds_tests(file: PurePosixPath) -> bool:

@@ -134,7 +134,7 @@ class SideProgram:
             )
         theirs.close()
         began = msgspec.json.decode(
-            self._next_line(time.monotonic() + _START_SECONDS), type=dict[str, int]
+            self._next_line(_START_SECONDS), type=dict[str, int]
         )
         self.pid = began["pid"]
 
@@ -147,10 +147,7 @@ class SideProgram:
 
     def wait(self, timeout: float) -> ProgramEnd:
         """Wait for the end. Raises SideError after ``timeout`` seconds."""
-        return msgspec.json.decode(
-            self._next_line(time.monotonic() + timeout, seconds=timeout),
-            type=ProgramEnd,
-        )
+        return msgspec.json.decode(self._next_line(timeout), type=ProgramEnd)
 
     def ended(self, within: float = 0.0) -> ProgramEnd | None:
         """How it ended, or ends within some seconds; None if it is still running."""
@@ -205,7 +202,8 @@ class SideProgram:
             ErrorDetail(kind=kind, message=message, log_tail=log_tail(self._log))
         )
 
-    def _next_line(self, deadline: float, *, seconds: float = _START_SECONDS) -> bytes:
+    def _next_line(self, seconds: float) -> bytes:
+        deadline = time.monotonic() + seconds
         while b"\n" not in self._buffer:
             safe_point()
             if time.monotonic() > deadline:

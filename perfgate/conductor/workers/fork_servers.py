@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -248,23 +248,19 @@ class ForkServers:
     def _launch(self, key: ServerKey, parts: Sequence[str] = ()) -> ForkServer:
         settings = self.settings
         house = settings.rooms.house(key.python)
+        environment = settings.environment
+        # No search path leads to the current folder, as an empty or relative entry would.
+        for name in _SEARCH_PATHS:
+            entries = environment.pop(name, "").split(os.pathsep)
+            absolute = [entry for entry in entries if Path(entry).is_absolute()]
+            if absolute:
+                environment[name] = os.pathsep.join(absolute)
         return self.start_server(
             key.python or RUNNING,
-            environment=_without_current_folder(settings.environment),
+            environment=environment,
             preload=settings.preload,
             parts=parts,
             folder=Path(tempfile.mkdtemp(prefix="server-", dir=house)),
             room=None if key.python is None else settings.rooms.walls(house),
             say=self.say,
         )
-
-
-def _without_current_folder(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment whose search paths do not lead to the current folder, as an empty or relative entry would."""
-    cleaned = dict(environment)
-    for name in _SEARCH_PATHS:
-        entries = cleaned.pop(name, "").split(os.pathsep)
-        absolute = [entry for entry in entries if Path(entry).is_absolute()]
-        if absolute:
-            cleaned[name] = os.pathsep.join(absolute)
-    return cleaned

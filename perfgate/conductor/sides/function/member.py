@@ -109,10 +109,8 @@ class Member:
 
     def move(self, seed: int) -> None:
         """Give the worker another layout, so that luck of one is a part of the spread and no bias of all its quads."""
-        self._begin_turn()
-        has_moved = self.ask(MoveRequest(seed), LayoutMoved, "moving").movable
-        self._movable = has_moved and self._movable is not False
-        self._end_turn(self.observer.clock_ns())
+        moved = self.take_turn(MoveRequest(seed), LayoutMoved, "moving")
+        self._movable = moved.movable and self._movable is not False
 
     def run_block(self, request: BlockRequest) -> None:
         """Run a block, and note outside observations."""
@@ -148,18 +146,14 @@ class Member:
         # The family shrinks if a process below the worker ends.
         observed.used_ns.append(max(0, cpu_ns_after - cpu_ns))
 
-    def wake(self, shape: str, *, seconds: float) -> None:
-        """Let the worker call a shape for some seconds, unrecorded."""
+    def take_turn(
+        self, request: msgspec.Struct, reply: type[ReplyType], verb: str
+    ) -> ReplyType:
+        """Let the worker do something unrecorded in its turn."""
         self._begin_turn()
-        self.ask(WakeRequest(shape=shape, seconds=seconds), Woken, "warming up")
+        answer = self.ask(request, reply, verb)
         self._end_turn(self.observer.clock_ns())
-
-    def profile_kernels(self, shape: str, *, calls: int, quad: int) -> None:
-        """Let the worker profile a block of these calls."""
-        self._begin_turn()
-        request = KernelsRequest(shape=shape, calls=calls, quad=quad)
-        self.ask(request, KernelsDone, "profiling")
-        self._end_turn(self.observer.clock_ns())
+        return answer
 
     def _begin_turn(self) -> int:
         """Note the worker's CPU time since its last turn ended; return its total."""
@@ -280,7 +274,8 @@ class CardTurns:
                 idle_seconds, (self.observer.clock_ns() - self._worked_ns) / 1e9
             )
         if idle_seconds > MOST_IDLE_SECONDS:
-            member.wake(shape, seconds=idle_seconds)
+            request = WakeRequest(shape=shape, seconds=idle_seconds)
+            member.take_turn(request, Woken, "warming up")
 
     def note_work(self) -> None:
         self._worked_ns = self.observer.clock_ns()
@@ -303,10 +298,11 @@ class CardTurns:
         for shape, calls in calls_of.items():
             for side in sides:
                 self.wake(members[side], shape)
+                request = KernelsRequest(
+                    shape=shape, calls=min(calls, MOST_KERNEL_CALLS), quad=quad
+                )
                 try:
-                    members[side].profile_kernels(
-                        shape, calls=min(calls, MOST_KERNEL_CALLS), quad=quad
-                    )
+                    members[side].take_turn(request, KernelsDone, "profiling")
                 except WorkerError as error:
                     if not error.alive:
                         raise

@@ -142,7 +142,13 @@ class WarmWorkers:
             least_seconds = 0.0
             if self.resident:
                 least_seconds = FURTHER_WARM_UP_SECONDS if warm else WARM_UP_SECONDS
-            warm[place] = self._warm_up(worker.worker, least_seconds=least_seconds)
+            request = WarmUpRequest(
+                block_seconds=self._block_seconds,
+                cap_seconds=WARM_UP_CAP_SECONDS,
+                least_seconds=least_seconds,
+            )
+            doing = Activity("warming up {name}", name=self.reference.name)
+            warm[place] = worker.worker.ask(request, WarmedUp, doing=doing)
         seconds = (self.observer.monotonic() - began) / max(1, len(places))
         start_number = self._start if self.resident else None
         for place, worker in workers.items():
@@ -177,15 +183,6 @@ class WarmWorkers:
             on_next=on_next,
         )
         return self.bench.loading(plan)
-
-    def _warm_up(self, worker: Worker, *, least_seconds: float) -> WarmedUp:
-        request = WarmUpRequest(
-            block_seconds=self._block_seconds,
-            cap_seconds=WARM_UP_CAP_SECONDS,
-            least_seconds=least_seconds,
-        )
-        doing = Activity("warming up {name}", name=self.reference.name)
-        return worker.ask(request, WarmedUp, doing=doing)
 
 
 def resident_workers(

@@ -135,7 +135,10 @@ class ServerSide(ProgramSide):
         return self._failed("exit", "job.server-ended", line=line, code=end.code)
 
     def _target_at(self, url: str) -> Callable[[], Target]:
-        """A factory for the target of a load, by the fields left out of requests at that time."""
+        """A factory for the target of a load, by the fields left out of requests at that time.
+
+        Raises SideError if no model is named and the server lists none.
+        """
         settings = self._settings
         if self._client is not None:
             client = self._client.target(
@@ -147,22 +150,20 @@ class ServerSide(ProgramSide):
                 url, timeout=settings.timeout, path=settings.path, body=settings.body
             )
             return lambda: replace(plain, without=frozenset(self._place.without))
+        model = settings.model
+        try:
+            model = model or self._endpoints.first_model()
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise self._failed("protocol", "job.no-model", why=str(error)) from error
         streamed = OpenAITarget(
             url,
-            settings.model or self._first_model(),
+            model,
             api=settings.api,
             timeout=settings.timeout,
             ignore_eos=settings.ignore_eos,
             extra=settings.extra,
         )
         return lambda: replace(streamed, without=frozenset(self._place.without))
-
-    def _first_model(self) -> str:
-        """The model that the server lists first. Raises SideError if it lists none."""
-        try:
-            return self._endpoints.first_model()
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise self._failed("protocol", "job.no-model", why=str(error)) from error
 
     def _settle(self) -> None:
         """Send loads until two consecutive loads take about as long: a server is ready long before it is fast."""

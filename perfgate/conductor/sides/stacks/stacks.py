@@ -279,13 +279,10 @@ def _by_torch(
 ) -> int:
     with _switched_on(folder / OPERATORS_SWITCH, processes, RECORDING) as signalled:
         units = work()
-    with_torch = {pid for pid in signalled if _size(folder / f"{pid}{RECORDING}")}
+    with_torch = set()
+    for pid in signalled:
+        with suppress(OSError):
+            if (folder / f"{pid}{RECORDING}").lstat().st_size:
+                with_torch.add(pid)
     wait_for_files(folder, with_torch, OPERATORS, _WRITE_SECONDS)
     return units
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.lstat().st_size
-    except OSError:
-        return 0
