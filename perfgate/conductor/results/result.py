@@ -169,6 +169,24 @@ class Content:
         if not answered:
             raise self.refused("no request was answered; see the program's output")
 
+    def served(self, result: Mapping[str, Any], rates: Mapping[str, str]) -> Results:
+        """The rates by their units and the work of vLLM's benchmark, or of one that was made from it.
+
+        Raises ResultsError as ``all_answered`` does.
+        """
+        self.all_answered(result)
+        numbers = []
+        for name, unit in rates.items():
+            if name in result:
+                numbers.append(self.number(name, result[name], unit, "higher"))
+        names = {
+            "requests": "completed",
+            "input_tokens": "total_input_tokens",
+            "output_tokens": "total_output_tokens",
+        }
+        work = {name: int(result[key]) for name, key in names.items() if key in result}
+        return Results(numbers, work)
+
 
 class ResultReader(Protocol):
     """A module in ``readers``, or one that another package names under the entry points ``perfgate.results``.

@@ -35,11 +35,7 @@ def read(content: Content) -> Results:
         content.none_failed(max(float(asked) - float(answered), 0))
     numbers = []
     for name, entry in content.document.items():
-        match = (
-            _VALUE.fullmatch(str(entry.get(_STAGE)))
-            if isinstance(entry, dict)
-            else None
-        )
+        match = _value(entry)
         if match and match[2] and name != "Benchmark Duration":
             better: Better = "higher" if match[2].endswith("/s") else "lower"
             plain = re.sub(r"\W+", "_", name.lower()).strip("_")
@@ -73,8 +69,12 @@ def _times(content: Content) -> Iterator[ResultNumber]:
 
 
 def _text(content: Content, name: str) -> str:
-    entry = content.document.get(name)
-    match = (
-        _VALUE.fullmatch(str(entry.get(_STAGE))) if isinstance(entry, dict) else None
-    )
+    match = _value(content.document.get(name))
     return match[1] if match else ""
+
+
+def _value(entry: object) -> re.Match[str] | None:
+    """The number of the stage, and its unit."""
+    if isinstance(entry, dict):
+        return _VALUE.fullmatch(str(entry.get(_STAGE)))
+    return None

@@ -27,14 +27,7 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     result = {key.lower(): value for key, value in content.document.items()}
     content.none_failed(result["failed requests"])
-    succeeded = next(
-        (
-            result[key]
-            for key in ("succeed requests", "successful requests")
-            if key in result
-        ),
-        None,
-    )
+    succeeded = result.get("succeed requests", result.get("successful requests"))
     if succeeded is not None:
         content.none_failed(max(result["total requests"] - succeeded, 0))
     numbers = []

@@ -42,23 +42,10 @@ def read(content: Content) -> Results:
             count=len(errors),
             error=str(errors[0])[:200],
         )
-    content.all_answered(result)
-    numbers = [
-        content.number(name, result[name], unit, "higher")
-        for name, unit in _RATES.items()
-        if name in result
-    ]
-    numbers += [
+    results = content.served(result, _RATES)
+    times = [
         content.number(key[:-3], value, "ms", "lower")
         for key, value in result.items()
         if _TIME.fullmatch(key)
     ]
-    names = {
-        "requests": "completed",
-        "input_tokens": "total_input_tokens",
-        "output_tokens": "total_output_tokens",
-    }
-    return Results(
-        numbers,
-        {name: int(result[key]) for name, key in names.items() if key in result},
-    )
+    return results._replace(numbers=[*results.numbers, *times])

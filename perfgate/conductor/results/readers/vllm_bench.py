@@ -31,19 +31,8 @@ def read(content: Content) -> Results:
             count=len(content.lines),
         )
     (result,) = content.lines
-    content.all_answered(result)
-    numbers = [
-        content.number(name, result[name], unit, "higher")
-        for name, unit in _RATES.items()
-        if name in result
-    ]
-    names = {
-        "requests": "completed",
-        "input_tokens": "total_input_tokens",
-        "output_tokens": "total_output_tokens",
-    }
-    work = {name: int(str(result[key])) for name, key in names.items() if key in result}
-    return Results([*numbers, *times(content, result)], work)
+    results = content.served(result, _RATES)
+    return results._replace(numbers=[*results.numbers, *times(content, result)])
 
 
 def times(content: Content, result: dict[str, object]) -> list[ResultNumber]:
