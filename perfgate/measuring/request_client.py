@@ -1,7 +1,7 @@
 """``python -m perfgate.measuring.request_client FILE:NAME ADDRESS``: a project's own function that sends requests.
 
 It listens on the Unix socket ADDRESS. Every line that comes is a request, as
-``conductor/sides/server/client.py`` writes it, and is answered by a line once the
+``conductor/sides/server/programs.py`` writes it, and is answered by a line once the
 function has returned. Only the standard library is imported: the project's environment
 may lack everything else.
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfgate.conductor.load.connection import AnswerError
+from perfgate.conductor.load.http import AnswerError
 
 # A chunk of an answer is some hundred bytes; one with all its log probabilities some hundred thousand.
 LONGEST_LINE = 2**20

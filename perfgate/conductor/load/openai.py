@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from perfgate.conductor.load.connection import (
+from perfgate.conductor.load.event_stream import EventStream, EventStreamError
+from perfgate.conductor.load.http import (
     LONGEST_BODY,
     AnswerError,
     HttpRequest,
     HttpServer,
     failure_text,
 )
-from perfgate.conductor.load.event_stream import EventStream, EventStreamError
 from perfgate.conductor.load.plan import PlannedRequest
 from perfgate.conductor.load.record import Clock, Exchange, shortened
 

@@ -16,13 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.load.connection import KEEP_ALIVE
 from perfgate.conductor.load.generator import run_load, send_load
-from perfgate.conductor.load.http import HttpTarget
+from perfgate.conductor.load.http import KEEP_ALIVE, HttpTarget
 from perfgate.conductor.load.openai import OpenAITarget
 from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
 from perfgate.conductor.load.record import Clock, Exchange
-from perfgate.conductor.sides.server.client import FunctionTarget
+from perfgate.conductor.sides.server.programs import FunctionTarget
 from perfgate.errors import ConfigError, MeasuringError
 from tests.fakes.openai_server import FakeOpenAI, Fault, serving
 from tests.waiting import wait_until

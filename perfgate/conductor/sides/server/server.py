@@ -12,9 +12,8 @@ from hashlib import sha256
 import msgspec
 
 from perfgate.catalogue.names import E2E
-from perfgate.conductor.load.connection import KEEP_ALIVE
 from perfgate.conductor.load.generator import run_load
-from perfgate.conductor.load.http import HttpTarget
+from perfgate.conductor.load.http import KEEP_ALIVE, HttpTarget
 from perfgate.conductor.load.openai import OpenAITarget
 from perfgate.conductor.load.plan import LoadPlan, plan_load
 from perfgate.conductor.load.record import Load, Target
@@ -22,9 +21,8 @@ from perfgate.conductor.load.timeline import write_timeline
 from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.sides.program import ProgramEnd, SideError, free_port
 from perfgate.conductor.sides.ranks.hccl import next_group, port_settings
-from perfgate.conductor.sides.server.answers import check_answers
-from perfgate.conductor.sides.server.client import RequestClient
 from perfgate.conductor.sides.server.endpoints import ServerEndpoints
+from perfgate.conductor.sides.server.programs import RequestClient, check_answers
 from perfgate.conductor.sides.server.server_numbers import (
     misses,
     numbers_of,

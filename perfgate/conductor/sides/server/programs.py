@@ -1,4 +1,4 @@
-"""The process that runs a project's own function that sends a request, next to the server of its side."""
+"""A project's own programs next to the server of its side: its function that sends a request, and its check of the answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +14,17 @@ from shlex import quote
 
 import msgspec
 
-from perfgate.conductor.load.connection import LONGEST_BODY, explain
+from perfgate.conductor.load.http import LONGEST_BODY, explain
 from perfgate.conductor.load.plan import PlannedRequest
 from perfgate.conductor.load.record import Clock, Exchange, Send
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.system.folders import make_socket_folder
 from perfgate.system.interrupts import safe_point
 
+ANSWERS_VARIABLE = "PERFGATE_ANSWERS"
 _ENDED = "the process of the function has ended"
+_POLL_SECONDS = 0.02
+_SOCKET = "requests"
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -108,10 +111,6 @@ async def _read(
             future.set_result(_Answer("", "", error))
 
 
-_POLL_SECONDS = 0.02
-_SOCKET = "requests"
-
-
 class RequestClient:
     """Runs ``FILE:NAME`` of the checkout on the CPUs of the load generator."""
 
@@ -153,3 +152,32 @@ class RequestClient:
     def stop(self) -> None:
         self._program.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def check_answers(
+    line: str,
+    requests: Iterable[PlannedRequest],
+    exchanges: Iterable[Exchange],
+    place: SidePlace,
+    *,
+    timeout: float,
+) -> str:
+    """The last line that the program ``line`` prints about the answers."""
+    answers = []
+    for request, exchange in zip(requests, exchanges):
+        answers.append(
+            {"id": request.id, "prompt": request.prompt, "answer": exchange.text}
+        )
+    file = place.log.with_suffix(".answers.jsonl")
+    file.write_bytes(msgspec.json.Encoder().encode_lines(answers))
+    program = place.run(
+        line, {ANSWERS_VARIABLE: str(file)}, log=place.log.with_suffix(".check.log")
+    )
+    try:
+        code = program.wait(timeout).code
+        verdict = program.output().strip().rpartition("\n")[2].strip()
+        if code or not verdict:
+            raise program.failed("exit", "job.check-failed", line=line, code=code)
+    finally:
+        program.stop()
+    return verdict
