@@ -139,12 +139,14 @@ def test_item_13__command_of_the_head_changes_base_between_its_runs__never_green
     clone: Clone, perfgate: Perfgate
 ) -> None:
     command_job(clone)
-    (clone.root / "model.py").write_text(f"{FIND}write(BASE, SLOW)\n{MARK}STEP = 16.0\n")
+    attacks = "write(BASE, SLOW)\nwrite(TREES['harness'] + '/bench.py', open('bench.py').read() + '\\n')\n"
+    (clone.root / "model.py").write_text(f"{FIND}{attacks}{MARK}STEP = 16.0\n")
     clone.commit("the head")
     exit_code, decision = checked(perfgate, clone)
     assert (exit_code, decision["verdict"]) == (4, "INCONCLUSIVE")
     assert [entry["kind"] for entry in decision["gaps"]["invalid"]] == ["code_changed"]
     assert "base/model.py" in json.dumps(decision["gaps"]["invalid"])
+    assert "harness/bench.py" in json.dumps(decision["gaps"]["invalid"])
 
 
 @pytest.mark.slow
