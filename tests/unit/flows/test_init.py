@@ -221,7 +221,7 @@ def test_init__lock__that_file_alone_and_none_of_the_user_s(project: Path) -> No
     assert [line for line in done.output.splitlines() if line.startswith("wrote")] == ["wrote perf/requirements.txt"]
     lock.write_text("mine==1\n")
     with pytest.raises(UsageError, match="not a file that `perfgate init` has written"):
-        init(project, "--lock")
+        init(project, "--lock", "--job", "command")
 
 
 def test_init__torch_with_cuda_for_a_runner_without__says_how_ci_gets_the_other_build(
