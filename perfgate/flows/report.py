@@ -18,6 +18,7 @@ from perfgate.document.files import (
 from perfgate.document.run import RunDocument
 from perfgate.errors import ConfigError, DocumentError, UsageError
 from perfgate.flows.shared.decision import comment_context
+from perfgate.flows.shared.doors import given_file
 from perfgate.flows.shared.options import FIRST_STEPS
 from perfgate.flows.shared.options import exit_code as exit_code_of_run
 from perfgate.git.commands import run_git
@@ -134,8 +135,9 @@ def report(
             )
         say(log_lines(_markdown(content, request), environ))
     if request.outputs:
+        outputs = given_file(outputs_path(environ), OUTPUT_VARIABLE, "--outputs")
         text = output_lines(_outputs(content, request))
-        _append(outputs_path(environ), text, OUTPUT_VARIABLE, "--outputs")
+        append_to(outputs, text, OUTPUT_VARIABLE)
     if request.summary:
         _summarise(content, request, environ)
     if request.annotations:
@@ -258,9 +260,9 @@ def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
 def _summarise(
     content: _Results, request: ReportRequest, environ: Mapping[str, str]
 ) -> None:
-    path = summary_path(environ)
+    path = given_file(summary_path(environ), SUMMARY_VARIABLE, "--summary")
     size = 0
-    if path is not None and path.exists():
+    if path.exists():
         size = path.stat().st_size
     room = MAX_SUMMARY_BYTES - size - 2
     text = _markdown(content, request, room)
@@ -270,7 +272,7 @@ def _summarise(
             path=path,
             most_bytes=MAX_SUMMARY_BYTES,
         )
-    _append(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE, "--summary")
+    append_to(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE)
 
 
 def _markdown(
@@ -372,13 +374,3 @@ def _rows(content: _Results, request: ReportRequest) -> list[NumberRow]:
             "{folder}: decision.json is not about base/run.json", folder=request.folder
         )
     return list(rows_of_check(decision, base, content.run))
-
-
-def _append(path: Path | None, text: str, variable: str, option: str) -> None:
-    if path is None:
-        raise UsageError(
-            "{option} needs the file that GitHub's runner names in {variable}, which is not set here",
-            option=option,
-            variable=variable,
-        )
-    append_to(path, text, variable)

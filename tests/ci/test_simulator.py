@@ -17,8 +17,7 @@ import pytest
 import requests
 
 from perfgate.flows.publish.job import publish
-from perfgate.flows.publish.request import PublishRequest
-from perfgate.flows.publish.trusted import read_trusted_inputs
+from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, CiJob, CommitStatus, ForgeHost, connect

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from perfgate.flows.publish import keeping
+from perfgate.flows.publish import artifacts
 from perfgate.flows.shared.artifacts import open_artifacts_at
 from tests.end_to_end.publishing import CONFIG, Job, Project
 from tests.fakes.artifacts import file_server
@@ -159,7 +159,7 @@ def test_publish__artifacts_cannot_be_kept__same_verdict_and_comment_without_lin
         shutil.rmtree(tmp_path / "kept")
         (tmp_path / "kept").write_text("a file")
     else:
-        monkeypatch.setattr(keeping, "MOST_SECONDS", -1)
+        monkeypatch.setattr(artifacts, "MOST_SECONDS", -1)
     done = github.publish(root=root)
     assert (done.returncode, github.marked("failure")) == (1, github.statuses())
     assert "The artifacts were not kept: " in done.stdout

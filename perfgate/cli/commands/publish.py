@@ -96,8 +96,7 @@ def COMMAND(
     from perfgate.config import report_language
     from perfgate.errors import UsageError
     from perfgate.flows.publish.job import publish
-    from perfgate.flows.publish.request import PublishRequest
-    from perfgate.flows.publish.trusted import read_trusted_inputs
+    from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
     from perfgate.flows.shared.doors import Doors
     from perfgate.judging.forge.detect import detect
 

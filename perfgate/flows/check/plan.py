@@ -10,7 +10,7 @@ from perfgate.document.plan import MeasurementPlan
 from perfgate.errors import UsageError
 from perfgate.flows.check.change import choose_change, skipped_decision
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, status_name
-from perfgate.flows.shared.doors import Doors
+from perfgate.flows.shared.doors import Doors, given_file
 from perfgate.flows.shared.options import ChangeOptions
 from perfgate.judging.forge.detect import detect, is_draft
 from perfgate.judging.forge.forge import CommitStatus, token_variables
@@ -51,7 +51,14 @@ def plan_check(directory: Path, request: PlanRequest, doors: Doors) -> Measureme
     """
     plan = _plan(directory, request, doors)
     if request.outputs:
-        _write_outputs(plan, doors)
+        outputs = given_file(outputs_path(doors.environ), OUTPUT_VARIABLE, "--outputs")
+        answers = {
+            "measure": "true" if plan.measure else "false",
+            "accelerator": "true" if plan.accelerator else "false",
+            "testbeds": " ".join(plan.testbeds),
+            "base": plan.base,
+        }
+        append_to(outputs, output_lines(answers), OUTPUT_VARIABLE)
     if request.pending and plan.measure:
         _set_pending(plan, request, doors)
     return plan
@@ -93,22 +100,6 @@ def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPla
         testbeds=dict(config.testbeds),
         accelerator=measure and any(kind != "cpu" for kind in kinds),
     )
-
-
-def _write_outputs(plan: MeasurementPlan, doors: Doors) -> None:
-    path = outputs_path(doors.environ)
-    if path is None:
-        raise UsageError(
-            "--outputs needs the file that GitHub's runner names in {variable}, which is not set here",
-            variable=OUTPUT_VARIABLE,
-        )
-    answers = {
-        "measure": "true" if plan.measure else "false",
-        "accelerator": "true" if plan.accelerator else "false",
-        "testbeds": " ".join(plan.testbeds),
-        "base": plan.base,
-    }
-    append_to(path, output_lines(answers), OUTPUT_VARIABLE)
 
 
 def _set_pending(plan: MeasurementPlan, request: PlanRequest, doors: Doors) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 from perfgate.config import load_config
 from perfgate.errors import ForgeHasNoArtifactsError, UsageError
 from perfgate.flows.publish.job import publish
-from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.starting import start_measuring, tell_workflow
-from perfgate.flows.publish.trusted import read_trusted_inputs
+from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.trust.acceptance import (
@@ -39,7 +38,6 @@ from perfgate.judging.forge.orders import (
     read_order,
     takes_orders,
 )
-from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.report.render.comment import OrderAnswer, render_answer
 from perfgate.locale import Language, sentence
 
@@ -63,7 +61,12 @@ def run_command(
             variable=PLACE_VARIABLE,
         )
     comment = _comment_at(place, event, doors)
-    order = _order_in(comment) if comment else None
+    order: _Order | None = None
+    if comment is not None:
+        try:
+            order = read_order(comment.body)
+        except OrderError as error:
+            order = error
     if comment is None or order is None or comment.bot or comment.edited:
         doors.say(
             sentence(
@@ -171,11 +174,8 @@ class _OrderJob:
         return tell_workflow(order, commits, self.event, self.doors.environ)
 
     def _say_not_done(self, why: str) -> None:
-        self.doors.say(
-            "\n".join(
-                [sentence("Nothing was done."), log_lines(why, self.doors.environ)]
-            )
-        )
+        self.doors.say(sentence("Nothing was done."))
+        self.doors.say_foreign(why)
 
     def _accept(self, order: AcceptOrder, change: OrderedChange) -> OrderAnswer:
         """Store an acceptance, and judge the check in our comment again if it belongs to this commit."""
@@ -198,7 +198,10 @@ class _OrderJob:
         state = self._state(change)
         if state is None or state.head != change.head_sha:
             return replace(accepted, outcome="waiting")
-        if not _has_artifacts(self.forge):
+        try:
+            self.forge.artifacts()
+        except ForgeHasNoArtifactsError:
+            # Without the check behind our comment, it cannot be judged again here.
             return replace(accepted, outcome="republish")
         trusted = read_trusted_inputs(
             self.root, _event_of(state, self.event, change), doors, posts=True
@@ -217,13 +220,6 @@ class _OrderJob:
         if ours:
             return read_state(ours[0].body)
         return None
-
-
-def _order_in(comment: CommentEvent) -> _Order | None:
-    try:
-        return read_order(comment.body)
-    except OrderError as error:
-        return error
 
 
 def _comment_at(
@@ -310,15 +306,6 @@ def _with_metrics(
         ), None
     except UnknownCauseError as error:
         return order, OrderAnswer("no_block", head=state.head[:12], block=error.number)
-
-
-def _has_artifacts(forge: Forge) -> bool:
-    """Whether the forge itself has the check behind our comment, so that it can be judged again here."""
-    try:
-        forge.artifacts()
-    except ForgeHasNoArtifactsError:
-        return False
-    return True
 
 
 def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:

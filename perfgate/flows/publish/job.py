@@ -8,25 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfgate.document.message import Message, ReasonedError, quote, reason_of
-from perfgate.errors import UsageError
 from perfgate.flows.publish.artifacts import (
     ReadArtifact,
     measured_change,
+    open_keeper,
     read_artifacts,
 )
 from perfgate.flows.publish.judging import judge, undecided
-from perfgate.flows.publish.keeping import open_keeper
 from perfgate.flows.publish.posting import post, record_verdicts
 from perfgate.flows.publish.published import JudgedArtifact, Published
-from perfgate.flows.publish.request import PublishRequest
-from perfgate.flows.publish.trusted import TrustedInputs
+from perfgate.flows.publish.trusted import PublishRequest, TrustedInputs
 from perfgate.flows.publish.wording import Wording
-from perfgate.flows.shared.doors import Doors
+from perfgate.flows.shared.doors import Doors, given_file
 from perfgate.flows.trust.grounds import Grounds
 from perfgate.judging.forge.runner import (
     OUTPUT_VARIABLE,
     append_to,
-    log_lines,
     output_lines,
     outputs_path,
 )
@@ -37,17 +34,14 @@ def publish(
 ) -> int:
     """Publish a check, or all checks of a matrix as one, and return the exit code of the verdict, judged here.
 
-    ``artifact`` is a check's folder or zip, or a folder with one for each testbed; None means the artifacts uploaded by the
-    event's run.
-    Raises ForgeError (exit code 4) if the forge refuses; the comment and status there may then be from an earlier run. An
-    error while judging is posted as INCONCLUSIVE and then raised.
+    ``artifact`` is a check's folder or zip, or a folder with one for each testbed;
+    None means the artifacts uploaded by the event's run. Raises ForgeError (exit code
+    4) if the forge refuses; the comment and status there may then be from an earlier
+    run. An error while judging is posted as INCONCLUSIVE and then raised.
     """
-    outputs = outputs_path(doors.environ)
-    if request.outputs and outputs is None:
-        raise UsageError(
-            "--outputs needs the file that GitHub's runner names in {variable}, which is not set here",
-            variable=OUTPUT_VARIABLE,
-        )
+    outputs = None
+    if request.outputs:
+        outputs = given_file(outputs_path(doors.environ), OUTPUT_VARIABLE, "--outputs")
     artifacts = read_artifacts(artifact, trusted, request.key, request.testbeds)
     trusted = trusted.with_change(measured_change(artifacts))
     keeper = None
@@ -62,7 +56,7 @@ def publish(
     )
     published = judge_artifacts(artifacts, trusted, wording, request.only, doors)
     try:
-        if request.outputs and outputs is not None:
+        if outputs is not None:
             values = {
                 "verdict": published.verdict,
                 "exit-code": str(published.exit_code),
@@ -96,11 +90,7 @@ def judge_artifacts(
     published = Published(judged, wording.context(trusted), wording.budget)
     for each in judged:
         if each.error is not None and each.error is not published.error:
-            doors.say(
-                log_lines(
-                    "".join(traceback.format_exception(each.error)), doors.environ
-                )
-            )
+            doors.say_foreign("".join(traceback.format_exception(each.error)))
     return published
 
 
@@ -126,4 +116,4 @@ def _judged(
             why = reason_of(error)
         why_not = Message("publish.not-judged", {"why": why})
         decision = undecided("INCONCLUSIVE", why_not, Grounds(), trusted.event)
-        return replace(wording.word_undecided(decision, artifact, trusted), error=error)
+        return replace(wording.word(decision, artifact, trusted), error=error)

@@ -19,7 +19,7 @@ from perfgate.document.history import History
 from perfgate.document.message import Message, reason_of
 from perfgate.errors import DocumentError, RepositoryError
 from perfgate.flows.publish.artifacts import ReadArtifact
-from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
+from perfgate.flows.publish.trusted import TrustedInputs
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import stored_history
@@ -52,7 +52,7 @@ def judge(
         return undecided("SKIPPED", grounds.skipped, grounds, trusted.event)
     try:
         documents = artifact.judged_documents()
-        because = _prove(documents, trusted)
+        because = _reason_for_base(documents, trusted)
         return _decide(documents, artifact.device, grounds, because, only, doors)
     except DocumentError as error:
         why_not = Message("publish.artifact", {"why": reason_of(error)})
@@ -84,7 +84,7 @@ def _grounds(trusted: TrustedInputs, *, measured: bool) -> Grounds:
     """The rules of the commit that the forge names as the base; if it names none, the rules of the checkout."""
     target, change = trusted.target, trusted.proposed
     if target is None or change is None or change.base_sha is None:
-        return Grounds(trusted.settings.checked())
+        return Grounds(trusted.checked_config())
     forge = target.forge if trusted.change else None
     return grounds_of_base(
         trusted.root,
@@ -110,36 +110,32 @@ def _is_unmoved(trusted: TrustedInputs) -> bool:
     )
 
 
-def _prove(documents: CheckDocuments, trusted: TrustedInputs) -> Message | None:
-    """The reason why the measured base is the right one, None without a forge. Raises DocumentError for a foreign artifact."""
-    if trusted.event is None:
+def _reason_for_base(
+    documents: CheckDocuments, trusted: TrustedInputs
+) -> Message | None:
+    """The reason why this commit is the base, None without a forge.
+
+    Raises DocumentError for a foreign artifact, and if the base cannot be proven. A head that no longer belongs to a change
+    request may belong to one again, so its base is checked against the commit that this job has checked out. If the forge
+    does not know the commits, the base must be an ancestor of that commit: it is then on main, but its age is not bounded.
+    """
+    event, target = trusted.event, trusted.target
+    if event is None:
         return None
     forge = None
-    if trusted.target:
-        forge = trusted.target.forge
-    refuse_foreign_artifact(documents, trusted.event, trusted.change, forge)
-    if trusted.target:
-        return _reason_for_base(documents, trusted, trusted.target)
-    return None
-
-
-def _reason_for_base(
-    documents: CheckDocuments, trusted: TrustedInputs, target: TargetForge
-) -> Message:
-    """The reason why this commit is the base. Raises DocumentError if this cannot be proven.
-
-    A head that no longer belongs to a change request may belong to one again, so its base is checked against the commit that
-    this job has checked out. If the forge does not know the commits, the base must be an ancestor of that commit: it is
-    then on main, but its age is not bounded.
-    """
+    if target:
+        forge = target.forge
+    refuse_foreign_artifact(documents, event, trusted.change, forge)
+    if forge is None:
+        return None
     commit = documents.base.source.commit or ""
     change = trusted.proposed
     if change is None:
         change = ChangeRequest(
-            number=0, head_sha=target.event.head_sha, target=checked_out(trusted.root)
+            number=0, head_sha=event.head_sha, target=checked_out(trusted.root)
         )
-    if base_is_proven(documents, change, target.forge, trusted.root):
-        if trusted.change is None and target.event.base_sha is not None:
+    if base_is_proven(documents, change, forge, trusted.root):
+        if trusted.change is None and event.base_sha is not None:
             return Message("publish.base-merge-queue")
         branch: str | Message = Message("publish.checked-out")
         if trusted.change:

@@ -9,8 +9,12 @@ from perfgate.document.gates import GateRecord
 from perfgate.document.message import Message
 from perfgate.errors import ConfigError, ForgeError, ForgeHasNoStatusesError, StoreError
 from perfgate.flows.publish.published import Published
-from perfgate.flows.publish.request import FailOn, PublishRequest
-from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
+from perfgate.flows.publish.trusted import (
+    FailOn,
+    PublishRequest,
+    TargetForge,
+    TrustedInputs,
+)
 from perfgate.flows.shared.ci_artifact import status_name
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
@@ -21,12 +25,6 @@ from perfgate.judging.forge.forge import (
     CommitStatus,
     StatusState,
     token_variables,
-)
-from perfgate.judging.forge.runner import (
-    SUMMARY_VARIABLE,
-    append_to,
-    log_lines,
-    summary_path,
 )
 from perfgate.judging.report.render.comment import render_double, render_turn
 from perfgate.judging.trend.machines import twin_effect
@@ -50,16 +48,21 @@ def post(
     """
     target, change = trusted.target, trusted.change
     if request.dry_run or target is None or change is None:
-        doors.say(log_lines(published.text, doors.environ))
+        doors.say_foreign(published.text)
     if request.dry_run:
         doors.say(sentence("Nothing was posted: this is a dry run."))
     elif target is not None:
         _Poster(target, change, request, doors).post(published)
     else:
-        summary = summary_path(doors.environ)
-        if summary is not None:
-            append_to(summary, published.text + "\n", SUMMARY_VARIABLE)
-        doors.say(_reason_not_posted(trusted))
+        doors.summarise(published.text)
+        if trusted.event is None:
+            why = sentence(
+                "Nothing was posted: this is not a CI job of a forge that perfgate knows."
+            )
+        else:
+            names = " or ".join(token_variables(trusted.event.forge))
+            why = sentence("Nothing was posted: no token in {names}.", names=names)
+        doors.say(why)
 
 
 def record_verdicts(
@@ -93,7 +96,7 @@ def record_verdicts(
         for artifact in judged
     ]
     try:
-        config = trusted.settings.checked()
+        config = trusted.checked_config()
         if config is None:
             return
         open_project_store(config, doors.environ).append(config.project, records)
@@ -106,15 +109,6 @@ def record_verdicts(
         )
     else:
         doors.say(sentence("The verdict was kept for `perfgate trend`."))
-
-
-def _reason_not_posted(trusted: TrustedInputs) -> str:
-    if trusted.event is None:
-        return sentence(
-            "Nothing was posted: this is not a CI job of a forge that perfgate knows."
-        )
-    names = " or ".join(token_variables(trusted.event.forge))
-    return sentence("Nothing was posted: no token in {names}.", names=names)
 
 
 @dataclass(frozen=True)
@@ -131,9 +125,20 @@ class _Poster:
 
         Raises ForgeError for a refused status, if it was requested or if there is no comment.
         """
-        change = self.change
-        if change is None:
-            self.doors.say(self._reason_without_comment())
+        change, event = self.change, self.target.event
+        if change is None and event.base_sha:
+            self.doors.say(
+                sentence(
+                    "A merge queue has no comments: only the commit status is set."
+                )
+            )
+        elif change is None:
+            self.doors.say(
+                sentence(
+                    "No change request has the head {head} any more: only the commit status is set.",
+                    head=event.head_sha[:12],
+                )
+            )
         elif not self._comment(change, published.text, published):
             return
         refused = self._set_status(published)
@@ -146,17 +151,6 @@ class _Poster:
             self._comment(change, published.with_note(note), published)
         if self.request.status or change is None:
             raise refused
-
-    def _reason_without_comment(self) -> str:
-        event = self.target.event
-        if event.base_sha:
-            return sentence(
-                "A merge queue has no comments: only the commit status is set."
-            )
-        return sentence(
-            "No change request has the head {head} any more: only the commit status is set.",
-            head=event.head_sha[:12],
-        )
 
     def _comment(self, change: ChangeRequest, text: str, published: Published) -> bool:
         """Post a text as our comment, unless the comment there is from a newer run; return whether it was posted."""
@@ -211,7 +205,10 @@ class _Poster:
                 )
             )
             return None
-        name, state = status_name(self.request.name), self._state(published.verdict)
+        name = status_name(self.request.name)
+        state: StatusState = "success"
+        if published.verdict in _RED[self.request.fail_on]:
+            state = _STATES.get(published.verdict, state)
         status = CommitStatus(
             event.head_sha, state, name, published.status, event.job.job_url
         )
@@ -220,21 +217,13 @@ class _Poster:
         except ForgeHasNoStatusesError as error:
             if self.request.status:
                 raise
-            say(
-                log_lines(
-                    sentence("No commit status is set: {error}.", error=error.shown),
-                    self.doors.environ,
-                )
+            self.doors.say_foreign(
+                sentence("No commit status is set: {error}.", error=error.shown)
             )
             return None
         except ForgeError as error:
-            say(
-                log_lines(
-                    sentence(
-                        "The commit status was not set: {error}", error=error.shown
-                    ),
-                    self.doors.environ,
-                )
+            self.doors.say_foreign(
+                sentence("The commit status was not set: {error}", error=error.shown)
             )
             return error
         head = event.head_sha[:12]
@@ -247,8 +236,3 @@ class _Poster:
             )
         )
         return None
-
-    def _state(self, verdict: Verdict) -> StatusState:
-        if verdict not in _RED[self.request.fail_on]:
-            return "success"
-        return _STATES.get(verdict, "success")

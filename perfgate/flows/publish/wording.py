@@ -11,8 +11,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.kept import REPORT_PAGE
 from perfgate.document.run import Artifact
 from perfgate.errors import ForgeError
-from perfgate.flows.publish.artifacts import ReadArtifact
-from perfgate.flows.publish.keeping import CheckKeeper
+from perfgate.flows.publish.artifacts import CheckKeeper, ReadArtifact
 from perfgate.flows.publish.published import JudgedArtifact
 from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, key_of, newest
@@ -68,14 +67,22 @@ class Wording:
         self, decision: DecisionDocument, artifact: ReadArtifact, trusted: TrustedInputs
     ) -> JudgedArtifact:
         """Render the comment on a decision, with the addresses of its evidence, and its report page."""
-        if (
-            decision.procedure.name == "none"
-        ):  # without a judgement, there is no evidence and no cause
-            return self.word_undecided(decision, artifact, trusted)
-        context, documents = (
+        judged = JudgedArtifact(
+            decision,
             self.context(trusted, decision.sides.base.commit),
-            artifact.documents,
+            testbed=artifact.testbed,
+            device=artifact.device,
         )
+        # Without a judgement, there is no evidence and no cause.
+        if decision.procedure.name != "none":
+            judged = self._with_evidence(judged, artifact, trusted)
+        return judged.worded(budget=self.budget)
+
+    def _with_evidence(
+        self, judged: JudgedArtifact, artifact: ReadArtifact, trusted: TrustedInputs
+    ) -> JudgedArtifact:
+        """With the addresses of the evidence, the orders to accept causes, and the report page."""
+        decision, context = judged.decision, judged.context
         if trusted.target is not None and decision.measured.links:
             pages = _evidence_pages(
                 trusted.target,
@@ -90,13 +97,11 @@ class Wording:
             is_numbered = (
                 self.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
             )
-            context = replace(
-                context,
-                accept_order=_orders_to_accept(trusted, is_numbered=is_numbered),
-            )
+            order = _orders_to_accept(trusted, is_numbered=is_numbered)
+            context = replace(context, accept_order=order)
             if not is_numbered:
                 accepts = []
-        page = None
+        page, documents = None, artifact.documents
         if documents is not None and (self.with_page or self.keeper):
             page = render_html(decision, documents.base, documents.head, self.language)
         if self.keeper is not None and page is not None:
@@ -106,25 +111,7 @@ class Wording:
             context = replace(
                 context, pages={**context.pages, **addresses}, report_url=report_url
             )
-        judged = JudgedArtifact(
-            decision,
-            context,
-            page=page,
-            accepts=accepts,
-            testbed=artifact.testbed,
-            device=artifact.device,
-        )
-        return judged.worded(budget=self.budget)
-
-    def word_undecided(
-        self, decision: DecisionDocument, artifact: ReadArtifact, trusted: TrustedInputs
-    ) -> JudgedArtifact:
-        """Render the comment on a decision without a judgement."""
-        context = self.context(trusted, decision.sides.base.commit)
-        judged = JudgedArtifact(
-            decision, context, testbed=artifact.testbed, device=artifact.device
-        )
-        return judged.worded(budget=self.budget)
+        return replace(judged, context=context, page=page, accepts=accepts)
 
     def context(
         self, trusted: TrustedInputs, base: str | None = None
@@ -166,16 +153,11 @@ def obeys_comments(trusted: TrustedInputs) -> bool:
     workflows = [*folder.glob("*.yml"), *folder.glob("*.yaml")]
     if not workflows:
         return trusted.environ.get("GITHUB_ACTIONS") == "true"
-    return any(_obeys(file.read_text("utf-8", "replace")) for file in workflows)
-
-
-def _obeys(workflow: str) -> bool:
-    text = _YAML_COMMENT.sub("", workflow)
-    return (
-        "issue_comment" in text
-        and "perfgate" in text
-        and _OBEYS.search(text) is not None
-    )
+    for file in workflows:
+        text = _YAML_COMMENT.sub("", file.read_text("utf-8", "replace"))
+        if "issue_comment" in text and "perfgate" in text and _OBEYS.search(text):
+            return True
+    return False
 
 
 def _orders_to_accept(

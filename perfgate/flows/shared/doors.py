@@ -14,6 +14,7 @@ from perfgate.conductor.workers.foresight import Foresight
 from perfgate.document.bisection import BisectionDocument
 from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import DecisionDocument
+from perfgate.errors import UsageError
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.judging.forge.forge import (
     CiEvent,
@@ -22,6 +23,12 @@ from perfgate.judging.forge.forge import (
     Sleep,
     connect,
     find_token,
+)
+from perfgate.judging.forge.runner import (
+    SUMMARY_VARIABLE,
+    append_to,
+    log_lines,
+    summary_path,
 )
 
 
@@ -38,6 +45,16 @@ class Doors:
     def of_this_process(cls, say: Callable[[str], None]) -> Doors:
         return cls(os.environ, say, time.sleep, time.time)
 
+    def say_foreign(self, text: str) -> None:
+        """Print a text that may contain foreign input, which the CI host must not take for commands."""
+        self.say(log_lines(text, self.environ))
+
+    def summarise(self, text: str) -> None:
+        """Add a text to the summary on the job's page, if the CI host has one."""
+        summary = summary_path(self.environ)
+        if summary is not None:
+            append_to(summary, text + "\n", SUMMARY_VARIABLE)
+
     def now(self) -> str:
         """The time by this clock, in UTC, ISO 8601."""
         return datetime.fromtimestamp(self.clock(), timezone.utc).isoformat()
@@ -48,6 +65,17 @@ class Doors:
         if token:
             return connect(event, token, sleep=self.sleep, clock=self.clock)
         return None
+
+
+def given_file(path: Path | None, variable: str, option: str) -> Path:
+    """The file that GitHub's runner names in a variable. Raises UsageError if an option needs it and it is not set."""
+    if path is None:
+        raise UsageError(
+            "{option} needs the file that GitHub's runner names in {variable}, which is not set here",
+            option=option,
+            variable=variable,
+        )
+    return path
 
 
 class Progress(Protocol):

@@ -15,8 +15,7 @@ from perfgate.document.history import Acceptance
 from perfgate.errors import UsageError
 from perfgate.flows.publish.command import run_command
 from perfgate.flows.publish.job import publish
-from perfgate.flows.publish.request import PublishRequest
-from perfgate.flows.publish.trusted import read_trusted_inputs
+from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.forge.detect import detect, read_comment

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
-from perfgate.flows.publish.request import FailOn
+from perfgate.flows.publish.trusted import FailOn
 from perfgate.toml import tomllib
 from tests.ci_schema import assert_valid
 from tests.unit.forge.test_gitlab_template import expanded
