@@ -1,4 +1,7 @@
-"""What the commands that keep artifacts have in common: ages and sizes as options, and the lines that they print."""
+"""What the commands that keep runs and artifacts have in common.
+
+These are ages and sizes as options, and the lines that they print.
+"""
 
 from __future__ import annotations
 
@@ -91,3 +94,22 @@ def say_kept(kept_files: KeptArtifacts) -> None:
             whole=True,
         )
     )
+
+
+if TYPE_CHECKING:
+    from perfgate.flows.shared.unsent import PushedRuns
+
+
+def show_pushed(pushed: PushedRuns) -> None:
+    if pushed.sent:
+        ids = ", ".join(run_id[:12] for run_id in pushed.sent)
+        click.echo(
+            sentence("sent runs that had waited for the service: {ids}", ids=ids)
+        )
+    for path, why in pushed.refused:
+        text = sentence(
+            "a waiting run cannot be sent and stays in {path}: {why}",
+            path=path,
+            why=why,
+        )
+        click.echo(cleaned(text, whole=True), err=True)

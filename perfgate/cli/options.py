@@ -36,6 +36,26 @@ json_option = click.option(
     is_flag=True,
     help="Print the document as JSON; text for people goes to standard error.",
 )
+# Of a command that prints either text or JSON.
+json_alone_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, for machines."
+)
+project_option = click.option(
+    "--project", metavar="NAME", help="The project; default: perfgate.toml's."
+)
+all_projects_option = click.option(
+    "--all-projects", is_flag=True, help="Of all projects in the store."
+)
+base_option = click.option(
+    "--base",
+    metavar="REV",
+    help="Compare with this revision's merge base; default: the main branch.",
+)
+allow_dirty_option = click.option(
+    "--allow-dirty",
+    is_flag=True,
+    help="Ignore uncommitted changes instead of refusing.",
+)
 workload_option = click.option(
     "--workload",
     "workloads",
@@ -106,6 +126,16 @@ def directory_option(
     )
 
 
+def document_options(command: F) -> F:
+    """The options of a command that returns a document of the project."""
+    return json_option(language_option(directory_option()(command)))
+
+
+def measuring_options(command: F) -> F:
+    """The options of a command that measures the project."""
+    return allow_token_option(document_options(command))
+
+
 class Options:
     """The options of the running command that go into a record under their own names."""
 
@@ -124,7 +154,36 @@ class RecordCommand(click.Command):
         function = cast("Callable[..., Any]", self.callback)
         values = dict(ctx.params)
         own: dict[str, Any] = {}
-        for name in inspect.signature(function).parameters:
+        names = inspect.signature(function).parameters
+        for name in names:
             if name in values:
                 own[name] = values.pop(name)
-        return ctx.invoke(function, Options(values), **own)
+        if "options" in names:
+            values.pop("as_json", None)  # not of the record: ``DocumentCommand`` prints
+            own["options"] = Options(values)
+        return ctx.invoke(function, **own)
+
+
+class DocumentCommand(RecordCommand):
+    """A command whose function returns a document and the exit code.
+
+    With ``--json`` the document is printed, and text for people goes to standard
+    error. The language of a command with ``-C`` is the project's without ``--lang``.
+    """
+
+    def invoke(self, ctx: click.Context) -> None:
+        from perfgate.cli.streams import people_on_stderr, print_json
+
+        as_json = ctx.params["as_json"]
+        if "directory" in ctx.params:
+            from perfgate.config import report_language
+
+            ctx.params["language"] = report_language(
+                ctx.params["language"], ctx.params["directory"]
+            )
+        with people_on_stderr(as_json):
+            document, code = super().invoke(ctx)
+        if as_json:
+            print_json(document)
+        if code:
+            raise SystemExit(code)

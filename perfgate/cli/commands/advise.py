@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.options import PATH, json_option, language_option
-from perfgate.cli.streams import people_on_stderr, print_json
+from perfgate.cli.options import PATH, DocumentCommand, json_option, language_option
+from perfgate.errors import EXIT_PASS
+
+if TYPE_CHECKING:
+    from perfgate.document.decision import Suggestion
 
 
-@click.command("advise")
+@click.command("advise", cls=DocumentCommand)
 @click.argument("path", type=PATH, required=False)
 @click.option(
     "--measured",
@@ -22,8 +26,8 @@ from perfgate.cli.streams import people_on_stderr, print_json
 @json_option
 @language_option
 def COMMAND(
-    path: Path | None, only_measured: bool, as_json: bool, language: str | None
-) -> None:
+    path: Path | None, only_measured: bool, language: str | None
+) -> tuple[list[Suggestion], int]:
     """List optimizations to try, by the newest result here or in PATH.
 
     PATH is the run.json, the folder or the decision of `perfgate run`, `check` or `local`.
@@ -38,12 +42,6 @@ def COMMAND(
     suggested = suggestions_in(path)
     if only_measured:
         suggested = shown_faster(suggested)
-    with people_on_stderr(as_json):
-        render_suggestions(
-            suggested,
-            Console(),
-            report_language(language, Path()),
-            only_measured=only_measured,
-        )
-    if as_json:
-        print_json(suggested)
+    spoken = report_language(language, Path())
+    render_suggestions(suggested, Console(), spoken, only_measured=only_measured)
+    return suggested, EXIT_PASS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.artifacts import say_kept
+from perfgate.cli.artifacts import say_kept, show_pushed
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import (
@@ -17,10 +17,12 @@ from perfgate.cli.options import (
     PATH,
     Options,
     RecordCommand,
+    all_projects_option,
     allow_token_option,
     directory_option,
+    json_alone_option,
+    project_option,
 )
-from perfgate.cli.pushed import show_pushed
 from perfgate.cli.streams import cleaned, print_json
 from perfgate.locale import sentence
 
@@ -32,10 +34,6 @@ if TYPE_CHECKING:
     from perfgate.judging.store.store import Store
 
 NEWEST = 20
-
-_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, for machines."
-)
 
 
 @click.group("baseline", cls=CommandGroup)
@@ -86,7 +84,7 @@ def COMMAND() -> None:
     help="Folder for the measurements.",
 )
 @allow_token_option
-@_json
+@json_alone_option
 @directory_option()
 def record(
     options: Options,
@@ -200,7 +198,7 @@ def _show_recorded(recorded: RecordedRun) -> None:
     metavar="N",
     help=f"At most N runs; default: {NEWEST}, and all of them with --json.",
 )
-@_json
+@json_alone_option
 @directory_option()
 def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     """List the stored runs of this project, newest first."""
@@ -256,7 +254,7 @@ def _run_lines(run: StoredRun) -> list[str]:
 
 @COMMAND.command("show")
 @click.argument("run_id", metavar="ID")
-@_json
+@json_alone_option
 @directory_option()
 def show(run_id: str, as_json: bool, directory: Path) -> None:
     """Show the values of a stored run. ID is its id or a prefix of it."""
@@ -326,7 +324,7 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     metavar="DATE",
     help="The last day on which it counts (UTC), e.g. 2027-01-31; default: no end.",
 )
-@_json
+@json_alone_option
 @directory_option()
 def accept(
     metrics: tuple[str, ...],
@@ -375,7 +373,7 @@ def accept(
 
 
 @COMMAND.command("accepted")
-@_json
+@json_alone_option
 @directory_option()
 def list_accepted(as_json: bool, directory: Path) -> None:
     """List the accepted regressions, newest first."""
@@ -424,7 +422,7 @@ def list_accepted(as_json: bool, directory: Path) -> None:
     metavar="NAME",
     help="Name of the person who changes it; default: git's user.name.",
 )
-@_json
+@json_alone_option
 @directory_option()
 def triage(
     revision: str,
@@ -465,7 +463,7 @@ def triage(
 
 
 @COMMAND.command("triaged")
-@_json
+@json_alone_option
 @directory_option()
 def list_triaged(as_json: bool, directory: Path) -> None:
     """List the states that people gave regressions of main, newest first."""
@@ -500,9 +498,6 @@ def list_triaged(as_json: bool, directory: Path) -> None:
 _store = click.option(
     "--store", "location", metavar="LOCATION", help="A store other than the project's."
 )
-_project = click.option(
-    "--project", metavar="NAME", help="The project; default: perfgate.toml's."
-)
 
 
 @COMMAND.command("log")
@@ -514,10 +509,10 @@ _project = click.option(
     metavar="N",
     help="Only the newest N.",
 )
-@click.option("--all-projects", is_flag=True, help="Of all projects in the store.")
-@_project
+@all_projects_option
+@project_option
 @_store
-@_json
+@json_alone_option
 @directory_option()
 def log(
     limit: int,
@@ -559,10 +554,10 @@ def log(
     metavar="N",
     help="Number of runs to keep per testbed.",
 )
-@click.option("--all-projects", is_flag=True, help="Of all projects in the store.")
-@_project
+@all_projects_option
+@project_option
 @_store
-@_json
+@json_alone_option
 @directory_option()
 def prune(
     keep: int,
@@ -587,9 +582,9 @@ def prune(
 
 @COMMAND.command("remove")
 @click.argument("run_id", metavar="ID")
-@_project
+@project_option
 @_store
-@_json
+@json_alone_option
 @directory_option()
 def remove(
     run_id: str,

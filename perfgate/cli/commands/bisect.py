@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import traceback
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,24 +12,19 @@ import click
 from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import (
     FOLDER,
+    DocumentCommand,
     Options,
-    RecordCommand,
-    allow_token_option,
     always_option,
     checklist_option,
     device_option,
-    directory_option,
-    json_option,
-    language_option,
+    measuring_options,
     workload_option,
 )
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.document.bisection import BisectionDocument
     from perfgate.document.budget import PlacePattern
-    from perfgate.flows.bisect.job import Bisected
     from perfgate.flows.shared.options import CheckOptions
 
 # Exit codes of `git bisect run`: 0 good, 1 to 124 bad, 125 skipped; above 127 stops the search.
@@ -39,7 +32,7 @@ GIT_CODES = {"fast": 0, "slow": 1, "undecided": 125, "impossible": 125}
 GIT_STOPS = 128
 
 
-@click.command("bisect", cls=RecordCommand)
+@click.command("bisect", cls=DocumentCommand)
 @click.argument("metric", required=False)
 @click.option("--good", metavar="REV", help="A commit that is fast.")
 @click.option(
@@ -86,10 +79,7 @@ GIT_STOPS = 128
     is_flag=True,
     help="With --between, ignore uncommitted changes instead of refusing.",
 )
-@allow_token_option
-@json_option
-@language_option
-@directory_option()
+@measuring_options
 def COMMAND(
     options: Options,
     metric: str | None,
@@ -99,60 +89,15 @@ def COMMAND(
     environment: str | None,
     error: float,
     for_git: bool,
-    out: Path,
     allow_token: bool,
-    as_json: bool,
-    language: str | None,
     directory: Path,
-) -> None:
+) -> tuple[BisectionDocument, int]:
     """Find the commit or environment that makes a workload slower.
 
     METRIC may be a pattern, and name a workload and shape: latency.p50@encoder/long. Without it any regression counts.
 
     Exit codes: 0 the culprit is found, or the new end is not slower · 3 undecided · 4 one of the ends cannot be measured.
     """
-    _refuse_mixture(good, bad, between, environment, for_git=for_git)
-    drop_secrets(directory, allow_token=allow_token)
-    from perfgate.cli.streams import people_on_stderr, print_json
-    from perfgate.config import report_language
-    from perfgate.document.budget import parse_place
-    from perfgate.flows.bisect.job import bisect_commits, bisect_stack
-    from perfgate.flows.bisect.request import parse_between
-    from perfgate.flows.shared.options import CheckOptions
-    from perfgate.flows.trust.acceptance import refuse_unknown_metric
-
-    if metric is not None:
-        refuse_unknown_metric(metric)
-    place = None
-    if metric:
-        place = parse_place(metric)
-    request = options.record(
-        CheckOptions, out=out, language=report_language(language, directory)
-    )
-    if for_git:
-        raise SystemExit(_judge(directory, str(good), request, place))
-    search = partial(bisect_commits, directory, str(good), bad or "HEAD")
-    if between is not None:
-        search = partial(bisect_stack, directory, parse_between(between, environment))
-    with people_on_stderr(as_json):
-        document = _search(
-            partial(search, metric=place, error=error), directory, request
-        )
-    if as_json:
-        print_json(document)
-    from perfgate.judging.report.render.bisection import bisection_code
-
-    raise SystemExit(bisection_code(document))
-
-
-def _refuse_mixture(
-    good: str | None,
-    bad: str | None,
-    between: str | None,
-    environment: str | None,
-    *,
-    for_git: bool,
-) -> None:
     if (good is None) == (between is None):
         raise UsageError(
             "give a fast commit by --good, or environments by --between, and not both"
@@ -163,35 +108,25 @@ def _refuse_mixture(
         )
     if between is None and environment is not None:
         raise UsageError("--environment needs versions: give them by --between")
+    drop_secrets(directory, allow_token=allow_token)
+    from perfgate.cli.results import search
+    from perfgate.document.budget import parse_place
+    from perfgate.flows.bisect.job import bisect_commits, bisect_stack
+    from perfgate.flows.bisect.request import parse_between
+    from perfgate.flows.shared.options import CheckOptions
+    from perfgate.flows.trust.acceptance import refuse_unknown_metric
 
-
-def _search(
-    search: Callable[..., Bisected], directory: Path, options: CheckOptions
-) -> BisectionDocument:
-    from rich.console import Console
-
-    from perfgate.cli.progress import TerminalProgress
-    from perfgate.cli.streams import make_streams_harmless
-    from perfgate.document.bisection import BISECTION_FILE
-    from perfgate.flows.bisect.counting import StateCounter
-    from perfgate.flows.check.job import check_change
-    from perfgate.judging.report.render.bisection import render_bisection
-    from perfgate.judging.report.render.terminal import render_terminal
-
-    with (
-        TerminalProgress() as progress,
-        StateCounter(directory, options, progress) as counter,
-    ):
-        document, decision = search(options, check_change, progress, counter)
-    # The table contains commit subjects.
-    make_streams_harmless(os.environ)
-    render_bisection(document, Console(), options.language)
-    if decision:
-        render_terminal(decision, Console(), options.language)
-    click.echo(
-        sentence("written to {out}: {files}", out=options.out, files=BISECTION_FILE)
-    )
-    return document
+    place = None
+    if metric is not None:
+        refuse_unknown_metric(metric)
+        place = parse_place(metric)
+    request = options.record(CheckOptions)
+    if for_git:
+        raise SystemExit(_judge(directory, str(good), request, place))
+    bisect = partial(bisect_commits, directory, str(good), bad or "HEAD")
+    if between is not None:
+        bisect = partial(bisect_stack, directory, parse_between(between, environment))
+    return search(partial(bisect, metric=place, error=error), directory, request)
 
 
 def _judge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,27 +11,33 @@ from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import (
     FOLDER,
     PATH,
+    DocumentCommand,
     Options,
-    RecordCommand,
-    allow_token_option,
+    allow_dirty_option,
     always_option,
+    base_option,
     checklist_budget_option,
     checklist_option,
     device_option,
-    directory_option,
-    json_option,
-    language_option,
+    measuring_options,
     workload_option,
 )
-from perfgate.locale import sentence
 
+if TYPE_CHECKING:
+    from perfgate.document.decision import DecisionDocument
 
-@click.command("check", cls=RecordCommand)
-@click.option(
-    "--base",
-    metavar="REV",
-    help="Compare with this revision's merge base; default: the main branch.",
+# The documents, of which a skipped change has the first two alone.
+_FILES = (
+    "decision.json",
+    "comment.md",
+    "report.html",
+    "base/run.json",
+    "head/run.json",
 )
+
+
+@click.command("check", cls=DocumentCommand)
+@base_option
 @click.option(
     "--out",
     type=FOLDER,
@@ -42,11 +49,7 @@ from perfgate.locale import sentence
 @checklist_option
 @checklist_budget_option
 @device_option
-@click.option(
-    "--allow-dirty",
-    is_flag=True,
-    help="Ignore uncommitted changes instead of refusing.",
-)
+@allow_dirty_option
 @click.option(
     "--append",
     is_flag=True,
@@ -71,56 +74,31 @@ from perfgate.locale import sentence
     help="Measure the head in this interpreter; default: perfgate's own.",
 )
 @always_option
-@allow_token_option
-@json_option
-@language_option
-@directory_option()
+@measuring_options
 def COMMAND(
     options: Options,
     out: Path,
     append: bool,
     append_from: Path | None,
     allow_token: bool,
-    as_json: bool,
-    language: str | None,
     directory: Path,
-) -> None:
+) -> tuple[DecisionDocument, int]:
     """Judge the checked-out commit against its base, as a CI job does. It needs no token."""
     if append and append_from:
         raise click.UsageError(
             "--append and --append-from exclude each other; give one"
         )
     drop_secrets(directory, allow_token=allow_token)
-    from rich.console import Console
-
-    from perfgate.cli.pages import say_pages
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.cli.streams import people_on_stderr, print_json
-    from perfgate.config import report_language
+    from perfgate.cli.results import show_decision
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.options import CheckOptions
-    from perfgate.flows.shared.results import folder_to_name
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.render.terminal import render_terminal
 
-    spoken = report_language(language, directory)
     if append:
         append_from = out
-    request = options.record(
-        CheckOptions, out=out, append_from=append_from, language=spoken
-    )
-    with people_on_stderr(as_json):
-        with TerminalProgress() as progress:
-            decision = check_change(directory, request, progress)
-        render_terminal(decision, Console(), spoken, folder=folder_to_name(out))
-        files = ["decision.json", "comment.md"]
-        if decision.verdict != "SKIPPED":
-            files += ["report.html", "base/run.json", "head/run.json"]
-        click.echo(
-            sentence("written to {out}: {files}", out=out, files=", ".join(files))
-        )
-        if decision.verdict != "SKIPPED":
-            say_pages(out, decision)
-    if as_json:
-        print_json(decision)
-    raise SystemExit(exit_code(decision))
+    request = options.record(CheckOptions, out=out, append_from=append_from)
+    with TerminalProgress() as progress:
+        decision = check_change(directory, request, progress)
+    show_decision(decision, out, request.language, files=_FILES)
+    return decision, exit_code(decision)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.options import FOLDER, PATH, json_option, language_option
-from perfgate.cli.streams import people_on_stderr, print_json
+from perfgate.cli.options import (
+    FOLDER,
+    PATH,
+    DocumentCommand,
+    json_option,
+    language_option,
+)
 from perfgate.errors import UsageError
 
+if TYPE_CHECKING:
+    from perfgate.document.decision import DecisionDocument
 
-@click.command("gate")
+
+@click.command("gate", cls=DocumentCommand)
 @click.argument("folder", required=False, type=FOLDER)
 @click.option(
     "--base", type=PATH, metavar="RUN", help="Judge this run.json (or its folder) …"
@@ -36,10 +45,9 @@ def COMMAND(
     base: Path | None,
     head: Path | None,
     out: Path | None,
-    as_json: bool,
     language: str | None,
     config: Path | None,
-) -> None:
+) -> tuple[DecisionDocument, int]:
     """Judge the documents of a check again, or two separate runs. A single run is checked against the rules that need
     no base.
 
@@ -76,8 +84,5 @@ def COMMAND(
         raise UsageError(
             "give a check folder, or a run.json with --head and optionally another with --base"
         )
-    with people_on_stderr(as_json):
-        render_terminal(decision, Console(), spoken)
-    if as_json:
-        print_json(decision)
-    raise SystemExit(exit_code(decision))
+    render_terminal(decision, Console(), spoken)
+    return decision, exit_code(decision)

@@ -12,31 +12,24 @@ import click
 from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import (
     FOLDER,
+    DocumentCommand,
     Options,
-    RecordCommand,
-    allow_token_option,
     always_option,
+    base_option,
     checklist_budget_option,
     checklist_option,
     device_option,
-    directory_option,
-    json_option,
-    language_option,
+    measuring_options,
     workload_option,
 )
-from perfgate.cli.streams import people_on_stderr, print_json
 from perfgate.errors import UsageError
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
 
 
-@click.command("local", cls=RecordCommand)
-@click.option(
-    "--base",
-    metavar="REV",
-    help="Compare with this revision's merge base; default: the main branch.",
-)
+@click.command("local", cls=DocumentCommand)
+@base_option
 @click.option(
     "--out",
     type=FOLDER,
@@ -72,10 +65,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --hook: stop the push also if the verdict is undecided.",
 )
-@allow_token_option
-@json_option
-@language_option
-@directory_option()
+@measuring_options
 @click.argument("remote", nargs=-1, metavar="[REMOTE URL]")
 def COMMAND(
     options: Options,
@@ -84,10 +74,9 @@ def COMMAND(
     strict: bool,
     allow_token: bool,
     as_json: bool,
-    language: str | None,
     directory: Path,
     remote: tuple[str, ...],
-) -> None:
+) -> tuple[DecisionDocument | None, int]:
     """Judge this work tree, with uncommitted changes, against main. It is the verdict of CI before you push.
 
     With --hook, as a git hook that receives REMOTE and URL: exit code 1 if a pushed commit is slower, 0 if it is not,
@@ -104,23 +93,16 @@ def COMMAND(
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 
-    from perfgate.cli.pages import say_pages
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.config import report_language
+    from perfgate.cli.results import show_decision
     from perfgate.flows.check.job import check_change
-    from perfgate.flows.check.local import GitPush, judge_push, judge_work_tree
+    from perfgate.flows.check.local import GitPush, judge_push
     from perfgate.flows.shared.doors import Doors
     from perfgate.flows.shared.options import CheckOptions
-    from perfgate.flows.shared.results import folder_to_name
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.render.terminal import (
-        LET_THROUGH,
-        render_line,
-        render_terminal,
-    )
+    from perfgate.judging.report.render.terminal import LET_THROUGH, render_line
 
-    spoken = report_language(language, directory)
-    request = options.record(CheckOptions, language=spoken)
+    request = options.record(CheckOptions, work_tree=not hook)
     brief = brief or hook
 
     def judge(check_options: CheckOptions) -> DecisionDocument:
@@ -129,27 +111,19 @@ def COMMAND(
 
     def show(decision: DecisionDocument, code: int, out: Path) -> None:
         """Print the decision: one line if it is ``brief`` and the exit code is 0, else the report."""
-        with people_on_stderr(as_json):
-            if brief and not code:
-                undecided = decision.verdict == "INCONCLUSIVE"
-                render_line(
-                    decision, Console(), spoken, after=LET_THROUGH if undecided else ""
-                )
-                return
-            render_terminal(decision, Console(), spoken, folder=folder_to_name(out))
-            if decision.verdict != "SKIPPED":
-                say_pages(out, decision)
+        if brief and not code:
+            after = LET_THROUGH if decision.verdict == "INCONCLUSIVE" else ""
+            render_line(decision, Console(), request.language, after=after)
+        else:
+            show_decision(decision, out, request.language)
 
     if hook:
         push = GitPush(strict=strict)
         if remote:
             push = GitPush(remote[0], sys.stdin.read().splitlines(), strict)
-        raise SystemExit(
-            judge_push(
-                directory, push, request, Doors.of_this_process(click.echo), judge, show
-            )
-        )
-    decision = judge_work_tree(request, judge, show)
-    if as_json:
-        print_json(decision)
-    raise SystemExit(exit_code(decision))
+        doors = Doors.of_this_process(click.echo)
+        return None, judge_push(directory, push, request, doors, judge, show)
+    decision = judge(request)
+    code = exit_code(decision)
+    show(decision, code, request.out)
+    return decision, code

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfgate.cli.options import (
+    DocumentCommand,
     Options,
-    RecordCommand,
+    base_option,
     device_option,
-    directory_option,
-    json_option,
+    document_options,
     key_option,
-    language_option,
     workload_option,
 )
+from perfgate.errors import EXIT_PASS
+
+if TYPE_CHECKING:
+    from perfgate.document.plan import MeasurementPlan
 
 
-@click.command("plan", cls=RecordCommand)
-@click.option(
-    "--base",
-    metavar="REV",
-    help="Compare with this revision's merge base; default: the main branch.",
-)
+@click.command("plan", cls=DocumentCommand)
+@base_option
 @workload_option
 @device_option
 @click.option(
@@ -42,29 +42,19 @@ from perfgate.cli.options import (
     help="Set the commit status to pending until `perfgate publish` sets the verdict.",
 )
 @key_option
-@json_option
-@language_option
-@directory_option()
-def COMMAND(
-    options: Options, as_json: bool, language: str | None, directory: Path
-) -> None:
+@document_options
+def COMMAND(options: Options, directory: Path) -> tuple[MeasurementPlan, int]:
     """Decide whether a change has to be measured at all.
 
     Runs before a machine with a device is taken, on an ordinary one in about a second, without torch and without
     running code of the change: reads perfgate.toml, the path filter of the base and the changed files. Exit code 0
     whatever the plan, 2 for a wrong configuration, 4 if the forge refuses the status.
     """
-    from perfgate.cli.streams import people_on_stderr, print_json
-    from perfgate.config import report_language
     from perfgate.flows.check.plan import PlanRequest, plan_check
     from perfgate.flows.shared.doors import Doors
     from perfgate.judging.report.render.ci import plan_line
 
-    spoken = report_language(language, directory)
-    request = options.record(PlanRequest, language=spoken)
-    with people_on_stderr(as_json):
-        doors = Doors.of_this_process(click.echo)
-        plan = plan_check(directory, request, doors)
-        click.echo(plan_line(plan, spoken))
-    if as_json:
-        print_json(plan)
+    request = options.record(PlanRequest)
+    plan = plan_check(directory, request, Doors.of_this_process(click.echo))
+    click.echo(plan_line(plan, request.language))
+    return plan, EXIT_PASS

@@ -11,14 +11,11 @@ from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import (
     FOLDER,
     PATH,
-    allow_token_option,
+    DocumentCommand,
     device_option,
-    directory_option,
-    json_option,
-    language_option,
+    measuring_options,
 )
-from perfgate.cli.streams import people_on_stderr, print_json
-from perfgate.errors import UsageError
+from perfgate.errors import EXIT_PASS, UsageError
 from perfgate.locale import Language, sentence
 
 if TYPE_CHECKING:
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from perfgate.document.run import RunDocument
 
 
-@click.command("run")
+@click.command("run", cls=DocumentCommand)
 @click.option(
     "--out",
     type=FOLDER,
@@ -62,10 +59,7 @@ if TYPE_CHECKING:
     help="Short measurements, comparable with `perfgate check`.",
 )
 @device_option
-@allow_token_option
-@json_option
-@language_option
-@directory_option()
+@measuring_options
 def COMMAND(
     out: Path,
     workloads: tuple[str, ...],
@@ -75,34 +69,33 @@ def COMMAND(
     quick: bool,
     device: str | None,
     allow_token: bool,
-    as_json: bool,
-    language: str | None,
+    language: Language,
     directory: Path,
-) -> None:
+) -> tuple[RunDocument, int]:
     """Run the checklist on this machine or on a profiler recording. It writes a run document.
 
     A measured run is checked against the rules in perfgate.toml that need no base: budgets, expected kernels and
     gating limits.
     """
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.config import load_config, report_language
+    from perfgate.config import load_config
+    from perfgate.flows.run.from_profile import DEFAULT_WORKLOAD, run_from_profile
     from perfgate.flows.run.job import RunOptions, run_and_judge
     from perfgate.flows.shared.options import exit_code, parse_steps
     from perfgate.judging.gate.verdict import exit_code as exit_code_of_decision
 
-    spoken = report_language(language, directory)
     if profile is not None:
         if steps or quick or device or len(workloads) > 1:
             raise UsageError(
                 "--from-profile measures nothing: leave out --steps, --quick and --device, and give one --workload at most"
             )
-        with people_on_stderr(as_json):
-            run = _make_from_profile(
-                directory, profile, out, workloads, spoken, keep=keep
+        name = next(iter(workloads), DEFAULT_WORKLOAD)
+        with TerminalProgress() as progress:
+            run = run_from_profile(
+                directory, profile, out, progress.status, workload=name, keep_files=keep
             )
-        if as_json:
-            print_json(run)
-        return
+        _show(run, out, language)
+        return run, EXIT_PASS
     drop_secrets(directory, allow_token=allow_token)
     if keep:
         raise UsageError(
@@ -114,42 +107,15 @@ def COMMAND(
         workloads=workloads,
         steps=parse_steps(steps),
         quick=quick,
-        language=spoken,
+        language=language,
     )
-    with people_on_stderr(as_json):
-        with TerminalProgress() as progress:
-            run, decision = run_and_judge(config, options, progress)
-        _show(run, out, spoken)
-        if decision is not None:
-            _show_rules(decision, spoken)
-    if as_json:
-        print_json(run)
-    raise SystemExit(
-        exit_code(run) if decision is None else exit_code_of_decision(decision)
-    )
-
-
-def _make_from_profile(
-    directory: Path,
-    profile: Path,
-    out: Path,
-    workloads: tuple[str, ...],
-    language: Language,
-    *,
-    keep: bool,
-) -> RunDocument:
-    from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.run.from_profile import DEFAULT_WORKLOAD, run_from_profile
-
-    name = DEFAULT_WORKLOAD
-    if workloads:
-        (name,) = workloads
     with TerminalProgress() as progress:
-        run = run_from_profile(
-            directory, profile, out, progress.status, workload=name, keep_files=keep
-        )
+        run, decision = run_and_judge(config, options, progress)
     _show(run, out, language)
-    return run
+    if decision is None:
+        return run, exit_code(run)
+    _show_rules(decision, language)
+    return run, exit_code_of_decision(decision)
 
 
 def _show_rules(decision: DecisionDocument, language: Language) -> None:

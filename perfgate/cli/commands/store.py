@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.artifacts import age, bytes_text, say_kept, sending, size
+from perfgate.cli.artifacts import age, bytes_text, say_kept, sending, show_pushed, size
 from perfgate.cli.groups import CommandGroup
-from perfgate.cli.options import FOLDER, PATH, directory_option
-from perfgate.cli.pushed import show_pushed
+from perfgate.cli.options import FOLDER, PATH, directory_option, json_alone_option
 from perfgate.cli.streams import cleaned, print_json
 from perfgate.errors import EXIT_FAIL
 from perfgate.locale import sentence
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from perfgate.cli.progress import TerminalProgress
     from perfgate.judging.store.transfer import Advance, Copied, Exported
 
-_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, for machines."
-)
 _projects = click.option(
     "--project",
     "projects",
@@ -48,7 +44,7 @@ def COMMAND() -> None:
 @COMMAND.command("verify")
 @click.argument("location", required=False)
 @_projects
-@_json
+@json_alone_option
 @_directory
 def verify(
     location: str | None, projects: tuple[str, ...], as_json: bool, directory: Path
@@ -81,7 +77,7 @@ def verify(
 
 
 @COMMAND.command("push")
-@_json
+@json_alone_option
 @_directory
 def push(as_json: bool, directory: Path) -> None:
     """Send the runs of this project that its service could not take when they were recorded on this machine.
@@ -112,7 +108,7 @@ def push(as_json: bool, directory: Path) -> None:
     help="A new folder, or a new file that ends in .tar.",
 )
 @_projects
-@_json
+@json_alone_option
 @_directory
 def export(
     location: str | None,
@@ -139,7 +135,7 @@ def export(
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @_projects
-@_json
+@json_alone_option
 @_directory
 def copy(
     source: str, target: str, projects: tuple[str, ...], as_json: bool, directory: Path
@@ -170,7 +166,7 @@ def copy(
 @click.argument(
     "folder", type=FOLDER, default="perfgate-out", required=False, metavar="[DIR]"
 )
-@_json
+@json_alone_option
 @directory_option()
 def upload(folder: Path, as_json: bool, directory: Path) -> None:
     """Keep the traces, flame graphs and report page of a run or check folder where [artifacts] path says.
@@ -217,7 +213,7 @@ def upload(folder: Path, as_json: bool, directory: Path) -> None:
 @click.option(
     "--dry-run", is_flag=True, help="Remove nothing, and show what would be removed."
 )
-@_json
+@json_alone_option
 @directory_option()
 def prune(
     older_than: timedelta | None,

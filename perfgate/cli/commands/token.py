@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from perfgate.cli.groups import CommandGroup
-from perfgate.cli.options import directory_option
+from perfgate.cli.options import directory_option, json_alone_option
 from perfgate.cli.streams import cleaned, print_json
 from perfgate.errors import UsageError
 from perfgate.locale import sentence
@@ -17,9 +17,6 @@ from perfgate.locale import sentence
 if TYPE_CHECKING:
     from perfgate.judging.store.ledger import Ledger, TokenScope
 
-_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, for machines."
-)
 _store = click.option(
     "--store",
     "location",
@@ -50,7 +47,7 @@ def COMMAND() -> None:
     help="It is for every project, and reads recordings too.",
 )
 @_store
-@_json
+@json_alone_option
 @directory_option()
 def create(
     name: str,
@@ -100,7 +97,7 @@ def create(
 
 @COMMAND.command("list")
 @_store
-@_json
+@json_alone_option
 @directory_option()
 def list_all(location: str | None, as_json: bool, directory: Path) -> None:
     """List the tokens of all projects, newest first."""
@@ -123,7 +120,7 @@ def list_all(location: str | None, as_json: bool, directory: Path) -> None:
 @COMMAND.command("revoke")
 @click.argument("token_id", metavar="ID")
 @_store
-@_json
+@json_alone_option
 @directory_option()
 def revoke(token_id: str, location: str | None, as_json: bool, directory: Path) -> None:
     """Revoke a token for good; the next request with it is refused."""

@@ -6,14 +6,15 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfgate.cli.ahead import import_meanwhile
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import FILE, PATH, language_option
 from perfgate.cli.streams import print_json
@@ -49,6 +50,20 @@ _device = click.option(
 )
 
 
+def _import_meanwhile(*modules: str) -> None:
+    """Import modules that print an answer while it is computed: its loops release Python's lock.
+
+    An error is left to the import that needs them.
+    """
+
+    def work() -> None:
+        for module in modules:
+            with suppress(Exception):
+                import_module(module)
+
+    Thread(target=work, daemon=True).start()
+
+
 def _rendered_by(
     name: str, module: str = "trace", *, rows: int | None = _SHOWN
 ) -> Callable[[_Command], _Command]:
@@ -73,7 +88,7 @@ def _rendered_by(
                 limit = rows
             renderer = f"perfgate.judging.report.render.{module}"
             if not as_json and module == "trace_diff":
-                import_meanwhile(renderer)
+                _import_meanwhile(renderer)
             document = command(
                 path, Choice(rank=rank, device=device, limit=limit), **options
             )
@@ -518,7 +533,7 @@ def flame(
         click.echo(word(message), err=True)
 
     spoken = _page_language(language)
-    import_meanwhile("perfgate.judging.report.render.flame", "perfgate.document.files")
+    _import_meanwhile("perfgate.judging.report.render.flame", "perfgate.document.files")
     trees = trace_flame(path, head, Choice(rank=rank, device=device), note=print_note)
     from perfgate.document.files import write_text_atomically
     from perfgate.judging.report.render.flame import flame_text
@@ -557,7 +572,7 @@ def timeline(
     from perfgate.flows.trace.timeline import trace_timeline
 
     spoken = _page_language(language)
-    import_meanwhile(
+    _import_meanwhile(
         "perfgate.judging.report.render.timeline", "perfgate.document.files"
     )
     drawing = trace_timeline(path, Choice(rank=rank, device=device))

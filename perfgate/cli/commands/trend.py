@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,19 +12,20 @@ from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import (
     FILE,
     FOLDER,
+    DocumentCommand,
     Options,
-    RecordCommand,
-    allow_token_option,
-    directory_option,
-    json_option,
-    language_option,
+    measuring_options,
     workload_option,
 )
-from perfgate.cli.streams import make_streams_harmless, people_on_stderr, print_json
+from perfgate.cli.streams import make_streams_harmless
+from perfgate.errors import EXIT_FAIL, EXIT_PASS
 from perfgate.locale import sentence
 
+if TYPE_CHECKING:
+    from perfgate.document.trend import TrendDocument
 
-@click.command("trend", cls=RecordCommand)
+
+@click.command("trend", cls=DocumentCommand)
 @click.option(
     "--metric",
     "metrics",
@@ -78,10 +80,7 @@ from perfgate.locale import sentence
 @click.option(
     "--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open."
 )
-@allow_token_option
-@json_option
-@language_option
-@directory_option()
+@measuring_options
 def COMMAND(
     options: Options,
     confirm: bool,
@@ -90,10 +89,8 @@ def COMMAND(
     email: Path | None,
     fail_on_regression: bool,
     allow_token: bool,
-    as_json: bool,
-    language: str | None,
     directory: Path,
-) -> None:
+) -> tuple[TrendDocument, int]:
     """Find where main got slower or faster, from its stored runs. Each change has its commit, size and certainty.
 
     The exit code is 0 for every result; 1 with --fail-on-regression while a regression is open, 2 without a stored
@@ -104,42 +101,26 @@ def COMMAND(
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.config import report_language
-    from perfgate.errors import EXIT_FAIL
     from perfgate.flows.bisect.job import search_commits
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.doors import Doors
-    from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_trend
+    from perfgate.flows.trend.job import TrendRequest, run_trend
     from perfgate.judging.report.render.trend import render_trend
 
-    spoken = report_language(language, directory)
     request = options.record(
-        TrendRequest,
-        root=directory,
-        out=out,
-        email=email,
-        confirm=confirm,
-        post=post,
-        language=spoken,
+        TrendRequest, root=directory, out=out, email=email, confirm=confirm, post=post
     )
     doors = Doors.of_this_process(click.echo)
-    with people_on_stderr(as_json):
-        with TerminalProgress() as progress:
-            document = run_trend(request, doors, progress, check_change, search_commits)
-        # The text contains commit subjects.
-        make_streams_harmless(os.environ)
-        render_trend(document, Console(), spoken)
-        if out is not None:
-            click.echo(
-                sentence(
-                    "written to {out}: {files}",
-                    out=out,
-                    files="trend.html, trend.md, trend.json",
-                )
-            )
-        if email is not None:
-            click.echo(sentence("written to {out}", out=email))
-    if as_json:
-        print_json(document)
-    if fail_on_regression and has_open_regression(document):
-        raise SystemExit(EXIT_FAIL)
+    with TerminalProgress() as progress:
+        document = run_trend(request, doors, progress, check_change, search_commits)
+    # The text contains commit subjects.
+    make_streams_harmless(os.environ)
+    render_trend(document, Console(), request.language)
+    if out is not None:
+        files = "trend.html, trend.md, trend.json"
+        click.echo(sentence("written to {out}: {files}", out=out, files=files))
+    if email is not None:
+        click.echo(sentence("written to {out}", out=email))
+    if fail_on_regression and document.open_regressions:
+        return document, EXIT_FAIL
+    return document, EXIT_PASS

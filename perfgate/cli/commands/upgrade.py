@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -10,21 +11,18 @@ from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import (
     FOLDER,
     PATH,
+    DocumentCommand,
     Options,
-    RecordCommand,
-    allow_token_option,
+    allow_dirty_option,
     checklist_option,
     device_option,
-    directory_option,
-    json_option,
-    language_option,
+    measuring_options,
     workload_option,
 )
 from perfgate.errors import UsageError
-from perfgate.locale import sentence
 
 
-@click.command("upgrade", cls=RecordCommand)
+@click.command("upgrade", cls=DocumentCommand)
 @click.option(
     "--python",
     "new_python",
@@ -53,15 +51,8 @@ from perfgate.locale import sentence
 @workload_option
 @checklist_option
 @device_option
-@click.option(
-    "--allow-dirty",
-    is_flag=True,
-    help="Ignore uncommitted changes instead of refusing.",
-)
-@allow_token_option
-@json_option
-@language_option
-@directory_option()
+@allow_dirty_option
+@measuring_options
 def COMMAND(
     options: Options,
     new_python: Path | None,
@@ -69,10 +60,8 @@ def COMMAND(
     base_python: Path | None,
     out: Path,
     allow_token: bool,
-    as_json: bool,
-    language: str | None,
     directory: Path,
-) -> None:
+) -> tuple[object, int]:
     """Compare two software stacks under the checked-out commit. The report lists slowdowns and never fails.
 
     --bisect builds the stacks: each has some of the packages in their new versions, and gates find the package that makes it
@@ -91,58 +80,25 @@ def COMMAND(
             "stack's Python in place of --base-python"
         )
     drop_secrets(directory, allow_token=allow_token)
-    from rich.console import Console
-
-    from perfgate.cli.pages import say_pages
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.cli.streams import people_on_stderr, print_json
-    from perfgate.config import report_language
-    from perfgate.document.bisection import BISECTION_FILE
-    from perfgate.flows.bisect.counting import StateCounter
+    from perfgate.cli.results import search, show_decision
     from perfgate.flows.bisect.job import bisect_stack
     from perfgate.flows.bisect.request import parse_bisect
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.render.bisection import (
-        bisection_code,
-        render_bisection,
-    )
-    from perfgate.judging.report.render.terminal import render_terminal
 
-    spoken = report_language(language, directory)
     request = options.record(
         CheckOptions,
         out=out,
         base_python=base_python,
         head_python=new_python,
         comparing="stack",
-        language=spoken,
     )
-    document: object
-    with people_on_stderr(as_json):
-        if bisect is not None:
-            pins = parse_bisect(bisect)
-            with (
-                TerminalProgress() as progress,
-                StateCounter(directory, request, progress) as counter,
-            ):
-                bisection, decision = bisect_stack(
-                    directory, pins, request, check_change, progress, counter
-                )
-            render_bisection(bisection, Console(), spoken)
-            if decision:
-                render_terminal(decision, Console(), spoken)
-            click.echo(
-                sentence("written to {out}: {files}", out=out, files=BISECTION_FILE)
-            )
-            document, code = bisection, bisection_code(bisection)
-        else:
-            with TerminalProgress() as progress:
-                decision = check_change(directory, request, progress)
-            render_terminal(decision, Console(), spoken)
-            say_pages(out, decision)
-            document, code = decision, exit_code(decision)
-    if as_json:
-        print_json(document)
-    raise SystemExit(code)
+    if bisect is not None:
+        pins = parse_bisect(bisect)
+        return search(partial(bisect_stack, directory, pins), directory, request)
+    with TerminalProgress() as progress:
+        decision = check_change(directory, request, progress)
+    show_decision(decision, out, request.language)
+    return decision, exit_code(decision)

@@ -209,10 +209,6 @@ def _kept_beside_changes(
     return links
 
 
-def has_open_regression(document: TrendDocument) -> bool:
-    return bool(document.open_regressions)
-
-
 def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:
     if issue is not None:
         return issue.state

@@ -7,7 +7,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument, Failure, Invalid, Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import CALLS_TOO_SLOW, TIME_SPENT, ErrorDetail
-from perfgate.flows.check.hook import Push, hook_code, pushed
+from perfgate.flows.check.local import Push, hook_code, pushed
 from perfgate.flows.shared.scratch import ScratchRepository
 from perfgate.git.repository import Repository
 from tests.fakes.documents import make_decision

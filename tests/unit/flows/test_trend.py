@@ -32,7 +32,7 @@ from perfgate.flows.shared.doors import Bisect, Doors
 from perfgate.flows.shared.scratch import ScratchRepository
 from perfgate.flows.shared.trend.read import StoredHistories, open_documents
 from perfgate.flows.trend.confirm import confirmation_of
-from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_trend
+from perfgate.flows.trend.job import TrendRequest, run_trend
 from perfgate.judging.report.render.trend import render_news
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
@@ -149,7 +149,7 @@ def test_trend__slower_since_a_commit__the_commits_beside_it_and_by_how_much(
         assert (change.last_good, change.first_bad) == (commit_of(STEP - 1), commit_of(STEP))
         assert (change.direction, change.evidence, change.standing) == ("worse", "suspected", "new")
         assert change.interval is not None
-    assert has_open_regression(document)
+    assert document.open_regressions
     assert document.runs.count == 48
 
 
@@ -159,7 +159,7 @@ def test_trend__quiet_main__nothing_and_how_much_was_looked_at(project: Project)
     assert [change for series in document.series for change in series.changes] == []
     assert document.searched.looked_at == 12  # of the counters, the times and the key metrics of the checklist
     assert document.searched.values == 480
-    assert not has_open_regression(document)
+    assert not document.open_regressions
 
 
 def with_utilization(runs: list[RunDocument], level: Any) -> list[RunDocument]:
@@ -187,7 +187,7 @@ def test_trend__leading_number_of_the_checklist_moved__informs_and_is_no_regress
     (change,) = series.changes
     assert (series.informing, change.direction, change.first_bad) == (True, "changed", commit_of(STEP))
     assert [found.informing for found in document.series if found.metric in TIMES] == [False] * 3
-    assert not has_open_regression(document)
+    assert not document.open_regressions
     assert render_news(document, "en") is None
     text = (tmp_path / "out" / "trend.md").read_text()
     moved = text.partition("<details>")[0]
@@ -343,7 +343,7 @@ def test_trend__workload_renamed__its_regression_is_open_no_more_and_it_is_named
     ]
     project.record([*slower(), *renamed])
     document = project.trend(out=tmp_path / "out")
-    assert not has_open_regression(document)
+    assert not document.open_regressions
     assert {series.workload for series in document.series if series.current} == {"decoder"}
     (ended,) = (one for one in document.searched.not_looked_at if one.reason == "not_measured")
     assert (ended.series, "latency.p50 · encoder/long" in ended.names) == (12, True)
@@ -436,7 +436,7 @@ def test_trend__accepted_in_the_store__accepted(project: Project, slower_store: 
     project.store.append("demo", [word])
     document = project.trend()
     assert found_in(document).changes[0].accepted == "mei: a larger model"
-    assert not has_open_regression(document)
+    assert not document.open_regressions
 
 
 def test_trend__acceptance_that_expired__open_again_and_named(project: Project, slower_store: Path) -> None:
@@ -450,7 +450,7 @@ def test_trend__acceptance_that_expired__open_again_and_named(project: Project, 
     project.store.append("demo", [ended])
     document = project.trend()
     assert (found_in(document).changes[0].standing, document.expired) == ("new", [ended])
-    assert has_open_regression(document)
+    assert document.open_regressions
 
 
 def test_trend__triaged_in_the_store__expected_closes_it_and_acknowledged_does_not(
@@ -461,11 +461,11 @@ def test_trend__triaged_in_the_store__expected_closes_it_and_acknowledged_does_n
     project.store.append("demo", [state])
     document = project.trend()
     assert document.causes[0].triage == state
-    assert has_open_regression(document)
+    assert document.open_regressions
     project.store.append("demo", [msgspec.structs.replace(state, state="expected")])
     document = project.trend()
     assert found_in(document).changes[0].accepted == "mei: in #12"
-    assert not has_open_regression(document)
+    assert not document.open_regressions
 
 
 def test_trend__email__one_file_that_needs_no_folder_of_ours(
