@@ -241,8 +241,8 @@ def _shown_by(pattern: str) -> frozenset[str]:
     return frozenset(followed)
 
 
-def failed_on(decision: DecisionDocument, side: str) -> bool:
-    return any(failure.side == side for failure in decision.gaps.failures)
+def fails_on_head(decision: DecisionDocument) -> bool:
+    return any(failure.side == "head" for failure in decision.gaps.failures)
 
 
 def _unanswered(decision: DecisionDocument) -> TrialReading:
@@ -253,7 +253,7 @@ def _unanswered(decision: DecisionDocument) -> TrialReading:
                 what=failure.what,
                 workload=failure.workload,
             )
-    if failed_on(decision, "head"):
+    if fails_on_head(decision):
         return TrialReading("impossible", 1.0)
     return TrialReading("undecided", 1.0)
 

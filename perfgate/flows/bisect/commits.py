@@ -16,7 +16,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.errors import StoreError, UsageError
 from perfgate.flows.bisect.answers import Signal, place_of
-from perfgate.flows.bisect.search import TrialSides
+from perfgate.flows.bisect.search import States, TrialSides
 from perfgate.flows.shared.reads import files_that_may_be_read
 from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.trust.commits import config_at, same_code_between
@@ -30,8 +30,8 @@ from perfgate.stats.culprits import Answer
 _SUBJECT = 60
 
 
-@dataclass
-class CommitStates:
+@dataclass(kw_only=True)
+class CommitStates(States):
     """The commits after a good one, oldest first: a state is the tree of the last of them that is applied.
 
     ``good`` is compared with each. ``irrelevant`` commits do not change what the workload runs, and are not states.
@@ -40,14 +40,12 @@ class CommitStates:
     config: Config
     good: str
     changes: Sequence[CommitChange]
-    irrelevant: int
     _stored: StoredCounters | None = field(default=None, repr=False)
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:  # noqa: ARG002 - only stacks have a log each
         return TrialSides(base=self.good, head=self.changes[max(applied)].commit)
 
     def sides_alone(self, position: int) -> TrialSides | None:
-        """A commit against the state just before it; None if that is the good commit."""
         if position == 0:
             return None
         return TrialSides(
@@ -59,7 +57,6 @@ class CommitStates:
         return f"{change.commit[:10]} {change.subject[:_SUBJECT]}"
 
     def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None:
-        """Remember the followed signal and the testbed of the gate in ``folder``."""
         if signal.counters:
             fingerprint = read_run(folder / "head" / "run.json").testbed.fingerprint
             self._stored = StoredCounters(
@@ -67,7 +64,6 @@ class CommitStates:
             )
 
     def stored_answer(self, applied: frozenset[int]) -> Answer | None:
-        """The answer for a state from stored runs of main; None if they have none."""
         if self._stored:
             return self._stored.answer(self.changes[max(applied)].commit)
         return None
@@ -106,13 +102,11 @@ class StoredCounters:
                         fingerprint,
                     )
                 )
-                by_commit = [
-                    (index.runs[value.position].commit, value.value)
-                    for value in history
-                ]
-                self._values.append(
-                    {commit: value for commit, value in by_commit if commit}
-                )
+                values: dict[str, float] = {}
+                for stored in history:
+                    if commit := index.runs[stored.position].commit:
+                        values[commit] = stored.value
+                self._values.append(values)
         except StoreError:
             self._followed, self._values = [], []
         # If the good commit's stored count differs from the measured one, all stored counts were taken in another way.
@@ -183,7 +177,12 @@ def states_between(
             count=len(commits),
             good=good[:12],
         )
-    return CommitStates(config, good, relevant, irrelevant=len(commits) - len(relevant))
+    return CommitStates(
+        config=config,
+        good=good,
+        changes=relevant,
+        irrelevant=len(commits) - len(relevant),
+    )
 
 
 def _is_relevant(
@@ -197,7 +196,7 @@ def _is_relevant(
         rules.paths,
         always=always_relevant(rules, prefix),
         read=lambda files: files_that_may_be_read(
-            files, repository, rules, commits, os.environ, in_clone=True
+            files, repository, rules, commits, in_clone=True
         ),
         same_code=lambda files: same_code_between(repository.root, *commits, files),
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.conductor.sides.checklist.checklist import ChecklistPlan, run_checklist
 from perfgate.conductor.workers.bench import Bench, open_bench
@@ -56,7 +56,7 @@ class _OldState(NamedTuple):
 
 
 @dataclass
-class StateCounter:
+class StateCounter(AbstractContextManager["StateCounter"]):
     """Counts states, and compares them with the old state as a gate does.
 
     The old state is counted once for all states with the same settings and workload files. At the end of the context its fork
@@ -69,9 +69,6 @@ class StateCounter:
     _opened: _Opened | None = None
     _old: tuple[_OldState, RunDocument] | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> StateCounter:
-        return self
 
     def __exit__(
         self,
@@ -104,7 +101,7 @@ class StateCounter:
         link = [below(prefix, entry) for entry in of_head.measure.link]
         with repository.worktrees({"base": before, "head": after}, link=link) as trees:
             base, head = trees["base"] / prefix, trees["head"] / prefix
-            config = msgspec.structs.replace(
+            config = replace(
                 load_config(head, device=self.options.device), project=of_head.project
             )
             if sides.comparing == "code" and _has_own_environment(
@@ -159,7 +156,20 @@ class StateCounter:
         commit: str,
         side: Side,
     ) -> RunDocument:
-        opened = self._bench_for(config, checkout.python)
+        # The bench of an interpreter under these settings; a different earlier one is closed.
+        settings, python, opened = _settings(config), checkout.python, self._opened
+        if opened is None or (opened.settings, opened.python) != (settings, python):
+            self._close()
+            bench = self._stack.enter_context(
+                open_bench(
+                    config,
+                    logs=self.options.out / _LOGS,
+                    say=self.progress.status,
+                    pythons=(python,),
+                )
+            )
+            opened = _Opened(bench, settings, python, bench.testbed(python))
+            self._opened = opened
         session = start_session("check", config.measure.seed, None)
         # Workers have another current folder.
         with tempfile.TemporaryDirectory(
@@ -172,33 +182,13 @@ class StateCounter:
             ]
             return assemble_run(
                 config,
-                session=msgspec.structs.replace(session, finished_at=now()),
+                session=replace(session, finished_at=now()),
                 source=Source(commit=commit),
                 testbed=opened.testbed,
                 findings=findings,
                 folder=Path(folder),
                 side=side,
             )
-
-    def _bench_for(self, config: Config, python: Path | None) -> _Opened:
-        """The bench of an interpreter under these settings; a different earlier bench is closed."""
-        settings = _settings(config)
-        if self._opened and (self._opened.settings, self._opened.python) == (
-            settings,
-            python,
-        ):
-            return self._opened
-        self._close()
-        bench = self._stack.enter_context(
-            open_bench(
-                config,
-                logs=self.options.out / _LOGS,
-                say=self.progress.status,
-                pythons=(python,),
-            )
-        )
-        self._opened = _Opened(bench, settings, python, bench.testbed(python))
-        return self._opened
 
     def _close(self) -> None:
         self._opened = None
@@ -207,7 +197,7 @@ class StateCounter:
 
 def _settings(config: Config) -> Config:
     """The configuration without the folder of its commit, so that two commits can have equal configurations."""
-    return msgspec.structs.replace(config, root=Path())
+    return replace(config, root=Path())
 
 
 def _has_own_environment(

@@ -24,14 +24,10 @@ from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
 from perfgate.errors import ConfigError, SetUpError
-from perfgate.flows.bisect.answers import failed_on, read_first
-from perfgate.flows.bisect.commits import CommitStates
+from perfgate.flows.bisect.answers import fails_on_head, read_first
 from perfgate.flows.bisect.commits import states_between as commits_between
 from perfgate.flows.bisect.counting import StateCounter
-from perfgate.flows.bisect.environments import EnvironmentStates
-from perfgate.flows.bisect.environments import states_between as environments_between
-from perfgate.flows.bisect.packages import PackageStates
-from perfgate.flows.bisect.packages import states_between as packages_between
+from perfgate.flows.bisect.environments import states_between as stacks_between
 from perfgate.flows.bisect.request import EnvironmentList, Pins, ReleaseRange
 from perfgate.flows.bisect.search import Counting, Search, may_be_counted
 from perfgate.flows.bisect.stacks import StackMaker
@@ -40,7 +36,7 @@ from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import prepare_out, remove_results
 from perfgate.git.repository import Repository
 from perfgate.project import below
-from perfgate.stats.culprits import Answer, Culprits, find_culprits
+from perfgate.stats.culprits import Answer, find_culprits
 from perfgate.version import __version__
 
 CONFIRMATION = "gates/culprit"
@@ -96,27 +92,12 @@ def bisect_commits(
         check,
         progress,
         states,
-        stored=states,
         counter=counter,
         pattern=metric,
         error=error,
     )
     with _machine(directory, progress):
-        culprits = find_culprits(len(states.changes), search.ask, cumulative=True)
-        confirmation = _confirmed(search, states, culprits)
-        if culprits.outcome == "found" and confirmation is None:
-            search.gate_smallest()
-    document = _document(search, culprits, commit=bad, began=began, cumulative=True)
-    document = msgspec.structs.replace(
-        document,
-        searched=msgspec.structs.replace(
-            document.searched, good=good, irrelevant=states.irrelevant
-        ),
-        confirmation=confirmation,
-    )
-    if confirmation and confirmation.answer == "slow":
-        return _written(document, search, confirmation)
-    return _written(document, search, search.deciding_trial(document.deciding))
+        return _result(search, bad, began)
 
 
 def search_commits(
@@ -143,7 +124,7 @@ def judge_commit(
     check: Check,
     progress: Progress,
     *,
-    metric: PlacePattern | None = None,
+    metric: PlacePattern | None,
 ) -> Answer:
     """Whether the checked-out commit is slower than the good one, by one gate, for ``git bisect run``.
 
@@ -159,7 +140,7 @@ def judge_commit(
     except (ConfigError, SetUpError) as error:
         progress.note(error.shown)
         return "impossible"
-    if failed_on(decision, "head"):
+    if fails_on_head(decision):
         return "impossible"
     return read_first(decision, metric).answer
 
@@ -193,13 +174,7 @@ def bisect_stack(
         maker = StackMaker(
             config, checkout, options.out / "logs", progress.status, os.environ
         )
-        states: PackageStates | EnvironmentStates
-        if isinstance(versions, (dict, ReleaseRange)):
-            states = packages_between(maker, versions)
-        else:
-            states = environments_between(
-                maker, versions, options.out.absolute() / _LAUNCHERS
-            )
+        states = stacks_between(maker, versions, options.out.absolute() / _LAUNCHERS)
         search = Search(
             directory,
             options,
@@ -210,15 +185,7 @@ def bisect_stack(
             pattern=metric,
             error=error,
         )
-        culprits = find_culprits(
-            len(states.changes), search.ask, cumulative=states.cumulative
-        )
-        if culprits.outcome == "found":
-            search.gate_smallest()
-    document = _document(
-        search, culprits, commit=commit, began=began, cumulative=states.cumulative
-    )
-    return _written(document, search, search.deciding_trial(document.deciding))
+        return _result(search, commit, began)
 
 
 def _machine(directory: Path, progress: Progress) -> AbstractContextManager[float]:
@@ -242,25 +209,31 @@ def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptio
     return replace(options, out=out, steps=tuple(sorted(steps)))
 
 
-def _confirmed(
-    search: Search, states: CommitStates, culprits: Culprits
-) -> BisectionTrial | None:
-    """A gate of the culprit against the commit before it: its comment shows only the culprit's own effect."""
-    if culprits.outcome != "found" or len(culprits.blocks[0]) != 1:
-        return None
-    (position,) = culprits.blocks[0]
-    sides = states.sides_alone(position)
-    return sides and search.gate(
-        sides, BisectionTrial(changes=[position], answer="impossible"), CONFIRMATION
+def _result(search: Search, commit: str, began: float) -> Bisected:
+    """Search up to a commit, and write the document; also the decision of the gate that shows the result."""
+    states = search.states
+    culprits = find_culprits(
+        len(states.changes), search.ask, cumulative=states.cumulative
     )
-
-
-def _document(
-    search: Search, culprits: Culprits, *, commit: str, began: float, cumulative: bool
-) -> BisectionDocument:
-    return BisectionDocument(
+    confirmation = None
+    if culprits.outcome == "found":
+        # A gate of the culprit against the state before it: its comment shows only the
+        # culprit's own effect.
+        positions, sides = culprits.blocks[0], None
+        if len(positions) == 1:
+            sides = states.sides_alone(positions[0])
+        if sides is None:
+            search.gate_smallest()
+        else:
+            trial = BisectionTrial(changes=list(positions), answer="impossible")
+            confirmation = search.gate(sides, trial, CONFIRMATION)
+    document = BisectionDocument(
         searched=SearchedChanges(
-            commit=commit, changes=list(search.states.changes), cumulative=cumulative
+            commit=commit,
+            changes=list(states.changes),
+            cumulative=states.cumulative,
+            good=states.good,
+            irrelevant=states.irrelevant,
         ),
         perfgate_version=__version__,
         outcome=culprits.outcome,
@@ -271,17 +244,16 @@ def _document(
         deciding=search.deciding(culprits),
         duration=round(time.monotonic() - began, 1),
         error=search.wrong(),
+        confirmation=confirmation,
     )
-
-
-def _written(
-    document: BisectionDocument, search: Search, trial: BisectionTrial | None
-) -> Bisected:
     text = msgspec.json.format(msgspec.json.encode(document)).decode()
     write_text_atomically(search.options.out / BISECTION_FILE, text + "\n")
-    if trial is None or trial.folder is None:
-        return document, None
-    return document, search.decisions.get(trial.folder)
+    shown = confirmation
+    if shown is None or shown.answer != "slow":
+        if document.deciding is None:
+            return document, None
+        shown = search.tried[document.deciding]
+    return document, search.decisions.get(shown.folder or "")
 
 
 @contextmanager

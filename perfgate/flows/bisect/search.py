@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import msgspec
+from msgspec import structs
 
 from perfgate.catalogue.lookup import METRICS, measuring_step
 from perfgate.document.bisection import (
@@ -27,6 +27,7 @@ from perfgate.errors import (
     MeasuringError,
     RepositoryError,
     SetUpError,
+    StackError,
 )
 from perfgate.flows.bisect.answers import (
     OldStateError,
@@ -74,31 +75,39 @@ class TrialSides(NamedTuple):
     comparing: Comparing = "code"
 
 
-class States(Protocol):
-    """The changes that lead from the old state to the new one, and the comparison of a state with some of them to the old."""
+@dataclass(kw_only=True)
+class States:
+    """The changes that lead from the old state to the new one, and the comparison of a state with some of them to the old.
 
-    @property
-    def changes(
-        self,
-    ) -> (
-        Sequence[PackageChange] | Sequence[CommitChange] | Sequence[EnvironmentChange]
-    ): ...
+    ``cumulative`` states contain all changes up to their last one. ``good`` is the old
+    commit, and ``irrelevant`` the number of commits that are not states.
+    """
+
+    changes: Sequence[PackageChange | CommitChange | EnvironmentChange]
+    cumulative: bool = True
+    good: str | None = None
+    irrelevant: int = 0
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
-        """The old state, and the state with these changes. Raises ImpossibleStateError if it cannot be made."""
-        ...
+        """The old state, and the state with these changes.
 
-    def words(self, applied: frozenset[int]) -> str: ...
+        Raises StackError or ImpossibleStateError if it cannot be made.
+        """
+        raise NotImplementedError
 
+    def words(self, applied: frozenset[int]) -> str:
+        raise NotImplementedError
 
-class StoredStates(States, Protocol):
-    """States with possible answers in stored runs."""
+    def sides_alone(self, position: int) -> TrialSides | None:  # noqa: ARG002
+        """A change against the state just before it; None if only a search shows that."""
+        return None
 
-    def follow(
-        self, signal: Signal, decision: DecisionDocument, folder: Path
-    ) -> None: ...
+    def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None:
+        """Remember the followed signal and the testbed of the gate in ``folder``, if stored runs have answers."""
 
-    def stored_answer(self, applied: frozenset[int]) -> Answer | None: ...
+    def stored_answer(self, applied: frozenset[int]) -> Answer | None:  # noqa: ARG002
+        """The answer for a state from stored runs of main; None if they have none."""
+        return None
 
 
 class Counting(Protocol):
@@ -127,7 +136,6 @@ class Search:
     check: Check
     progress: Progress
     states: States
-    stored: StoredStates | None = None
     counter: Counting | None = None
     pattern: PlacePattern | None = None
     error: float = 0.05
@@ -141,19 +149,17 @@ class Search:
         """Whether the old state with these changes is slower than the old state."""
         number = len(self.tried) + 1
         trial = BisectionTrial(changes=sorted(applied), answer="impossible")
-        stored = None
-        if self.stored:
-            stored = self.stored.stored_answer(applied)
+        stored = self.states.stored_answer(applied)
         if stored:
-            trial = msgspec.structs.replace(trial, answer=stored, answered_by="store")
+            trial = structs.replace(trial, answer=stored, answered_by="store")
         else:
             try:
                 sides = self.states.sides(applied, number=number)
                 trial = self._count(sides, trial) or self._gate_of_trial(
                     sides, trial, _folder(number)
                 )
-            except ImpossibleStateError as error:
-                trial = msgspec.structs.replace(trial, reason=str(error))
+            except (ImpossibleStateError, StackError) as error:
+                trial = structs.replace(trial, reason=str(error))
         self.tried.append(trial)
         self.progress.note(
             f"{number}. {self.states.words(applied)}: {sentence(_WORDS[trial.answer])}"
@@ -176,7 +182,8 @@ class Search:
         position = self.tried.index(trial)
         decision = self.decisions.get(trial.folder or "")
         if decision is None or not any(
-            _is_timed(comparison) for comparison in decision.comparisons
+            isinstance(comparison, Paired) and comparison.evidence != "turn"
+            for comparison in decision.comparisons
         ):
             sides = self.states.sides(frozenset(trial.changes), number=position + 1)
             gated = self.gate(sides, trial, _folder(position + 1))
@@ -193,16 +200,13 @@ class Search:
             raise
         except (ConfigError, RepositoryError, MeasuringError, SetUpError):
             return None  # the gate finds the reason
-        if compared is None or not self._is_counted_alike(compared):
+        # Whether the old state has the followed counts that the first gate found.
+        if compared is None or self._base_counts(compared) != self._base_counts(
+            self._together
+        ):
             return None
         answer = read_counters(compared, self.signal)
-        return answer and msgspec.structs.replace(
-            trial, answer=answer, answered_by="count"
-        )
-
-    def _is_counted_alike(self, compared: Sequence[Comparison]) -> bool:
-        """Whether the old state has the followed counts that the first gate found."""
-        return self._base_counts(compared) == self._base_counts(self._together)
+        return answer and structs.replace(trial, answer=answer, answered_by="count")
 
     def _base_counts(
         self, comparisons: Sequence[Comparison]
@@ -300,13 +304,12 @@ class Search:
         except (ConfigError, RepositoryError, MeasuringError, SetUpError) as error:
             if not self.tried or isinstance(error, (MachineBusyError, OldStateError)):
                 raise
-            return msgspec.structs.replace(trial, reason=str(error))
+            return structs.replace(trial, reason=str(error))
         self.decisions[folder] = decision
         if not self.tried and reading.answer == "slow":
             self.signal = signal_of(decision, self.pattern)
             self._together = decision.comparisons
-            if self.stored:
-                self.stored.follow(self.signal, decision, options.out)
+            self.states.follow(self.signal, decision, options.out)
         return _answered(trial, decision, reading, folder=folder, repeated=repeated)
 
     def _read(self, decision: DecisionDocument) -> TrialReading:
@@ -334,23 +337,11 @@ class Search:
 
     def deciding(self, culprits: Culprits) -> int | None:
         """The gate with the comment to show: of the smallest slow state, else the last gate."""
-        last, smallest = None, None
-        for position, trial in enumerate(self.tried):
-            if trial.folder:
-                last = position
-                if trial.answer == "slow" and self._is_smaller(trial, smallest):
-                    smallest = position
-        if culprits.outcome == "found" and smallest is not None:
-            return smallest
-        return last
-
-    def _is_smaller(self, trial: BisectionTrial, than: int | None) -> bool:
-        return than is None or len(trial.changes) < len(self.tried[than].changes)
-
-    def deciding_trial(self, position: int | None) -> BisectionTrial | None:
-        if position is None:
-            return None
-        return self.tried[position]
+        gated = [at for at, trial in enumerate(self.tried) if trial.folder]
+        slow = [at for at in gated if self.tried[at].answer == "slow"]
+        if culprits.outcome == "found" and slow:
+            return min(slow, key=lambda at: len(self.tried[at].changes))
+        return max(gated, default=None)
 
 
 def may_be_counted(pattern: PlacePattern | None) -> bool:
@@ -358,10 +349,6 @@ def may_be_counted(pattern: PlacePattern | None) -> bool:
     return pattern is None or (
         pattern.metric in METRICS and METRICS[pattern.metric].origin.counted
     )
-
-
-def _is_timed(comparison: Comparison) -> bool:
-    return isinstance(comparison, Paired) and comparison.evidence != "turn"
 
 
 def _answered(
@@ -377,7 +364,7 @@ def _answered(
         if failure.side == "head" and reading.answer == "impossible":
             reason = english(as_message(failure.error.message))
             break
-    return msgspec.structs.replace(
+    return structs.replace(
         trial,
         answer=reading.answer,
         answered_by="gate",

@@ -74,9 +74,27 @@ class StackMaker:
         python = self._build(requirements, name)
         installed = versions_in(python, pins)
         for package, version in pins.items():
-            resolved = installed[package]
-            if not _equal(resolved, version):
-                raise _refused_by_others(package, resolved, version)
+            found = installed[package]
+            if _equal(found, version):
+                continue
+            if found is None:
+                raise StackError(
+                    "the others need {package} absent instead of {wanted}",
+                    package=package,
+                    wanted=version,
+                )
+            if version is None:
+                raise StackError(
+                    "the others need {package} {found} instead of none",
+                    package=package,
+                    found=found,
+                )
+            raise StackError(
+                "the others need {package} {found} instead of {wanted}",
+                package=package,
+                found=found,
+                wanted=version,
+            )
         return python
 
     def releases(self, python: Path, span: ReleaseRange) -> list[str]:
@@ -140,30 +158,6 @@ class StackMaker:
                 text = log.read_text(encoding="utf-8", errors="replace")
             _refuse_unreachable(text)
             raise StackError("{error}", error=_last_words(text) or error) from error
-
-
-def _refused_by_others(
-    package: str, version: str | None, pin: str | None
-) -> StackError:
-    """The error for a package that the others leave out, bring along, or need at another version."""
-    if version is None:
-        return StackError(
-            "the others need {package} absent instead of {wanted}",
-            package=package,
-            wanted=pin,
-        )
-    if pin is None:
-        return StackError(
-            "the others need {package} {found} instead of none",
-            package=package,
-            found=version,
-        )
-    return StackError(
-        "the others need {package} {found} instead of {wanted}",
-        package=package,
-        found=version,
-        wanted=pin,
-    )
 
 
 def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:

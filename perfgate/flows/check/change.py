@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from perfgate.conductor.code.code_changes import code_changes
 from perfgate.config import (
@@ -82,7 +82,7 @@ class Change:
     @property
     def rules(self) -> Config:
         """The settings that judge: the base's, which locate the store from the clone; a base without has the head's."""
-        return msgspec.structs.replace(
+        return structs.replace(
             self.base_config.config or self.config, root=self.directory
         )
 
@@ -117,7 +117,7 @@ class Change:
         files = self.repository.changed_files(
             sides.base.commit, sides.head, prefix=self.prefix, added=True
         )
-        source = msgspec.structs.replace(
+        source = structs.replace(
             sides.head_source, changes=code_changes(base, head, files)
         )
         return replace(self, sides=sides._replace(head_source=source))
@@ -150,7 +150,19 @@ def choose_change(directory: Path, options: ChangeOptions) -> Change:
     repository = Repository(project)
     prefix = repository.prefix(project)
     # Read the configuration first, so that an invalid one is reported before a worktree is created.
-    config = _configuration(repository, project, prefix, options)
+    if options.head is None:
+        config = load_config(project, device=options.device)
+    else:
+        file = below(prefix, CONFIG_NAME)
+        text = repository.show(repository.resolve(options.head), file)
+        if text is None:
+            raise ConfigError(
+                "{head} has no {file}, which names the code to measure",
+                head=options.head,
+                file=file,
+            )
+        device = options.device or os.environ.get("PERFGATE_DEVICE") or None
+        config = parse_config(text, project / CONFIG_NAME, device=device)
     config.selected(options.workloads)
     refuse_unknown_kind(config.device)
     sides = _choose_sides(repository, config, options)
@@ -201,13 +213,33 @@ def skipped_decision(change: Change) -> DecisionDocument | None:
     A work tree equal to its base is skipped too. A commit equal to its base is measured: base against base shows the noise
     of the machine.
     """
-    options = change.options
+    options, repository, sides = change.options, change.repository, change.sides
     if options.always or options.comparing == "stack" or change.base_config.unreadable:
         return None
-    because = _reason_to_skip(change)
+    commits = sides.base.commit, sides.head
+    changed = repository.files_between(*commits)
+    because = None
+    if options.work_tree and not changed:
+        because = Message("gate.no-change", {"base": commits[0][:12]})
+    elif options.work_tree:
+        # In CI only the base's path filter may skip other projects, because the publishing job can verify it.
+        because = _only_other_projects(change, commits, changed)
+    if because is None:
+        paths, base = PathSettings(), change.base_config.config
+        if base:
+            paths = base.paths
+        because = skipped_because(
+            changed,
+            paths,
+            always=always_relevant(change.config, change.prefix)
+            | always_relevant(change.rules, change.prefix),
+            read=lambda files: files_that_may_be_read(
+                files, repository, change.rules, commits, in_clone=options.work_tree
+            ),
+            same_code=lambda files: same_code_between(repository.root, *commits, files),
+        )
     if because is None:
         return None
-    sides = change.sides
     return skipped(
         because,
         config=change.config,
@@ -218,57 +250,14 @@ def skipped_decision(change: Change) -> DecisionDocument | None:
     )
 
 
-def _reason_to_skip(change: Change) -> Message | None:
-    repository, rules, commits = (
-        change.repository,
-        change.rules,
-        (change.sides.base.commit, change.sides.head),
-    )
-    is_work_tree = change.options.work_tree
-    changed = repository.files_between(*commits)
-    if is_work_tree and not changed:
-        return Message("gate.no-change", {"base": commits[0][:12]})
-    # In CI only the base's path filter may skip other projects, because the publishing job can verify it.
-    if is_work_tree and (
-        other_projects := _only_other_projects(change, commits, changed)
-    ):
-        return other_projects
-    paths, base = PathSettings(), change.base_config.config
-    if base:
-        paths = base.paths
-    return skipped_because(
-        changed,
-        paths,
-        always=always_relevant(change.config, change.prefix)
-        | always_relevant(rules, change.prefix),
-        read=lambda files: files_that_may_be_read(
-            files, repository, rules, commits, os.environ, in_clone=is_work_tree
-        ),
-        same_code=lambda files: same_code_between(repository.root, *commits, files),
-    )
-
-
-def _configuration(
-    repository: Repository, directory: Path, prefix: str, options: ChangeOptions
-) -> Config:
-    if options.head is None:
-        return load_config(directory, device=options.device)
-    file = below(prefix, CONFIG_NAME)
-    text = repository.show(repository.resolve(options.head), file)
-    if text is None:
-        raise ConfigError(
-            "{head} has no {file}, which names the code to measure",
-            head=options.head,
-            file=file,
-        )
-    device = options.device or os.environ.get("PERFGATE_DEVICE") or None
-    return parse_config(text, directory / CONFIG_NAME, device=device)
-
-
 def _choose_sides(
     repository: Repository, config: Config, options: ChangeOptions
 ) -> Sides:
-    """The commits to compare. Raises RepositoryError if git has none, or if uncommitted changes would be left out."""
+    """The commits to compare.
+
+    Raises RepositoryError if git has none, or if uncommitted changes would be left out,
+    and UsageError if the change would be compared with itself.
+    """
     head, is_dirty = _head(repository, options)
     if options.comparing == "stack":
         source = repository.source(head)
@@ -279,8 +268,17 @@ def _choose_sides(
         config.store.main_branch, fetch=True
     )
     base = repository.choose_base(revision, head)
-    if base.commit == head and not options.base:
-        _ask_for_base(repository, config, revision)
+    branch = revision.removeprefix("origin/")
+    # A change would be compared with itself if its branch was taken for the main one.
+    is_own_branch = base.commit == head and not options.base
+    may_be_main = config.store.main_branch or branch in MAIN_NAMES
+    if is_own_branch and not may_be_main and repository.is_current(branch):
+        raise UsageError(
+            "{branch} is checked out, and no other branch is known to compare it with. Is it the main "
+            'branch? Then set main_branch = "{branch}" under [store] in perfgate.toml; else name the base '
+            "with --base",
+            branch=branch,
+        )
     return Sides(
         base=base,
         base_source=repository.source(base.commit, branch=revision),
@@ -304,22 +302,6 @@ def _head(repository: Repository, options: ChangeOptions) -> tuple[str, bool]:
             more=" …" if len(changed) > _NAMED_FILES else "",
         )
     return repository.head(), False
-
-
-def _ask_for_base(repository: Repository, config: Config, revision: str) -> None:
-    """Raise UsageError if a change would be compared with itself because its branch was taken for the main one."""
-    branch = revision.removeprefix("origin/")
-    if (
-        not config.store.main_branch
-        and branch not in MAIN_NAMES
-        and repository.is_current(branch)
-    ):
-        raise UsageError(
-            "{branch} is checked out, and no other branch is known to compare it with. Is it the main "
-            'branch? Then set main_branch = "{branch}" under [store] in perfgate.toml; else name the base '
-            "with --base",
-            branch=branch,
-        )
 
 
 def _only_other_projects(

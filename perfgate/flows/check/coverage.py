@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -112,9 +112,14 @@ class CodeWatch:
 
     def needs_base(self) -> bool:
         """Whether the base's own lines are open: it lost code, or no line of head has run so far and that may settle it."""
-        return any(self.changed.statements["base"].values()) or (
-            self._settles and not self._has_hit()
-        )
+        if any(self.changed.statements["base"].values()):
+            return True
+        for (side, file), workloads in self._hits.items():
+            hits = set().union(*workloads.values())
+            for statement in self.changed.statements[side].get(file, []):
+                if not statement.lines.isdisjoint(hits):
+                    return False
+        return self._settles
 
     @property
     def _settles(self) -> bool:
@@ -131,7 +136,12 @@ class CodeWatch:
         """Try a workload of a side, and note the lines that it runs."""
         if not self.is_on:
             return bench.try_workload(checkout, reference)
-        watched = self._watched_files(side)
+        # The changed files in the checkouts of the side.
+        watched: list[_WatchedFile] = []
+        for tree, content in _TREES[side].items():
+            for file in (*self.changed.statements["head"], *self.changed.documents):
+                if (self.trees[tree] / file).is_file():
+                    watched.append(_WatchedFile(tree, content, file))
         request = self._request(side, watched)
         with collected_lines() as (reports, lines):
             watch = LineWatch(request, reports, self.seconds)
@@ -141,7 +151,10 @@ class CodeWatch:
                 _, content, file = watched[index]
                 by_workload = self._hits.setdefault((content, file), {})
                 by_workload.setdefault(reference.name, set()).add(line)
-        self._note(side, watched, tried.watching)
+        if tried.watching is None:
+            self._unseen.add("coverage.trial")
+        else:
+            self._note(side, watched, tried.watching)
         return tried
 
     def _request(self, side: Side, watched: Sequence[_WatchedFile]) -> Watched:
@@ -156,9 +169,9 @@ class CodeWatch:
                 if statement.lines:
                     groups.append([(index, line) for line in statement.lines])
         folders: set[str] = set()
-        for file in self.changed.documents:
-            if file in self.changed.one_sided:
-                folders.add(str(self.trees[side] / PurePosixPath(file).parent))
+        for document in self.changed.documents:
+            if document in self.changed.one_sided:
+                folders.add(str(self.trees[side] / PurePosixPath(document).parent))
         return Watched(
             files=files,
             roots=[str(self.trees[tree]) for tree in _TREES[side]],
@@ -167,11 +180,42 @@ class CodeWatch:
             groups=groups,
         )
 
+    def _tails(self, file: str, side: Side) -> Iterator[str]:
+        """The paths below a folder of a side's import path by which an installed copy of a Python file would be known."""
+        path = PurePosixPath(file)
+        if path.suffix != ".py":
+            return
+        tails: set[PurePosixPath] = set()
+        for folder in (*PACKAGE_FOLDERS, *self.python_path[side]):
+            if path.is_relative_to(folder):
+                tails.add(path.relative_to(folder))
+        for inside in tails or {path}:
+            # A single module has no folder that tells it from another one.
+            if len(inside.parts) == 1:
+                yield f"site-packages/{inside}"
+            else:
+                yield str(inside)
+
     def result(self, references: Sequence[WorkloadReference]) -> Coverage | None:
         """The results of the trials; None if they did not watch the change."""
         if not self.is_on:
             return None
-        doubts = self._doubts()
+        doubts: list[Message] = []
+        for file in self.changed.others[:1]:
+            doubts.append(Message("coverage.changed", {"file": file}))
+        for file in sorted(self._read)[:1]:
+            doubts.append(Message("coverage.read", {"file": file}))
+        doubts += map(Message, sorted(self._unseen))
+        if self.has_jobs:
+            doubts.append(Message("coverage.jobs"))
+        base, head = self._seen["base"], self._seen["head"]
+        if not doubts and len(base.calls) == len(head.calls):
+            # Unchanged files that ran other functions on the two sides: something that was not seen has told them apart.
+            changed = self.changed.statements["head"]
+            for place in base.entered ^ head.entered:
+                if place.rpartition(":")[0] not in changed:
+                    doubts.append(Message("coverage.ways"))
+                    break
         functions = self._functions()
         nearest: list[str] = []
         if not doubts and all(function.executed == "no" for function in functions):
@@ -180,42 +224,16 @@ class CodeWatch:
             files=self.changed.every,
             functions=functions,
             doubts=doubts,
-            calls=min(
-                [*self._seen["base"].calls, *self._seen["head"].calls], default=0
-            ),
+            calls=min([*base.calls, *head.calls], default=0),
             nearest=nearest,
         )
 
     # --- one trial
 
-    def _watched_files(self, side: Side) -> list[_WatchedFile]:
-        """The changed files in the checkouts of a side."""
-        watched: list[_WatchedFile] = []
-        for tree, content in _TREES[side].items():
-            for file in (*self.changed.statements["head"], *self.changed.documents):
-                if (self.trees[tree] / file).is_file():
-                    watched.append(_WatchedFile(tree, content, file))
-        return watched
-
-    def _tails(self, file: str, side: Side) -> Iterable[str]:
-        """The paths below a folder of a side's import path by which an installed copy of a Python file would be known."""
-        if not file.endswith(".py"):
-            return
-        path = PurePosixPath(file)
-        tails: set[PurePosixPath] = set()
-        for folder in (*PACKAGE_FOLDERS, *self.python_path[side]):
-            if path.is_relative_to(folder):
-                tails.add(path.relative_to(folder))
-        for inside in tails or {path}:
-            # A single module has no folder that tells it from another one.
-            yield str(inside) if len(inside.parts) > 1 else f"site-packages/{inside}"
-
     def _note(
-        self, side: Side, watched: Sequence[_WatchedFile], watching: Watching | None
+        self, side: Side, watched: Sequence[_WatchedFile], watching: Watching
     ) -> None:
-        if watching is None:
-            self._unseen.add("coverage.trial")
-            return
+        """Note what the trial read, run and loaded, and what cannot be known of this."""
         self._seen[side].add(watching)
         self._unseen.update(watching.doubts)
         for index in watching.read_files:
@@ -223,71 +241,30 @@ class CodeWatch:
         for index, first, last in watching.read_code:
             _, content, file = watched[index]
             self._read_code[content, file].append((first, last))
-        self._note_reads(side, watched, watching)
-
-    def _note_reads(
-        self, side: Side, watched: Sequence[_WatchedFile], watching: Watching
-    ) -> None:
-        """Note the files that the trial read without loading them, and where this cannot be known."""
-        reads = self._reads_so_far(side)
+        # Without access times neither a library nor another process shows what it reads.
+        lists = [self.reading.get(tree) for tree in _TREES[side]]
+        are_known = None not in lists
+        reads: set[str] = set()
+        if are_known:
+            for list_reads in filter(None, lists):
+                reads.update(list_reads())
         for _, content, file in watched:
             is_document = file in self.changed.documents
-            if reads is None:
-                # Without access times neither a library nor another process shows what it reads.
-                if is_document:
-                    self._unseen.add("coverage.no-access-times")
-                elif watching.began_processes:
-                    self._unseen.add("coverage.processes")
-            elif file in reads:
-                is_loaded = bool(self._hits.get((content, file)))
-                if is_document or not is_loaded:
-                    self._read.add(file)
-                elif watching.began_processes:
-                    self._unseen.add("coverage.processes")
-
-    def _reads_so_far(self, side: Side) -> set[str] | None:
-        reads: set[str] = set()
-        for tree in _TREES[side]:
-            list_reads = self.reading.get(tree)
-            if list_reads is None:
-                return None
-            reads.update(list_reads())
-        return reads
-
-    def _has_hit(self) -> bool:
-        for (side, file), workloads in self._hits.items():
-            hits = set().union(*workloads.values())
-            for statement in self.changed.statements[side].get(file, []):
-                if not statement.lines.isdisjoint(hits):
-                    return True
-        return False
+            is_loaded = bool(self._hits.get((content, file)))
+            if not are_known and is_document:
+                self._unseen.add("coverage.no-access-times")
+            elif file in reads and (is_document or not is_loaded):
+                self._read.add(file)
+            elif watching.began_processes and (file in reads or not are_known):
+                self._unseen.add("coverage.processes")
 
     # --- both sides
 
-    def _doubts(self) -> list[Message]:
-        doubts = [
-            Message("coverage.changed", {"file": file})
-            for file in self.changed.others[:1]
-        ]
-        doubts += [
-            Message("coverage.read", {"file": file}) for file in sorted(self._read)[:1]
-        ]
-        doubts += [Message(reason) for reason in sorted(self._unseen)]
-        if self.has_jobs:
-            doubts.append(Message("coverage.jobs"))
-        base, head = self._seen["base"], self._seen["head"]
-        if not doubts and len(base.calls) == len(head.calls):
-            # Unchanged files that ran other functions on the two sides: something that was not seen has told them apart.
-            changed = self.changed.statements["head"]
-            if any(
-                place.rpartition(":")[0] not in changed
-                for place in base.entered ^ head.entered
-            ):
-                doubts.append(Message("coverage.ways"))
-        return doubts
-
     def _functions(self) -> list[ChangedFunction]:
-        reads_definitions = self._reads_definitions()
+        sources = self._seen["base"].sources | self._seen["head"].sources
+        reads_definitions = any(
+            reads_code(_bytes_of(source).decode(errors="replace")) for source in sources
+        )
         reachable = {
             side: self._reachable(sightings) for side, sightings in self._seen.items()
         }
@@ -385,12 +362,6 @@ class CodeWatch:
             reached |= fresh
             waiting += fresh
         return reached
-
-    def _reads_definitions(self) -> bool:
-        for source in self._seen["base"].sources | self._seen["head"].sources:
-            if reads_code(_bytes_of(source).decode(errors="replace")):
-                return True
-        return False
 
 
 def _bytes_of(source: str) -> bytes:

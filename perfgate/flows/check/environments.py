@@ -108,9 +108,7 @@ def choose_environments(
                 )
             seals.add_code(code_of(sides[side].python), side)
     else:
-        return Environments(
-            notes=(_ran_with_what_is_installed(differing),) if differing else ()
-        )
+        return Environments(notes=_notes_of_shared(differing))
     say(sentence("comparing the packages of base and head"))
     is_built = not (pythons["base"] or pythons["head"])
     for side, chosen in sides.items():
@@ -190,10 +188,14 @@ def _describe(
     return msgspec.structs.replace(about, kind=kind, requirements=requirements)
 
 
-def _ran_with_what_is_installed(differing: list[str]) -> Message:
+def _notes_of_shared(differing: list[str]) -> tuple[Message, ...]:
+    """The note that both sides ran with the installed packages, although files differ."""
+    if not differing:
+        return ()
     more = len(differing) - _NAMED_FILES
     names = differing[:_NAMED_FILES]
     listed: MessageValue = names
     if more > 0:
         listed = Message("publish.files-and-more", {"files": names, "more": more})
-    return Message("notes.one-environment", {"count": len(differing), "names": listed})
+    of_both = {"count": len(differing), "names": listed}
+    return (Message("notes.one-environment", of_both),)

@@ -79,10 +79,14 @@ class Forecast:
             self._sides_done += foresight.number < self._last_number
             self._last_number = foresight.number
         now = self._clock()
-        remaining = self._left_of_part(foresight, now - self._part_began)
+        elapsed = now - self._part_began
+        remaining = self._left_of_part(part, foresight, elapsed)
         whole = None
         if remaining is not None:
-            whole = remaining + self._later(remaining + now - self._part_began)
+            seconds = {of: self._usual(of) for of in PARTS}
+            if part == "checklist":
+                seconds[part] = remaining + elapsed
+            whole = remaining + sum(seconds[of] for of, _ in self._to_come)
         self._progress.expect(
             replace(
                 foresight,
@@ -94,9 +98,9 @@ class Forecast:
             )
         )
 
-    def _left_of_part(self, foresight: Foresight, elapsed: float) -> float | None:
-        assert self._running is not None, "asked while a part runs"
-        part, _ = self._running
+    def _left_of_part(
+        self, part: Part, foresight: Foresight, elapsed: float
+    ) -> float | None:
         if part == "checklist":
             return self._left_of_checklist(foresight, elapsed)
         budget_left = self._budgets[part] - elapsed
@@ -120,13 +124,6 @@ class Forecast:
         if finished:
             return elapsed / finished * (_SIDES * foresight.count - finished)
         return None
-
-    def _later(self, this_part: float) -> float:
-        assert self._running is not None, "asked while a part runs"
-        seconds = {part: self._usual(part) for part in PARTS}
-        if self._running[0] == "checklist":
-            seconds["checklist"] = this_part
-        return sum(seconds[part] for part, _ in self._to_come)
 
     def _usual(self, part: Part) -> float:
         took = self._took[part]

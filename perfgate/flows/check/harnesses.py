@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import msgspec
 
 from perfgate.conductor.code.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.workers.bench import Bench
-from perfgate.config import Config, WorkloadReference
+from perfgate.config import Config
 from perfgate.document.run import Harness
 from perfgate.flows.check.measured import Job
 from perfgate.job_settings import JobReference
@@ -19,13 +18,6 @@ _MEASURING = (
     *("threads", "python_path", "preload", "pass_env", "link"),
     *("requirements", "setup", "inherit_packages", "reuse_caches", "seed"),
 )
-
-
-class _JobsOfSides(NamedTuple):
-    """The selected jobs of both sides, by name."""
-
-    base: Mapping[str, JobReference]
-    head: Mapping[str, JobReference]
 
 
 def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
@@ -40,33 +32,30 @@ def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
     jobs_after = {entry.name: entry for entry in job.jobs}
     if base_config.config is None:
         of_base, of_head = read_harnesses(bench, base, head, ({}, after))
-        _add_jobs(_JobsOfSides({}, jobs_after), of_base, of_head)
+        _add_jobs({}, jobs_after, of_base, of_head)
         return of_base, of_head
 
     config, names = base_config.config, job.options.workloads
-    before = _selected_workloads(config, names)
+    before = {
+        reference.name: reference
+        for reference in config.references
+        if not names or reference.name in names
+    }
     jobs_before = {entry.name: entry for entry in config.selected_jobs(names)}
     of_base, of_head = read_harnesses(bench, base, head, (before, after))
-    _add_jobs(_JobsOfSides(jobs_before, jobs_after), of_base, of_head)
+    _add_jobs(jobs_before, jobs_after, of_base, of_head)
     return _with_settings(config, of_base, of_head, job)
 
 
-def _selected_workloads(
-    config: Config, names: Collection[str]
-) -> dict[str, WorkloadReference]:
-    selected = {}
-    for reference in config.references:
-        if not names or reference.name in names:
-            selected[reference.name] = reference
-    return selected
-
-
 def _add_jobs(
-    jobs: _JobsOfSides, of_base: list[Harness], of_head: list[Harness]
+    before: Mapping[str, JobReference],
+    after: Mapping[str, JobReference],
+    of_base: list[Harness],
+    of_head: list[Harness],
 ) -> None:
     """Add the settings of the jobs in which the sides differ."""
-    for name in dict.fromkeys([*jobs.base, *jobs.head]):
-        old, new = jobs.base.get(name), jobs.head.get(name)
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name), after.get(name)
         if old and new and old.sha256 == new.sha256:
             continue
         if old:

@@ -14,6 +14,7 @@ from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_loc
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_document
 from perfgate.document.history import write_history
+from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.flows.check.change import choose_change, skipped_decision
 from perfgate.flows.check.measure import measure
@@ -104,21 +105,22 @@ def _documents(
     finished = job._replace(session=replace(job.session, finished_at=now()))
     base, head = documents_of(finished, measured)
     # Base reads its workload files from the harness checkout.
-    of_base = together(
-        base.source.files_read, files_read.get("base"), files_read.get("harness")
-    )
-    of_head = together(head.source.files_read, files_read.get("head"))
+    of_base = [files_read.get("base"), files_read.get("harness")]
+    of_head = [files_read.get("head")]
     return (
-        replace(
-            base,
-            warnings=[*base.warnings, *measured.notes["base"]],
-            source=replace(base.source, files_read=of_base),
-        ),
-        replace(
-            head,
-            warnings=[*head.warnings, *measured.notes["head"]],
-            source=replace(head.source, files_read=of_head),
-        ),
+        _with_reads(base, measured.notes["base"], of_base),
+        _with_reads(head, measured.notes["head"], of_head),
+    )
+
+
+def _with_reads(
+    run: RunDocument, notes: list[Message], reads: list[list[str] | None]
+) -> RunDocument:
+    files_read = together(run.source.files_read, *reads)
+    return replace(
+        run,
+        warnings=[*run.warnings, *notes],
+        source=replace(run.source, files_read=files_read),
     )
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
-from perfgate.conductor.sides.checklist.checklist import Findings, workload_record
+from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.function.workload import PairedMeasurement
-from perfgate.conductor.sides.job_turns import MeasuredJob, SideName
+from perfgate.conductor.sides.job_turns import MeasuredJob
 from perfgate.conductor.sides.server.server import RATE_SHARE
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
@@ -24,7 +24,6 @@ from perfgate.document.flame import FlameTree
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
 from perfgate.document.run import (
-    CounterSet,
     FailedPair,
     Harness,
     JobResults,
@@ -40,9 +39,8 @@ from perfgate.flows.check.change import Change
 from perfgate.flows.check.coverage import CodeWatch
 from perfgate.flows.check.environments import Environments
 from perfgate.flows.check.forecast import Forecast
-from perfgate.flows.check.profiles import KeptProfiles
+from perfgate.flows.check.recordings import KeptProfiles
 from perfgate.flows.check.rerun import add_to
-from perfgate.flows.check.step_results import COUNTING_STEP
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import assemble_run
@@ -64,7 +62,7 @@ class Job(NamedTuple):
     head_config: Config
     session: Session
     environments: Environments
-    checkouts: Mapping[SideName, Checkout]
+    checkouts: Mapping[Side, Checkout]
     deadline: float
     seals: Seals
     code: CodeWatch
@@ -91,7 +89,7 @@ class Job(NamedTuple):
     @property
     def config_in_clone(self) -> Config:
         """The configuration, which locates the store from the clone: the worktree that it was read from is removed."""
-        return msgspec.structs.replace(self.config, root=self.change.directory)
+        return replace(self.config, root=self.change.directory)
 
 
 @dataclass
@@ -140,7 +138,7 @@ class CheckContext:
         return self.job.options
 
     @property
-    def checkouts(self) -> Mapping[SideName, Checkout]:
+    def checkouts(self) -> Mapping[Side, Checkout]:
         return self.job.checkouts
 
     @property
@@ -177,28 +175,26 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
         )
     else:
         base, head = _document(job, measured, "base"), _document(job, measured, "head")
-        head = _with_notes_of_head(head, job, measured)
+        # What concerns both sides, head's document alone has: failed pairs, coverage, notes.
+        rates: list[Message] = []
+        failed: list[FailedPair] = []
+        for pairs in measured.pairs:
+            failed += pairs.failed
+        for job_turns in measured.jobs:
+            failed += job_turns.failed
+            record = job_turns.record
+            if record.rate is not None:
+                rate = f"{record.rate:.3g}"
+                load = f"{RATE_SHARE * record.rate:.3g}"
+                of_job = {"workload": record.name, "rate": rate, "load": load}
+                rates.append(Message("notes.job-rate", {**of_job}))
+        head = replace(
+            head,
+            pairs=replace(head.pairs, failed=failed),
+            source=replace(head.source, coverage=measured.coverage),
+            warnings=[*job.environments.notes, *rates, *head.warnings],
+        )
     return measured.kept.put_into("base", base), measured.kept.put_into("head", head)
-
-
-def with_counters(
-    measured: Measured,
-    checkouts: Mapping[SideName, Checkout],
-    reference: WorkloadReference,
-    counters: Mapping[SideName, Sequence[CounterSet]],
-    too_slow: FailedPair,
-) -> Measured:
-    """The measurements with the counters of one more workload alone, which is too slow for pairs."""
-    findings: dict[SideName, Findings] = {}
-    for name, counted in counters.items():
-        record = workload_record(checkouts[name], reference, (COUNTING_STEP,))
-        findings[name] = Findings(record, counters=list(counted))
-    return replace(
-        measured,
-        base=[*measured.base, findings["base"]],
-        head=[*measured.head, findings["head"]],
-        pairs=[*measured.pairs, PairedMeasurement(failed=[too_slow])],
-    )
 
 
 def _document(job: Job, measured: Measured, side: Side) -> RunDocument:
@@ -220,45 +216,18 @@ def _document(job: Job, measured: Measured, side: Side) -> RunDocument:
             turns += job_turns.head
     environment = job.environments.of_side(side).record
     if environment:
-        environment = msgspec.structs.replace(
-            environment, loaded=measured.loaded[position]
-        )
+        environment = replace(environment, loaded=measured.loaded[position])
     document = assemble_run(
         job.config,
         session=job.session,
-        source=msgspec.structs.replace(
+        source=replace(
             source, seal=job.seals.seal_of(side), harness=measured.harnesses[position]
         ),
-        testbed=msgspec.structs.replace(
-            measured.testbeds[position], environment=environment
-        ),
+        testbed=replace(measured.testbeds[position], environment=environment),
         findings=findings,
         folder=job.out / side,
         side=side,
         pairs=MeasuredPairs(replicates=replicates),
     )
     records = [measurement.record for measurement in measured.jobs]
-    return msgspec.structs.replace(
-        document, jobs=JobResults(records=records, turns=turns)
-    )
-
-
-def _with_notes_of_head(head: RunDocument, job: Job, measured: Measured) -> RunDocument:
-    """The head's document with what concerns both sides, which it alone has: failed pairs, coverage, and notes."""
-    rates: list[Message] = []
-    failed: list[FailedPair] = []
-    for pairs in measured.pairs:
-        failed += pairs.failed
-    for job_turns in measured.jobs:
-        failed += job_turns.failed
-        record = job_turns.record
-        if record.rate is not None:
-            load = f"{RATE_SHARE * record.rate:.3g}"
-            rate = {"workload": record.name, "rate": f"{record.rate:.3g}", "load": load}
-            rates.append(Message("notes.job-rate", {**rate}))
-    return msgspec.structs.replace(
-        head,
-        pairs=msgspec.structs.replace(head.pairs, failed=failed),
-        source=msgspec.structs.replace(head.source, coverage=measured.coverage),
-        warnings=[*job.environments.notes, *rates, *head.warnings],
-    )
+    return replace(document, jobs=JobResults(records=records, turns=turns))

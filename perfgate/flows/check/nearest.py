@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path, PurePosixPath
 
 from perfgate.conductor.code.code_changes import MAX_BYTES, PACKAGE_FOLDERS
@@ -37,9 +38,14 @@ def nearest_users(
         file, tree = path.relative_to(root).as_posix(), _parsed(path)
         if tree is None:
             continue
-        tests = [
-            f"{file}::{test.name}" for test in _tests_in(tree) if _uses_any(test, names)
-        ]
+        tests: list[str] = []
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+                and node.name.startswith("test")
+                and _uses_any(node, names)
+            ):
+                tests.append(f"{file}::{node.name}")
         naming.update(tests)
         if not tests and _imported(tree) & modules:
             importing.append(file)
@@ -74,14 +80,6 @@ def _parsed(path: Path) -> ast.Module | None:
         return None
 
 
-def _tests_in(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(
-            node, (ast.FunctionDef, ast.AsyncFunctionDef)
-        ) and node.name.startswith("test"):
-            yield node
-
-
 def _uses_any(test: ast.AST, names: set[str]) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.Name) and node.id in names:
@@ -106,18 +104,14 @@ def _imports_any(root: Path, file: str, modules: set[str]) -> bool:
         imported = _imported(tree)
         if imported & modules:
             return True
-        for module in imported:
-            waiting += _files_of(root, at, module)
+        folders = (".", *sorted(PACKAGE_FOLDERS), str(PurePosixPath(at).parent))
+        for module, folder in product(imported, folders):
+            inside = module.replace(".", "/")
+            for name in (f"{inside}.py", f"{inside}/__init__.py"):
+                path = PurePosixPath(folder, name)
+                if (root / path).is_file():
+                    waiting.append(path.as_posix())
     return False
-
-
-def _files_of(root: Path, importer: str, module: str) -> Iterator[str]:
-    inside = module.replace(".", "/")
-    for folder in (".", *sorted(PACKAGE_FOLDERS), str(PurePosixPath(importer).parent)):
-        for name in (f"{inside}.py", f"{inside}/__init__.py"):
-            file = PurePosixPath(folder, name)
-            if (root / file).is_file():
-                yield file.as_posix()
 
 
 def _imported(tree: ast.Module) -> set[str]:

@@ -26,17 +26,15 @@ from perfgate.measuring.devices.registry import refuse_unknown_kind
 from perfgate.version import __version__
 
 
-@dataclass(frozen=True)
-class PlanRequest:
-    """The options of ``perfgate plan``.
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest(ChangeOptions):
+    """The options of ``perfgate plan``, which plans the check of a commit.
 
     ``skip_drafts`` leaves draft change requests unmeasured. ``outputs`` writes outputs of the CI step, and ``pending`` sets the
     commit status of the gate ``key`` until its verdict replaces it.
     """
 
-    base: str | None = None
-    workloads: tuple[str, ...] = ()
-    device: str | None = None
+    allow_dirty: bool = True
     skip_drafts: bool = False
     outputs: bool = False
     pending: bool = False
@@ -65,13 +63,7 @@ def plan_check(directory: Path, request: PlanRequest, doors: Doors) -> Measureme
 
 
 def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPlan:
-    options = ChangeOptions(
-        base=request.base,
-        workloads=request.workloads,
-        device=request.device,
-        allow_dirty=True,
-    )
-    change = choose_change(directory, options)
+    change = choose_change(directory, request)
     config = change.config
     reason = None
     if request.skip_drafts and is_draft(doors.environ):

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.conductor.engine import Reach
 from perfgate.conductor.sides.function.workload import PairedMeasurement
@@ -19,7 +19,6 @@ from perfgate.conductor.sides.job_turns import MeasuredJob
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.files import read_run
-from perfgate.document.job import JobRecord
 from perfgate.document.run import RunDocument, Session
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
@@ -48,7 +47,7 @@ def find_earlier(
     except (DocumentError, OSError) as error:
         earlier, why = None, str(error)
     if earlier:
-        misfit = _misfit(earlier, change) or _other_settings(earlier, change)
+        misfit = _misfit(earlier, change)
         if not misfit:
             return earlier
         why = Activity("it {misfit}", misfit=misfit)
@@ -67,57 +66,45 @@ def say_measured_again(say: Callable[[str], None], why: str) -> None:
 
 def _newest_in(folder: Path) -> CheckDocuments | None:
     """The documents of the newest attempt that measured anything; the folder itself may be one."""
+
+    def number(attempt: Path) -> tuple[int, str]:
+        """The number at the end of an artifact's name."""
+        digits = re.search(r"[0-9]{1,9}$", attempt.name)
+        if digits:
+            return int(digits[0]), attempt.name
+        return -1, attempt.name
+
     attempts = [path for path in folder.iterdir() if path.is_dir()]
-    for attempt in (*sorted(attempts, key=_attempt, reverse=True), folder):
-        if documents := _read(attempt):
-            return documents
+    for attempt in (*sorted(attempts, key=number, reverse=True), folder):
+        base, head = attempt / "base" / "run.json", attempt / "head" / "run.json"
+        if base.exists() and head.exists():
+            documents = CheckDocuments(read_run(base), read_run(head))
+            if not measured_nothing(RunIndex(documents.head)):
+                return documents
     return None
 
 
-def _read(folder: Path) -> CheckDocuments | None:
-    base, head = folder / "base" / "run.json", folder / "head" / "run.json"
-    if not (base.exists() and head.exists()):
-        return None
-    documents = CheckDocuments(read_run(base), read_run(head))
-    if measured_nothing(RunIndex(documents.head)):
-        return None
-    return documents
-
-
-def _attempt(folder: Path) -> tuple[int, str]:
-    """The number at the end of an artifact's name."""
-    number = re.search(r"[0-9]{1,9}$", folder.name)
-    if number:
-        return int(number[0]), folder.name
-    return -1, folder.name
-
-
 def _misfit(earlier: CheckDocuments, change: Change) -> str | None:
+    """The reason why an earlier result cannot be added to."""
+    head, config, selected = earlier.head, change.config, change.options.workloads
     commits = (
         ("base", earlier.base, change.sides.base.commit),
-        ("head", earlier.head, change.sides.head),
+        ("head", head, change.sides.head),
     )
     for side, document, commit in commits:
-        before = document.source.commit
+        before = document.source.commit or "without a commit"
         if before != commit:
-            values = {
-                "side": side,
-                "before": (before or "without a commit")[:12],
-                "commit": commit[:12],
-            }
             return Activity(
-                "holds pairs of {side} {before}, and {side} is {commit} now", **values
+                "holds pairs of {side} {before}, and {side} is {commit} now",
+                side=side,
+                before=before[:12],
+                commit=commit[:12],
             )
     if next_round(earlier) > MOST_ROUNDS:
         return Activity(
             "was extended {count} times; metrics that are still undecided need a quieter machine",
             count=MOST_ROUNDS,
         )
-    return None
-
-
-def _other_settings(earlier: CheckDocuments, change: Change) -> str | None:
-    head, config, selected = earlier.head, change.config, change.options.workloads
     jobs = {job.name: record_of(job).sha256 for job in config.selected_jobs(selected)}
     names = [workload.name for workload in config.selected(selected)]
     if head.perfgate_version != __version__:
@@ -181,11 +168,6 @@ def other_testbed(earlier: CheckDocuments, testbed: Testbed) -> str | None:
     return None
 
 
-def earlier_record(earlier: CheckDocuments, name: str) -> JobRecord:
-    """The record of a job in an earlier result, which has the same jobs."""
-    return next(record for record in earlier.head.jobs.records if record.name == name)
-
-
 def add_to(
     earlier: CheckDocuments,
     session: Session,
@@ -212,8 +194,8 @@ def add_to(
         failed += job.failed
     artifacts = [artifact for artifact in head.artifacts if artifact.kind != "log"]
     artifacts += log_artifacts(head_folder)
-    head_pairs = msgspec.structs.replace(head.pairs, failed=failed)
-    return base, msgspec.structs.replace(head, pairs=head_pairs, artifacts=artifacts)
+    head_pairs = replace(head.pairs, failed=failed)
+    return base, replace(head, pairs=head_pairs, artifacts=artifacts)
 
 
 def _with_session(run: RunDocument, session: Session, seal: Seal | None) -> RunDocument:
@@ -221,11 +203,11 @@ def _with_session(run: RunDocument, session: Session, seal: Seal | None) -> RunD
     before = run.source.seal
     if before is None or before.broken:
         seal = before
-    last = msgspec.structs.replace(run.session, earlier=[])
-    return msgspec.structs.replace(
+    last = replace(run.session, earlier=[])
+    return replace(
         run,
-        source=msgspec.structs.replace(run.source, seal=seal),
-        session=msgspec.structs.replace(session, earlier=[*run.session.earlier, last]),
-        pairs=msgspec.structs.replace(run.pairs, replicates=list(run.pairs.replicates)),
-        jobs=msgspec.structs.replace(run.jobs, turns=list(run.jobs.turns)),
+        source=replace(run.source, seal=seal),
+        session=replace(session, earlier=[*run.session.earlier, last]),
+        pairs=replace(run.pairs, replicates=list(run.pairs.replicates)),
+        jobs=replace(run.jobs, turns=list(run.jobs.turns)),
     )

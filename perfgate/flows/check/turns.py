@@ -12,7 +12,6 @@ from perfgate.conductor.sides.job_turns import (
     OVERRUN,
     JobTurns,
     MeasuredJob,
-    SideName,
     SwappingTurns,
 )
 from perfgate.conductor.sides.kinds import (
@@ -29,7 +28,7 @@ from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.server.highest_rate import at_highest_rate
 from perfgate.conductor.sides.side import SidePlan
 from perfgate.document.job import Fits
-from perfgate.document.run import FailedPair
+from perfgate.document.run import FailedPair, Side
 from perfgate.flows.check.measured import CheckContext, documents_of
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.compare.jobs import foreseen, smallest_tolerance
@@ -102,7 +101,7 @@ class JobMeasurement:
                 )
             )
 
-    def _take(self, reference: JobReference, fits: Fits) -> SideName | None:
+    def _take(self, reference: JobReference, fits: Fits) -> Side | None:
         """Take the turns; return the side that failed to start, if that was before any turn."""
         check, job, measured = self.check, self.check.job, self.measured
         plan = plan_of(reference, fits)
@@ -174,7 +173,7 @@ class JobMeasurement:
             return sorted(set().union(*cpus))
         return cpus_of(self.reference.kind, self.check.bench)
 
-    def _starts_alone(self, name: SideName) -> bool:
+    def _starts_alone(self, name: Side) -> bool:
         """Whether the side that failed to start next to the other side starts alone."""
         cpus = self._cpus("resident")
         side = make_side(

@@ -1,16 +1,23 @@
-"""Measure one workload of a check: counts first, then pairs and stretches until they decide, then the checklist in turns."""
+"""Measure one workload of a check.
+
+Counts come first, then pairs and long stretches of calls until they decide or the
+time is spent, then the checklist in turns.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.sides.checklist.checklist import Findings
+from perfgate.conductor.sides.checklist.checklist import Findings, workload_record
 from perfgate.conductor.sides.checklist.recount import (
     Recount,
     confirmed,
@@ -18,24 +25,35 @@ from perfgate.conductor.sides.checklist.recount import (
 )
 from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
-from perfgate.conductor.sides.function.workload import PairedMeasurement
-from perfgate.conductor.sides.job_turns import NAMES, SideName
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.plan import aa_pairs_of
+from perfgate.conductor.sides.function.stretches import measure_stretches
+from perfgate.conductor.sides.function.warm import WarmWorkers, resident_workers
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.job_turns import NAMES
+from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
-from perfgate.document.run import CounterSet, FailedPair
-from perfgate.flows.check.checklist import ChecklistOfCheck
+from perfgate.document.run import CounterSet, FailedPair, Side
+from perfgate.flows.check.checklist import (
+    COUNTING_STEP,
+    ChecklistOfCheck,
+    check_steps,
+    steps_of_slow_calls,
+)
 from perfgate.flows.check.measured import (
     CheckContext,
     Measured,
     documents_of,
-    with_counters,
 )
-from perfgate.flows.check.pairs import PairsOfWorkload
-from perfgate.flows.check.steps import check_steps, steps_of_slow_calls
+from perfgate.flows.check.rerun import next_round, pairs_of, quads_of_stretches
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.store import stored_history
+from perfgate.judging.gate.compare.rule import looks_left
 from perfgate.judging.gate.evidence.index import of_workload
+from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
+from perfgate.judging.gate.look import Look, interim_interval
 from perfgate.judging.report.render.terminal import early_lines
 
 
@@ -72,7 +90,7 @@ class WorkloadMeasurement:
             leave_out_waits=True,
         )
         check.forecast.begin("checklist", name)
-        counted_first: Mapping[SideName, Sequence[CounterSet]] = {}
+        counted_first: Mapping[Side, Sequence[CounterSet]] = {}
         steps = check_steps(job)
         pairs_of_workload = PairedMeasurement()
         if too_slow is not None:
@@ -98,7 +116,11 @@ class WorkloadMeasurement:
         recount.confirm(
             lambda: check.look_at(name).differing_counts(), deadline=job.deadline
         )
-        if too_slow or (not check.options.cost and self._is_settled()):
+        if too_slow:
+            return False
+        if not check.options.cost and check.look_at(name).is_settled_by_counters():
+            note = Message("notes.cost-not-measured", {"workload": name})
+            measured.head[-1].warnings.append(note)
             return False
         checklist = ChecklistOfCheck(check, turns, steps)
         checklist.settle_gating_numbers()
@@ -116,52 +138,54 @@ class WorkloadMeasurement:
             checklist.compare()
         return True
 
-    def _begin_side(self, side: SideName) -> None:
+    def _begin_side(self, side: Side) -> None:
         """Code of this side runs now; on an accelerator the other side's too, which is built or loads meanwhile."""
-        self.check.job.seals.begin(
-            *(NAMES if self.check.bench.is_accelerated else (side,))
-        )
+        sides = NAMES if self.check.bench.is_accelerated else (side,)
+        self.check.job.seals.begin(*sides)
 
     def _count_slow_calls(
         self, too_slow: FailedPair
-    ) -> Mapping[SideName, Sequence[CounterSet]]:
+    ) -> Mapping[Side, Sequence[CounterSet]]:
         """Count the operators of slow calls on both sides before anything else, and show what two processes say regressed.
 
         The whole checklist takes dozens of calls, this look three, and three more if something regressed.
         """
-        check, reference = self.check, self.reference
-        counted = {name: self._count_operators(name) for name in NAMES}
+        check, name = self.check, self.reference.name
+        counted = {side: self._count_operators(side) for side in NAMES}
         if not all(counted.values()):
             return {}
-        measured = with_counters(
-            check.measured, check.checkouts, reference, counted, too_slow
-        )
-        if check.look_at(reference.name, measured=measured).differing_counts():
+        measured = self._with_counters(counted, too_slow)
+        if check.look_at(name, measured=measured).differing_counts():
             both = {
-                name: confirmed(first, self._count_operators(name))
-                for name, first in counted.items()
+                side: confirmed(first, self._count_operators(side))
+                for side, first in counted.items()
             }
-            measured = with_counters(
-                check.measured, check.checkouts, reference, both, too_slow
-            )
-            self._show_regressions(measured)
+            self._show_regressions(self._with_counters(both, too_slow))
         return counted
 
-    def _count_operators(self, name: SideName) -> list[CounterSet]:
+    def _with_counters(
+        self,
+        counters: Mapping[Side, Sequence[CounterSet]],
+        too_slow: FailedPair,
+    ) -> Measured:
+        """The measurements with the counters of this workload alone."""
+        measured = self.check.measured
+        findings: dict[Side, Findings] = {}
+        for side, checkout in self.check.checkouts.items():
+            record = workload_record(checkout, self.reference, (COUNTING_STEP,))
+            findings[side] = Findings(record, counters=list(counters[side]))
+        return replace(
+            measured,
+            base=[*measured.base, findings["base"]],
+            head=[*measured.head, findings["head"]],
+            pairs=[*measured.pairs, PairedMeasurement(failed=[too_slow])],
+        )
+
+    def _count_operators(self, name: Side) -> list[CounterSet]:
         self._begin_side(name)
         return count_operators(
             self.check.bench, self.check.checkouts[name], self.reference
         )
-
-    def _is_settled(self) -> bool:
-        """Whether counters alone fail the gate; if so, the document says that no pairs were measured."""
-        name = self.reference.name
-        settled = self.check.look_at(name).is_settled_by_counters()
-        if settled:
-            self.check.measured.head[-1].warnings.append(
-                Message("notes.cost-not-measured", {"workload": name})
-            )
-        return settled
 
     def _show_regressions(self, measured: Measured | None = None) -> None:
         """Show regressed counts with their line and remedy right away, long before the pairs measure their cost.
@@ -200,3 +224,199 @@ class WorkloadMeasurement:
 def _is_refused(findings: Findings) -> bool:
     """Whether the workload's own check rejects the output of a side."""
     return any(result.status == "failed" for result in findings.correctness)
+
+
+@dataclass
+class PairsOfWorkload:
+    """Measures the pairs of a workload that loads on both sides; ``to_come`` workloads follow.
+
+    They follow the plan of the pairs that they ``continue`` and take the seconds of ``budget``, by default the configured
+    budget.
+    """
+
+    check: CheckContext
+    reference: WorkloadReference
+    to_come: int = 0
+    continues: PairedMeasurement | None = None
+    budget: float | None = None
+    _pairs: PairedMeasurement = field(init=False)
+    _residents: WarmWorkers | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        bench = self.check.bench
+        self._pairs = self.check.measured.pairs[-1]
+        self._residents = None
+        if bench.is_accelerated:
+            self._residents = resident_workers(bench, self.reference, Observer())
+
+    def measure(
+        self,
+        *,
+        traces: Path | None = None,
+        sizes: BatchSizes | None = None,
+        recount: Recount | None = None,
+    ) -> None:
+        """Measure pairs until they decide or the looks are used up, and then the stretches.
+
+        The pairs also take the rounds of ``sizes``, and ``recount`` counts base between two of them.
+        """
+        check, name, pairs = self.check, self.reference.name, self._pairs
+        if not self._may_decide():
+            return
+
+        def before_pair() -> None:
+            check.forecast.show(interim_interval(pairs.base, pairs.head, name))
+            check.job.seals.check_if_due()
+            if recount is not None:
+                recount.count_base_if_drawn()
+
+        check.job.seals.begin("base", "head")
+        check.forecast.begin("pairs", name)
+        with (
+            check.bench.watching(check.measured.testbeds[1]) as watcher,
+            ExitStack() as stack,
+        ):
+            stack.callback(self._end_residents)
+
+            def is_decided() -> bool:
+                watcher.put_into(pairs.base, pairs.head)
+                return self._is_decided()
+
+            self._measure_pairs(before_pair, is_decided, traces, sizes)
+            if check.options.decided is None and pairs.head and self.continues is None:
+                self._measure_stretches()
+            watcher.end()
+            watcher.put_into(pairs.base, pairs.head)
+        if pairs.given_up:
+            note = Message(
+                "notes.aa-repeated", {"workload": name, "pairs": pairs.given_up}
+            )
+            check.measured.head[-1].warnings.append(note)
+
+    def _measure_pairs(
+        self,
+        before_pair: Callable[[], None],
+        is_decided: Callable[[], bool],
+        traces: Path | None,
+        sizes: BatchSizes | None,
+    ) -> None:
+        """Measure pairs, in another memory layout if base differs from base."""
+        check, name, pairs = self.check, self.reference.name, self._pairs
+        earlier, looks, decided = (
+            check.measured.earlier,
+            check.job.policy.looks,
+            check.options.decided,
+        )
+        budget = self.budget
+        if budget is None:
+            budget = check.job.config.gate.budget
+        budget_ends = time.monotonic() + budget
+        begun = first_draw = 0
+        if self.continues:
+            begun, first_draw = self.continues.begun, self.continues.draw
+        if earlier:
+            looks = looks_left(looks, pairs_of(earlier, name))
+        sides = self._sides(before_pair)
+        for draw in itertools.count(first_draw):
+            measure_pairs(
+                sides,
+                looks=looks,
+                is_decided=is_decided,
+                pairs_needed=lambda: check.forecast.needed,
+                needs_names=lambda: (
+                    decided is None and check.look_at(name).names_would_help()
+                ),
+                budget_ends=budget_ends,
+                draw=draw,
+                first=begun,
+                traces=traces,
+                sizes=sizes,
+            )
+            # Base differs from base: if another memory layout removes the difference it was luck, else it is the machine.
+            is_unlucky = check.look_at(name).base_differs and not (
+                earlier or self.continues
+            )
+            if not is_unlucky or time.monotonic() > min(
+                budget_ends, check.job.deadline
+            ):
+                return
+            pairs.give_up()
+            self._end_residents()
+            check.bench.servers.redraw(hash_seed=draw + 1)
+
+    def _is_decided(self) -> bool:
+        """Whether the pairs so far decide; the forecast is told how many are needed."""
+        check = self.check
+        looks, decided = check.job.policy.looks, check.options.decided
+        look = check.look_at(self.reference.name, to_come=self.to_come)
+        needed = look.pairs_needed()
+        # The pairs up to the first look with that number, including pairs of base against base.
+        check.forecast.needed = None
+        for planned in looks:
+            if needed is not None and planned >= needed:
+                aa_pairs = aa_pairs_of(
+                    check.job.config.gate, resident=check.bench.is_accelerated
+                )
+                check.forecast.needed = planned + aa_pairs
+                break
+        if decided:
+            return decided(look.comparisons, looks)
+        return not look.more_pairs_would_help()
+
+    def _measure_stretches(self) -> None:
+        """Measure long stretches of calls, until mean and stalls are decided or do not look worse."""
+        check, name, quads = self.check, self.reference.name, 0
+        if check.measured.earlier:
+            quads = quads_of_stretches(check.measured.earlier, name)
+        measure_stretches(
+            self._sides(check.job.seals.check_if_due),
+            looks=STRETCH_LOOKS,
+            is_decided=lambda: (
+                not check.look_at(name, to_come=self.to_come).more_calls_would_help()
+            ),
+            quads=quads,
+        )
+
+    def _sides(self, before_start: Callable[[], None]) -> WorkloadSides:
+        check, earlier = self.check, self.check.measured.earlier
+        return WorkloadSides(
+            check.bench,
+            self.reference,
+            check.checkouts["base"],
+            check.checkouts["head"],
+            self._pairs,
+            round_number=next_round(earlier) if earlier else 0,
+            deadline=check.job.deadline,
+            before_start=before_start,
+            residents=self._residents,
+        )
+
+    def _end_residents(self) -> None:
+        if self._residents is not None:
+            self._residents.close()
+
+    def _may_decide(self) -> bool:
+        """Whether pairs may decide: the workload loaded on both sides, on one testbed, and an earlier job left it open."""
+        check, measured = self.check, self.check.measured
+        earlier = measured.earlier
+        if earlier:
+            look = Look(
+                *earlier,
+                check.job.policy,
+                workload=self.reference.name,
+                start_luck=check.start_luck,
+            )
+            if not look.rerun_would_help():
+                return False
+            records = [*earlier.base.workloads, *earlier.head.workloads]
+        else:
+            records = [measured.base[-1].workload, measured.head[-1].workload]
+        if any(
+            record.name == self.reference.name and record.error for record in records
+        ):
+            return False
+        before, after = measured.testbeds
+        return (
+            check.job.session.command == "upgrade"
+            or before.fingerprint == after.fingerprint
+        )

@@ -5,10 +5,10 @@ The sources are main's stored runs and, for measurements in this clone, a small 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import msgspec
@@ -52,7 +52,6 @@ def files_that_may_be_read(
     repository: Repository,
     config: Config,
     commits: Iterable[str],
-    environ: Mapping[str, str],
     *,
     in_clone: bool,
 ) -> set[str]:
@@ -66,7 +65,7 @@ def files_that_may_be_read(
     if in_clone:
         in_this_clone = _remembered(repository).of_all(config)
     return not_known_as_unread(
-        files, in_this_clone, files_read_on_main(config, environ)
+        files, in_this_clone, files_read_on_main(config, os.environ)
     )
 
 
@@ -151,18 +150,17 @@ def files_read_on_main(
         return None
     reads = _ReadFiles()
     for document in documents:
-        reads.add_run(document)
+        reads.add(document)
     return reads.of_all(config)
 
 
-@dataclass
-class _ReadFiles:
+class _ReadFiles(msgspec.Struct):
     """The files that measurements read, and their workloads."""
 
-    files: set[str] = field(default_factory=set)
-    workloads: set[str] = field(default_factory=set)
+    files: set[str] = msgspec.field(default_factory=set)
+    workloads: set[str] = msgspec.field(default_factory=set)
 
-    def add_run(self, run: RunDocument) -> None:
+    def add(self, run: RunDocument) -> None:
         """Add a run, unless it could not follow what was read."""
         if run.source.files_read is not None:
             self.files.update(run.source.files_read)
@@ -176,11 +174,13 @@ class _ReadFiles:
         return None
 
 
-class _Reads(msgspec.Struct, frozen=True):
-    """The files that a measurement in this clone read, and its workloads, as they are remembered."""
-
-    files: list[str]
-    workloads: list[str]
+def _remembered(repository: Repository) -> _ReadFiles:
+    """The files that measurements in this clone read."""
+    reads = _ReadFiles()
+    for record in _records(repository):
+        reads.files |= record.files
+        reads.workloads |= record.workloads
+    return reads
 
 
 def remember_reads(repository: Repository, runs: Sequence[RunDocument]) -> None:
@@ -189,27 +189,18 @@ def remember_reads(repository: Repository, runs: Sequence[RunDocument]) -> None:
     for run in runs:
         if run.source.files_read is None:
             return
-        reads.add_run(run)
-    record = _Reads(files=sorted(reads.files), workloads=sorted(reads.workloads))
-    records = [record]
-    records += [earlier for earlier in _records(repository) if earlier != record]
+        reads.add(run)
+    earlier = [record for record in _records(repository) if record != reads]
+    records = [reads, *earlier]
     with suppress(OSError, PerfgateError):
-        text = msgspec.json.encode(records[:_MOST]).decode()
+        text = msgspec.json.encode(records[:_MOST], order="deterministic").decode()
         write_text_atomically(repository.common_folder() / KEPT, text)
 
 
-def _remembered(repository: Repository) -> _ReadFiles:
-    reads = _ReadFiles()
-    for record in _records(repository):
-        reads.files.update(record.files)
-        reads.workloads.update(record.workloads)
-    return reads
-
-
-def _records(repository: Repository) -> list[_Reads]:
+def _records(repository: Repository) -> list[_ReadFiles]:
     try:
         return msgspec.json.decode(
-            (repository.common_folder() / KEPT).read_bytes(), type=list[_Reads]
+            (repository.common_folder() / KEPT).read_bytes(), type=list[_ReadFiles]
         )
     except (OSError, PerfgateError, msgspec.DecodeError, UnicodeDecodeError):
         return []

@@ -15,7 +15,7 @@ from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.run import REPEAT, WorkloadRecord
-from perfgate.flows.check.step_results import batch_step
+from perfgate.flows.check.checklist import batch_step
 from tests.fakes.wording import reason_of
 from tests.shared_bench import SharedBench
 

@@ -13,7 +13,7 @@ from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.message import Message
 from perfgate.document.run import REPEAT, StepResult, Value
-from perfgate.flows.check.step_results import SPEEDUP, with_speedup
+from perfgate.flows.check.checklist import SPEEDUP, with_speedup
 from tests.shared_bench import SharedBench
 
 WORKLOAD = """

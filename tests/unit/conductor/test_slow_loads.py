@@ -10,7 +10,7 @@ from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.document.message import Message
 from perfgate.document.run import LOADS_TOO_SLOWLY, ErrorDetail, FailedPair
-from perfgate.flows.check.trial import pairs_too_slow, too_slow_line
+from perfgate.flows.check.measure import pairs_too_slow, too_slow_line
 from perfgate.protocol import Tried
 from tests.unit.conductor.conftest import reference_to
 

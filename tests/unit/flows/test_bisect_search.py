@@ -13,7 +13,7 @@ import pytest
 
 from perfgate.document.bisection import EnvironmentChange
 from perfgate.document.decision import DecisionDocument
-from perfgate.flows.bisect.search import Search, TrialSides
+from perfgate.flows.bisect.search import Search, States, TrialSides
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.stats.culprits import Culprits, find_culprits
 from tests.fakes.documents import make_comparison, make_decision
@@ -24,13 +24,13 @@ SLOWDOWN = 0.04
 _PASS = make_decision()
 
 
-@dataclass(frozen=True)
-class NumberedStates:
+@dataclass
+class NumberedStates(States):
     """States that are nothing but numbers."""
 
-    @property
-    def changes(self) -> Sequence[EnvironmentChange]:
-        return [EnvironmentChange(before=str(number), after=str(number + 1)) for number in range(STATES)]
+    changes: Sequence[EnvironmentChange] = tuple(
+        EnvironmentChange(before=str(number), after=str(number + 1)) for number in range(STATES)
+    )
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
         return TrialSides(head=str(max(applied)))

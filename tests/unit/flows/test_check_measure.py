@@ -10,9 +10,9 @@ from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import GateSettings
 from perfgate.document.decision import Policy
+from perfgate.flows.check.checklist import check_steps
 from perfgate.flows.check.measure import _note_uncounted
 from perfgate.flows.check.measured import Measured
-from perfgate.flows.check.steps import check_steps
 from perfgate.flows.shared.options import CheckOptions
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perfgate.config import Config, parse_config
-from perfgate.flows.check.settings import settings_of_check
+from perfgate.flows.check.opening import settings_of_check
 from perfgate.flows.shared.options import ChangeOptions
 from perfgate.flows.trust.commits import BaseConfig
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.function.workload import PairTrace
 from perfgate.document.run import WorkloadRecord
-from perfgate.flows.check.traces import keep_traces
+from perfgate.flows.check.recordings import keep_traces
 from perfgate.measuring.counting.collect import read_calls
 from tests.fakes.device import FakeDevice
 
