@@ -77,8 +77,16 @@ def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
     for keys, default in defaults.items():
         value = written[keys] if keys in lines else default
         settings += _entries(keys, value, default, lines, environ)
-    for name in VARIABLES:
-        settings.append(_variable(name, environ))
+    for name, place in VARIABLES.items():
+        settings.append(
+            Setting(
+                table="environment",
+                name=name,
+                value=shown_location(str(place(environ))),
+                default=str(place({**environ, name: ""})),
+                origin=name if environ.get(name) else DEFAULT,
+            )
+        )
     return sorted(settings, key=lambda setting: bool(setting.table))
 
 
@@ -133,14 +141,24 @@ def _entries(
     """A setting, or each entry of a table with names chosen by the project."""
     if default == {} and value:
         for name, entry in value.items():
-            place = (*keys, name)
+            shown = entry
+            if isinstance(entry, dict):
+                shown = {key: of for key, of in entry.items() if of is not None}
+            # The default of a limit in the checklist, or of a metric's tolerance.
+            usual: Any = msgspec.UNSET
+            if keys == ("limits",) and name in LIMITS:
+                usual = LIMITS[name].default
+            elif keys == ("gate", "tolerance") and name in METRICS:
+                tolerance = METRICS[name].gate.tolerance
+                if tolerance is not None:
+                    usual = tolerance
             yield Setting(
                 table=".".join(keys),
                 name=name,
-                value=_without_unset(entry),
-                default=_usual(keys, name),
+                value=shown,
+                default=usual,
                 origin=CONFIG_NAME,
-                line=lines[place],
+                line=lines[(*keys, name)],
             )
         return
     variable = OVERRULED_BY.get(keys, "")
@@ -158,34 +176,4 @@ def _entries(
         default=default,
         origin=origin,
         line=line,
-    )
-
-
-def _without_unset(entry: Any) -> Any:
-    if isinstance(entry, dict):
-        return {name: value for name, value in entry.items() if value is not None}
-    return entry
-
-
-def _usual(keys: Keys, name: str) -> Any:
-    """The default of a limit in the checklist, or of a metric's tolerance."""
-    if keys == ("limits",) and name in LIMITS:
-        return LIMITS[name].default
-    if (
-        keys == ("gate", "tolerance")
-        and name in METRICS
-        and METRICS[name].gate.tolerance is not None
-    ):
-        return METRICS[name].gate.tolerance
-    return msgspec.UNSET
-
-
-def _variable(name: str, environ: Mapping[str, str]) -> Setting:
-    place = VARIABLES[name]
-    return Setting(
-        table="environment",
-        name=name,
-        value=shown_location(str(place(environ))),
-        default=str(place({**environ, name: ""})),
-        origin=name if environ.get(name) else DEFAULT,
     )

@@ -125,7 +125,15 @@ class Shell:
 
 def run_demo(folder: Path | None, echo: Echo) -> int:
     """Play the demo in ``folder`` (default: a new temporary one) and return the exit code: 0 when both verdicts are right."""
-    place = _place(folder)
+    if folder is None:
+        place = Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
+    elif folder.exists() and any(folder.iterdir()):
+        raise UsageError(
+            "{folder} is not empty; give the demo an empty folder", folder=folder
+        )
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        place = folder.resolve()
     project, results = place / "project", place / "results"
     environment = {
         **os.environ,
@@ -143,22 +151,18 @@ def run_demo(folder: Path | None, echo: Echo) -> int:
         "3. A run of main goes into the store; later comments show it next to their own times"
     )
     echo(f"\n{LINE}\n{third}\n")
-    _record_main(place / "main", shell)
+    out = str(place / "main")
+    run = shell.perfgate("run", "--quick", "--steps", STEPS, "--out", out, quiet=True)
+    code = run or shell.perfgate("baseline", "record", "--run", f"{out}/run.json")
+    if code != EXIT_PASS:
+        raise MeasuringError(
+            "main could not be recorded (exit code {code}); see the message above",
+            code=code,
+        )
     shell.end_phase(sentence("run of main"))
     codes.append(_judge(repository, refactoring, 4, results, shell))
     shell.end_phase(sentence("verdict on the refactoring"))
     return _conclude(codes, results, shell)
-
-
-def _place(folder: Path | None) -> Path:
-    if folder is None:
-        return Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(
-            "{folder} is not empty; give the demo an empty folder", folder=folder
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder.resolve()
 
 
 def _commit_main(project: Path, echo: Echo) -> ScratchRepository:
@@ -224,18 +228,6 @@ def _judge(
     return change, code
 
 
-def _record_main(out: Path, shell: Shell) -> None:
-    run = shell.perfgate(
-        "run", "--quick", "--steps", STEPS, "--out", str(out), quiet=True
-    )
-    code = run or shell.perfgate("baseline", "record", "--run", str(out / "run.json"))
-    if code != EXIT_PASS:
-        raise MeasuringError(
-            "main could not be recorded (exit code {code}); see the message above",
-            code=code,
-        )
-
-
 def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) -> int:
     echo = shell.echo
     echo("\n".join(["", LINE, sentence("What was judged, and where to look:"), ""]))
@@ -255,7 +247,13 @@ def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) 
         steps=STEPS,
     )
     echo(f"\n{measured}")
-    _echo_times(shell)
+    for phase in (*shell.phases, shell.total()):
+        seconds = sentence(
+            "{wall:5.0f} s, {cpu:5.0f} s of CPU time",
+            wall=phase.seconds,
+            cpu=phase.cpu_seconds,
+        )
+        echo(f"  {phase.name:28}{seconds}")
     echo("\n" + sentence("Next: `perfgate init` in a repository of yours."))
     if all(code == change.exit_code for change, code in codes):
         return EXIT_PASS
@@ -264,13 +262,3 @@ def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) 
     )
     echo(f"\n{rest}")
     return EXIT_MEASURING
-
-
-def _echo_times(shell: Shell) -> None:
-    for phase in (*shell.phases, shell.total()):
-        seconds = sentence(
-            "{wall:5.0f} s, {cpu:5.0f} s of CPU time",
-            wall=phase.seconds,
-            cpu=phase.cpu_seconds,
-        )
-        shell.echo(f"  {phase.name:28}{seconds}")

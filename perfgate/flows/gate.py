@@ -40,7 +40,7 @@ def judge_documents(
     *,
     policy: Policy,
     out: Path | None,
-    language: Language = "en",
+    language: Language,
 ) -> DecisionDocument:
     """Judge two run documents that were made apart; metrics without pairs are compared by their counts alone.
 
@@ -72,13 +72,17 @@ def judge_documents(
 
 
 def judge_alone(
-    head: Path, *, config: Path | None, out: Path | None, language: Language = "en"
+    head: Path, *, config: Path | None, out: Path | None, language: Language
 ) -> DecisionDocument:
     """Check a run document, or the document in a folder, against the rules of a perfgate.toml, by default the nearest.
 
     The decision and a copy of the document go to ``out``, if given. Raises UsageError if the file has no such rule.
     """
-    file = config or nearest_config(Path())
+    file = config
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if file is None and (folder / CONFIG_NAME).is_file():
+            file = folder / CONFIG_NAME
     if file is None:
         raise UsageError(
             "there is no {file} here or above; name one with --config, or give --base as well",
@@ -102,14 +106,6 @@ def judge_alone(
         copy_artifacts(run, path.parent, out / "head")
         write_decision_folder(out, decision, None, run, language)
     return decision
-
-
-def nearest_config(folder: Path) -> Path | None:
-    start = folder.resolve()
-    for above in (start, *start.parents):
-        if (above / CONFIG_NAME).is_file():
-            return above / CONFIG_NAME
-    return None
 
 
 def read_config(path: Path) -> Config:

@@ -163,7 +163,15 @@ def _write_files(
     content: _Results, request: ReportRequest, say: Callable[[str], None]
 ) -> None:
     if request.junit:
-        write_text_atomically(request.junit, _junit(content, request))
+        if content.decision is not None:
+            text = junit(content.decision, request.language)
+        elif content.run is not None:
+            text = junit_of_run(content.run, request.language)
+        else:
+            text = junit_without_verdict(
+                no_verdict(content.why, request.measured, request.language)
+            )
+        write_text_atomically(request.junit, text)
     if request.openmetrics:
         text = END
         if content.run:
@@ -185,20 +193,17 @@ def _write_numbers(
     if request.bencher:
         write_text_atomically(request.bencher, bencher_metrics(rows))
     if request.benchmark_action:
-        _write_benchmarks(rows, request.benchmark_action)
-
-
-def _write_benchmarks(rows: Sequence[NumberRow], folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            "the folder {folder} cannot be made: {error}; choose another with --benchmark-action",
-            folder=folder,
-            error=error.strerror,
-        ) from error
-    for name, better in BENCHMARK_FILES.items():
-        write_text_atomically(folder / name, benchmark_entries(rows, better))
+        folder = request.benchmark_action
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                "the folder {folder} cannot be made: {error}; choose another with --benchmark-action",
+                folder=folder,
+                error=error.strerror,
+            ) from error
+        for name, better in BENCHMARK_FILES.items():
+            write_text_atomically(folder / name, benchmark_entries(rows, better))
 
 
 def spoken_language(option: str | None, directory: Path) -> Language:
@@ -313,23 +318,19 @@ def _annotation_lines(content: _Results, request: ReportRequest) -> list[str]:
     prefix = ""
     if place.code == 0:
         prefix = place.output
-    lines: list[str] = []
+    placed: list[tuple[Annotation, str, int]] = []
     for annotation in annotate(content.decision, request.language):
         location = annotation.location
         if location and _has_line(request.directory / location.path, location.line):
-            lines.append(
-                _command(annotation, f"{prefix}{location.path}", location.line)
-            )
+            placed.append((annotation, location.path, location.line))
     whole = verdict_annotation(content.decision, request.language)
-    if not lines and whole is not None:
-        lines = [_command(whole, f"{prefix}{CONFIG_NAME}", 1)]
-    return lines[:MAX_ANNOTATIONS]
-
-
-def _command(annotation: Annotation, path: str, line: int) -> str:
-    return annotation_command(
-        annotation.level, annotation.title, annotation.message, (path, line)
-    )
+    if not placed and whole is not None:
+        placed = [(whole, CONFIG_NAME, 1)]
+    lines: list[str] = []
+    for entry, path, number in placed[:MAX_ANNOTATIONS]:
+        at = prefix + path, number
+        lines.append(annotation_command(entry.level, entry.title, entry.message, at))
+    return lines
 
 
 def _has_line(path: Path, line: int) -> bool:
@@ -343,16 +344,6 @@ def _has_line(path: Path, line: int) -> bool:
             return any(number == line for number, _ in enumerate(file, start=1))
     except OSError:
         return False
-
-
-def _junit(content: _Results, request: ReportRequest) -> str:
-    if content.decision is not None:
-        return junit(content.decision, request.language)
-    if content.run is not None:
-        return junit_of_run(content.run, request.language)
-    return junit_without_verdict(
-        no_verdict(content.why, request.measured, request.language)
-    )
 
 
 def _rows(content: _Results, request: ReportRequest) -> list[NumberRow]:

@@ -22,7 +22,7 @@ import torch
 import yaml
 
 from perfgate.flows.init.lock import lock_project
-from perfgate.flows.init.requirements import read_declared
+from perfgate.flows.init.project import read_declared
 from perfgate.git.contents import LFS_LINE
 from tests.end_to_end.conftest import SMALL_GATE, Perfgate
 from tests.fakes.package_index import installed_wheels, offline, serve_index, write_wheel

@@ -61,10 +61,12 @@ def COMMAND(
     Exit codes: 0 every planted change got the expected verdict · 1 one did not · 3 the machine is too busy to decide
     · 4 the machine is unfit.
     """
+    import msgspec
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.document.doctor import DoctorDocument
+    from perfgate.document.files import write_text_atomically
     from perfgate.flows.doctor import job as doctor
     from perfgate.flows.shared.session import prepare_out
     from perfgate.judging.report.render import doctor as report
@@ -82,10 +84,8 @@ def COMMAND(
             Console(),
         )
         return
-    settings, device = (
-        doctor.read_gate(config_folder),
-        doctor.read_device(config_folder),
-    )
+    settings = doctor.read_gate(config_folder)
+    device = doctor.read_device(config_folder)
     drop_secrets(allow_token=allow_token)
     out = prepare_out(out)
     with TerminalProgress() as progress:
@@ -94,7 +94,7 @@ def COMMAND(
             fitness=doctor.examine_machine(progress, device),
         )
     report.render_fitness(document.fitness, console)
-    if not fitness_only and not doctor.is_unfit(document.fitness):
+    if not fitness_only and not doctor.is_unfit(document):
         minutes = max(1, round(sum(change.seconds for change in changes) / 60))
         _say(
             sentence(
@@ -105,17 +105,15 @@ def COMMAND(
         )
         planted = doctor.plant_changes(changes, settings, out=out, say=_say)
         resolutions = doctor.resolutions_of(planted, out)
-        document = DoctorDocument(
-            perfgate_version=__version__,
-            fitness=document.fitness,
-            planted=planted,
-            resolutions=resolutions,
+        document = msgspec.structs.replace(
+            document, planted=planted, resolutions=resolutions
         )
         report.render_planted(planted, console)
         report.render_resolutions(resolutions, console)
-    doctor.write_doctor(out, document)
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    write_text_atomically(out / "doctor.json", text + "\n")
     if as_json:
-        click.echo(doctor.to_json(document))
+        click.echo(text)
     else:
         click.echo(sentence("written to {folder}: doctor.json", folder=out))
     raise SystemExit(doctor.exit_code(document))

@@ -123,9 +123,9 @@ def COMMAND(
     Without --github, --gitlab … the remote `origin` determines the forge. Without such a remote no CI file is
     written.
     """
-    from perfgate.config import CONFIG_NAME
+    from perfgate.config import CONFIG_NAME, load_config
     from perfgate.flows.init.inputs import InitOptions
-    from perfgate.flows.init.job import keeps_no_runs, start_project, write_lock
+    from perfgate.flows.init.job import start_project, write_lock
 
     init_options = options.record(
         InitOptions,
@@ -144,11 +144,8 @@ def COMMAND(
     for name in started.files:
         click.echo(sentence("wrote {name}", name=name))
     _say_lock(started)
-    if (
-        started.forge
-        and (directory / CONFIG_NAME).exists()
-        and keeps_no_runs(directory)
-    ):
+    has_config = (directory / CONFIG_NAME).exists()
+    if started.forge and has_config and not load_config(directory).store.path:
         add = sentence("add to {file}, so that CI keeps main's runs:", file=CONFIG_NAME)
         click.echo("\n\n".join([add, _STORE]))
     if not lock_only:
@@ -184,10 +181,6 @@ def _try(directory: Path) -> Collection[str] | None:
     return packages
 
 
-def _listed(names: Collection[str]) -> str:
-    return ", ".join(sorted(names))
-
-
 def _say_lock(started: Started) -> None:
     if started.lock is None:
         return
@@ -195,7 +188,7 @@ def _say_lock(started: Started) -> None:
         click.echo(
             sentence(
                 "added to the packages installed in CI, because the workload imports them: {names}",
-                names=_listed(started.imported),
+                names=", ".join(sorted(started.imported)),
             )
         )
     if started.lock.left_out:
@@ -203,7 +196,7 @@ def _say_lock(started: Started) -> None:
             sentence(
                 "CI does not install these conda packages, which are not Python packages here: {names}; "
                 "if the workload needs one, give its install command with --setup",
-                names=_listed(started.lock.left_out),
+                names=", ".join(sorted(started.lock.left_out)),
             )
         )
     if started.lock.brings_cuda:

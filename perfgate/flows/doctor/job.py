@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.conductor.machine.fitness import (
     KernelFiles,
@@ -39,7 +39,7 @@ from perfgate.document.doctor import (
     PlantedResult,
     Resolution,
 )
-from perfgate.document.files import read_decision, read_run, write_text_atomically
+from perfgate.document.files import read_decision, read_run
 from perfgate.document.message import Message, quote
 from perfgate.document.testbed import Testbed
 from perfgate.errors import (
@@ -70,9 +70,7 @@ _COMPLAINTS: dict[PlantedOutcome, str] = {
 _VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
 
 
-def examine_machine(
-    progress: Progress, device: str = REQUIRED_DEVICE
-) -> list[FitnessCheck]:
+def examine_machine(progress: Progress, device: str) -> list[FitnessCheck]:
     """Examine the machine for some seconds without changing it; ``device`` is the configured one."""
     progress.status(sentence("examining the machine"))
     cpus = sorted(os.sched_getaffinity(0))
@@ -121,11 +119,10 @@ def examine_device(
     if is_absent(device, probed):
         if not required:
             return probed
+        remedy = Message("fitness.device-remedy")
+        unfit = [replace(check, status="unfit", remedy=remedy) for check in probed]
         # Opening it shows whether this torch supports it at all.
-        return [
-            *map(required_device, probed),
-            *open_device(device, progress, required=True),
-        ]
+        return [*unfit, *open_device(device, progress, required=True)]
     opened: list[FitnessCheck] = []
     if required or device_kind(device) in device_kinds():
         opened = open_device(device, progress, required=required)
@@ -137,21 +134,14 @@ def examine_device(
     return probed + opened
 
 
-def required_device(check: FitnessCheck) -> FitnessCheck:
-    """The check of an absent device that the project requires."""
-    return msgspec.structs.replace(
-        check, status="unfit", remedy=Message("fitness.device-remedy")
-    )
-
-
 def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
     if check.status != "unfit":
         return check
     if opens:
-        check = msgspec.structs.replace(
+        check = replace(
             check, seen=Message("fitness.device-opens", {"seen": check.seen})
         )
-    return msgspec.structs.replace(check, status="attention")
+    return replace(check, status="attention")
 
 
 def open_device(
@@ -160,7 +150,7 @@ def open_device(
     """Open a device in a worker process, as a gate does; if that works, check its software versions too."""
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as logs:
         try:
-            config = msgspec.structs.replace(_planted_config(), device=device)
+            config = replace(_planted_config(), device=device)
             with open_bench(config, logs=Path(logs), say=progress.status) as bench:
                 testbed = bench.testbed()
                 loaded = watch_load(bench, device, required=required)
@@ -238,9 +228,8 @@ def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
     return FitnessCheck(name=name, status="ok", seen=versions)
 
 
-def is_unfit(fitness: list[FitnessCheck]) -> bool:
-    statuses = [check.status for check in fitness]
-    return "unfit" in statuses
+def is_unfit(document: DoctorDocument) -> bool:
+    return any(check.status == "unfit" for check in document.fitness)
 
 
 def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
@@ -326,17 +315,9 @@ def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
     return resolved
 
 
-def write_doctor(out: Path, document: DoctorDocument) -> None:
-    write_text_atomically(out / "doctor.json", to_json(document) + "\n")
-
-
-def to_json(document: DoctorDocument) -> str:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-
-
 def exit_code(document: DoctorDocument) -> int:
     """4 if the machine is unfit, 1 if the gate gave a wrong verdict, 3 if the machine is too busy to decide, else 0."""
-    if is_unfit(document.fitness):
+    if is_unfit(document):
         return EXIT_MEASURING
     outcomes = {result.outcome for result in document.planted}
     if "differs" in outcomes:

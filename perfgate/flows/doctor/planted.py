@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from perfgate.config import CONFIG_NAME, GateSettings
 from perfgate.document.comparison import Paired
@@ -135,7 +136,7 @@ def run_planted(
     _make_repository(
         project,
         change,
-        settings if change.timed else msgspec.structs.replace(settings, **_SHORT),
+        settings if change.timed else replace(settings, **_SHORT),
     )
     # An earlier run of the doctor may have left one.
     (out / "decision.json").unlink(missing_ok=True)
@@ -196,7 +197,7 @@ def judge(
         outcome = "too_busy"
     elif problems:
         outcome = "differs"
-    return msgspec.structs.replace(
+    return replace(
         result,
         verdict=decision.verdict,
         fired=sorted(fired),
@@ -215,7 +216,14 @@ def _problems(
     elif decision.verdict != change.verdict:
         problems.append(f"{change.verdict} was expected")
     if change.metric and change.metric not in fired:
-        problems.append(_why_silent(decision, change.metric))
+        silent = f"{change.metric} was not compared"
+        for comparison in decision.comparisons:
+            if comparison.metric == change.metric:
+                silent = f"{change.metric} is {comparison.outcome}"
+                if comparison.reason:
+                    silent += f" ({word(comparison.reason)})"
+                break
+        problems.append(silent)
     if unexpected := _unexpected(change, fired):
         problems.append(f"{', '.join(sorted(unexpected))} must not move")
     if (
@@ -253,16 +261,6 @@ def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
     return "inconclusive" in outcomes or bool(decision.gaps.invalid)
 
 
-def _why_silent(decision: DecisionDocument, metric: str) -> str:
-    for comparison in decision.comparisons:
-        if comparison.metric == metric:
-            reason = ""
-            if comparison.reason:
-                reason = f" ({word(comparison.reason)})"
-            return f"{metric} is {comparison.outcome}{reason}"
-    return f"{metric} was not compared"
-
-
 def _why_inconclusive(decision: DecisionDocument) -> str:
     reasons = word_all(decision.reasons[:2]) or "inconclusive"
     floors = [
@@ -293,7 +291,7 @@ def _make_repository(
     )
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
         # A planted change must fail the gate even if its cost is not visible on this machine.
-        config.write(gate_table(msgspec.structs.replace(settings, strict=True)))
+        config.write(gate_table(replace(settings, strict=True)))
     repository = ScratchRepository(project, "doctor")
     repository.start("A scorer and a filter")
     repository.branch(change.name)

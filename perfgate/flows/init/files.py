@@ -53,32 +53,26 @@ def written_files(root: Path, files: Mapping[str, str]) -> Iterator[None]:
     """
     created: list[Path] = []
     try:
-        _write(root, files, created)
+        for name, text in files.items():
+            path = root / name
+            missing = [folder for folder in path.parents if not folder.exists()]
+            try:
+                for folder in reversed(missing):
+                    folder.mkdir()
+                    created.append(folder)
+                # Never through a link, never over a file.
+                with path.open("x", encoding="utf-8") as file:
+                    created.append(path)
+                    file.write(text)
+            except OSError as error:
+                raise UsageError(
+                    "{filename} cannot be written ({why}); nothing was kept",
+                    filename=error.filename,
+                    why=error.strerror,
+                ) from error
         yield
     except BaseException:
         for path in reversed(created):
             with suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
         raise
-
-
-def _write(root: Path, files: Mapping[str, str], created: list[Path]) -> None:
-    """Write every file, and add to ``created`` what was not there before."""
-    try:
-        for name, text in files.items():
-            path = root / name
-            missing = [folder for folder in path.parents if not folder.exists()]
-            for folder in reversed(missing):
-                folder.mkdir()
-                created.append(folder)
-            with path.open(
-                "x", encoding="utf-8"
-            ) as file:  # never through a link, never over a file
-                created.append(path)
-                file.write(text)
-    except OSError as error:
-        raise UsageError(
-            "{filename} cannot be written ({why}); nothing was kept",
-            filename=error.filename,
-            why=error.strerror,
-        ) from error

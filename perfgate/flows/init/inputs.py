@@ -110,7 +110,13 @@ def inputs_of(
             ":(glob)**/.gitattributes",
         ]
         inputs["runs-on"] = json.dumps(labels or "ubuntu-latest")
-        inputs["container"] = _container(options)
+        inputs["container"] = ""
+        if options.image:
+            # The image alone, or with the devices of the machine.
+            inputs["container"] = json.dumps(options.image)
+            if devices := _CONTAINERS[options.device]:
+                container = {"image": options.image, **devices}
+                inputs["container"] = json.dumps(container)
         inputs["publish-on"] = publishing and json.dumps(publishing)
         inputs["python-version"] = version
         inputs["setup"] = setup
@@ -121,16 +127,6 @@ def inputs_of(
     inputs["python"] = "" if version else python
     inputs["fail-on"] = "never"
     return {name: value for name, value in inputs.items() if value}
-
-
-def _container(options: InitOptions) -> str:
-    """The container to measure in, as JSON: an image, or an image with devices; empty without one."""
-    if not options.image:
-        return ""
-    devices = _CONTAINERS[options.device]
-    if not devices:
-        return json.dumps(options.image)
-    return json.dumps({"image": options.image, **devices})
 
 
 def _labels(options: InitOptions, forge: Forge | None = None) -> list[str]:

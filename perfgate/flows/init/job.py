@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +31,12 @@ from perfgate.flows.init.installed import (
     remedy,
 )
 from perfgate.flows.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
-from perfgate.flows.init.project import NewProject, read_project
-from perfgate.flows.init.requirements import Declared, read_declared
+from perfgate.flows.init.project import (
+    Declared,
+    NewProject,
+    read_declared,
+    read_project,
+)
 from perfgate.flows.init.uv import find_uv
 from perfgate.flows.shared.preflight import preflight
 from perfgate.git.commands import run_git
@@ -112,10 +117,6 @@ class CalledFiles:
 Trial = Callable[[], Collection[str] | None]
 
 
-def _not_tried() -> None:
-    """Do not try the workload."""
-
-
 @dataclass(frozen=True)
 class Started:
     """The files written, relative to the repository, and the lines to add by hand to the user's own files.
@@ -138,7 +139,7 @@ class Started:
 
 
 def start_project(
-    folder: Path, options: InitOptions, trial: Trial = _not_tried
+    folder: Path, options: InitOptions, trial: Trial = lambda: None
 ) -> Started:
     """Write the files into the repository that ``folder`` lies in, all of them or none.
 
@@ -218,7 +219,7 @@ def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
 
 
 def write_lock(
-    folder: Path, options: InitOptions, trial: Trial = _not_tried
+    folder: Path, options: InitOptions, trial: Trial = lambda: None
 ) -> Started:
     """Rewrite only the lock file. Raises UsageError if the user has a file of that name."""
     repository = Repository(folder)
@@ -375,16 +376,6 @@ def _called(forge: Forge, revision: Revision, origin: str) -> CalledFiles:
     )
 
 
-def _schema_address(revision: Revision | None) -> str:
-    """The address of the schema of perfgate.toml for editors, on the server of this perfgate; empty if none has it."""
-    try:
-        return (revision or installed_revision()).file_address(
-            "schemas/config.schema.json"
-        )
-    except UsageError:
-        return ""
-
-
 def _starter_variables(
     repository: Repository,
     forge: Forge | None,
@@ -393,13 +384,25 @@ def _starter_variables(
     project: NewProject,
     name: str,
 ) -> StarterVariables:
-    branch, is_found = _main_branch(repository, options.branch)
     package, forges_package = options.package or "", FORGES_PACKAGE
     if revision:
-        package, forges_package = (
-            options.package or revision.package,
-            revision.plugin(FORGES_PACKAGE),
-        )
+        package = options.package or revision.package
+        forges_package = revision.plugin(FORGES_PACKAGE)
+    # The schema for editors, on the server of this perfgate; empty if none has it.
+    schema = ""
+    with suppress(UsageError):
+        source = revision or installed_revision()
+        schema = source.file_address("schemas/config.schema.json")
+    main: str | None = None
+    with suppress(RepositoryError):
+        main = repository.main_branch().rpartition("origin/")[2]
+    # Before the first commit the branch does not exist, but HEAD has its name.
+    branch = (
+        options.branch
+        or main
+        or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output
+        or "main"
+    )
     return StarterVariables(
         forge=forge,
         package=package,
@@ -411,14 +414,9 @@ def _starter_variables(
         job=options.job,
         backend=TORCH_BACKENDS[options.device].collectives,
         main_branch=branch,
-        main_is_found=is_found,
-        schema=_schema_address(revision),
+        main_is_found=branch == main or (main is None and branch in MAIN_NAMES),
+        schema=schema,
     )
-
-
-def keeps_no_runs(folder: Path) -> bool:
-    """Whether perfgate.toml configures no store for main's runs that CI can reach."""
-    return not load_config(folder).store.path
 
 
 def try_workloads(folder: Path, say: Say) -> Collection[str]:
@@ -435,21 +433,6 @@ def try_workloads(folder: Path, say: Say) -> Collection[str]:
     ):
         bench.testbed()
         return preflight(bench, checkout, config.references, packages=True)
-
-
-def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]:
-    try:
-        main: str | None = repository.main_branch().rpartition("origin/")[2]
-    except RepositoryError:
-        main = None
-    # Before the first commit the branch does not exist, but HEAD has its name.
-    name = (
-        branch
-        or main
-        or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output
-        or "main"
-    )
-    return name, name == main or (main is None and name in MAIN_NAMES)
 
 
 def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from perfgate.errors import UsageError
 from perfgate.flows.init.installed import local_path, project_distribution, read_origin
-from perfgate.flows.init.requirements import Declared
+from perfgate.flows.init.project import Declared
 from perfgate.flows.init.uv import compile_requirements, pip_indexes
 
 LOCK = "perf/requirements.txt"
@@ -78,20 +78,31 @@ def lock_project(
     indexes = list(dict.fromkeys([*declared.indexes, *torch_indexes]))
     # An index of torch may be out of reach here: where pip has configured indexes, they decide.
     servers = [*declared.indexes, *(pip_indexes() or torch_indexes)]
+    # The version of each, or the address that it was installed from (PEP 610).
+    versions: list[str] = []
+    for name, (distribution, version) in installed.items():
+        if name != "perfgate":  # CI installs its commit separately
+            address = _address(distribution)
+            versions.append(f"{name} @ {address}" if address else f"{name}=={version}")
     pins = compile_requirements(
         [*servers, *roots],
         declared.files,
         folder,
         python=python,
-        versions=list(_constraints(installed)),
+        versions=versions,
         hidden=["perfgate", *_project_names(folder)],
     )
-    _refuse_folders(pins)
     unhashed = ""
     for pin in _PIN.finditer(pins):
+        if pin["source"].startswith("file:"):
+            raise UsageError(
+                "{name} is installed from {source}, a folder that CI does not have; if it is in this repository, name it "
+                "in [measure] python_path and uninstall it here, else give CI's install command with --setup",
+                name=pin["name"],
+                source=local_path(pin["source"]),
+            )
         if not _HASH.match(pins, pin.end()):
-            unhashed = pin["name"]
-            break
+            unhashed = unhashed or pin["name"]
     if unhashed:  # pip wants a hash for every package or for none
         pins = _HASH.sub("", pins)
     text = "\n".join([HEADER, *indexes, pins])
@@ -101,24 +112,19 @@ def lock_project(
 
 def missing_in(lock: Lock, packages: Iterable[str], folder: Path) -> set[str]:
     """The distributions that a lock file lacks, except the project in ``folder``, perfgate and perfgate's dependencies."""
-    names = {*lock.names, *_with_needed("perfgate"), *_project_names(folder)}
-    return {str(canonicalize_name(name)) for name in packages} - names
-
-
-def _with_needed(name: str) -> set[str]:
-    """A distribution and its installed dependencies, direct and indirect."""
-    visited: set[str] = set()
-    waiting = [name]
+    own: set[str] = set()
+    waiting = ["perfgate"]
     while waiting:
         current = str(canonicalize_name(waiting.pop()))
         distribution = _installed(current)
-        if current in visited or distribution is None:
+        if current in own or distribution is None:
             continue
-        visited.add(current)
+        own.add(current)
         for text in distribution.requires or []:
             with suppress(InvalidRequirement):  # a line of old metadata
                 waiting.append(Requirement(text).name)
-    return visited
+    names = {*lock.names, *own, *_project_names(folder)}
+    return {str(canonicalize_name(name)) for name in packages} - names
 
 
 def _installed(name: str) -> importlib.metadata.Distribution | None:
@@ -136,33 +142,22 @@ def _project_names(folder: Path) -> list[str]:
     return []
 
 
-def _constraints(installed: Mapping[str, _Installed]) -> Iterator[str]:
-    """A constraint for each installed distribution: its version, or the address that it was installed from (PEP 610)."""
-    for name, (distribution, version) in installed.items():
-        if name != "perfgate":  # CI installs its commit separately
-            address = _address(distribution)
-            yield f"{name} @ {address}" if address else f"{name}=={version}"
-
-
 def _distributions() -> Mapping[str, _Installed]:
     """The installed distributions by canonical name; as in an import, the first on the path counts."""
     distributions: dict[str, _Installed] = {}
     for distribution in importlib.metadata.distributions():
-        name, version = _name_and_version(distribution)
+        # Read name and version at once and no further: ``Distribution`` parses the
+        # whole description anew for each of them.
+        text = ""
+        for file in ("METADATA", "PKG-INFO", ""):  # as importlib.metadata does
+            text = text or distribution.read_text(file) or ""
+        headers = HeaderParser().parsestr(text.partition("\n\n")[0])
+        name, version = headers["Name"] or "", headers["Version"] or ""
         if name:  # else the remains of an interrupted uninstallation
             distributions.setdefault(
                 str(canonicalize_name(name)), _Installed(distribution, version)
             )
     return distributions
-
-
-def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
-    """Read both at once and no further: ``Distribution`` parses the whole description anew for each of them."""
-    text = ""
-    for file in ("METADATA", "PKG-INFO", ""):  # as importlib.metadata does
-        text = text or distribution.read_text(file) or ""
-    headers = HeaderParser().parsestr(text.partition("\n\n")[0])
-    return headers["Name"] or "", headers["Version"] or ""
 
 
 def _address(distribution: importlib.metadata.Distribution) -> str:
@@ -193,14 +188,3 @@ def _torch_indexes(installed: Mapping[str, _Installed]) -> list[str]:
         if _TORCH_BUILD.fullmatch(local):
             builds[local] = None
     return [f"--extra-index-url {_TORCH_INDEX.format(build=build)}" for build in builds]
-
-
-def _refuse_folders(pins: str) -> None:
-    for pin in _PIN.finditer(pins):
-        if pin["source"].startswith("file:"):
-            raise UsageError(
-                "{name} is installed from {source}, a folder that CI does not have; if it is in this repository, name it "
-                "in [measure] python_path and uninstall it here, else give CI's install command with --setup",
-                name=pin["name"],
-                source=local_path(pin["source"]),
-            )

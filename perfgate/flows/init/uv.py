@@ -41,7 +41,7 @@ def compile_requirements(
     *,
     python: str,
     versions: Sequence[str],
-    hidden: Sequence[str] = (),
+    hidden: Sequence[str],
 ) -> str:
     """Pin requirements and all their dependencies for a hosted runner, with the hashes of their files if there are any.
 
@@ -75,9 +75,8 @@ def pip_indexes() -> list[str]:
     command = [sys.executable, "-m", "pip", "config", "list"]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     settings = {}
-    for (
-        line
-    ) in process.stdout.splitlines():  # SECTION.OPTION='VALUE', the environment last
+    # SECTION.OPTION='VALUE', the environment last.
+    for line in process.stdout.splitlines():
         option, _, value = line.partition("=")
         settings[option.rpartition(".")[2]] = str(ast.literal_eval(value))
     options: list[str] = []

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate import trace
 from perfgate.config import CONFIG_NAME, Config, load_config
@@ -27,7 +27,6 @@ from perfgate.document.run import (
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.run.advisors import advise_profile
 from perfgate.flows.run.recording import (
-    RecordingFile,
     content_hash,
     cut_off_tables,
     keep,
@@ -96,7 +95,13 @@ def run_from_profile(
     summaries = summarize(recording.timelines)
     _refuse_silent(recording, summaries)
     files = recording_files(profile)
-    _refuse_cut_off(profile, files)
+    if names := cut_off_tables(files):
+        # A table of kernels ends in the middle of a line: its counts would be too low.
+        raise DocumentError(
+            "{profile}: {names} is cut off in its last line; copy the recording again, or have it analysed again",
+            profile=profile,
+            names=" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])),
+        )
     out = prepare_out(out)
     remove_results(out, ("run.json",))
     contradicted = contradictions_of(
@@ -119,15 +124,9 @@ def run_from_profile(
         if contradicted and step.number in _OF_TIMES:
             step = _without_values(step, together(contradicted))
         steps.append(step)
-    counters, operators, kernel_times = (
-        checklist.counters,
-        checklist.operators,
-        checklist.kernel_times,
-    )
+    counters, kernel_times = checklist.counters, checklist.kernel_times
     if incomplete:
         counters, kernel_times = [], []
-    if contradicted:
-        operators = []
     advised = advise_profile(profile, workload, say)
     artifacts: list[Artifact] = []
     if keep_files:
@@ -135,7 +134,7 @@ def run_from_profile(
     run = RunDocument(
         perfgate_version=__version__,
         project=config.project,
-        session=msgspec.structs.replace(session, finished_at=now()),
+        session=replace(session, finished_at=now()),
         source=Source(subject=f"recording {profile.resolve().name}"),
         testbed=testbed,
         workloads=[
@@ -150,7 +149,7 @@ def run_from_profile(
         checklist=Checklist(
             steps=steps,
             counters=counters,
-            operators=operators,
+            operators=[] if contradicted else checklist.operators,
             kernel_times=kernel_times,
             advisories=advised.found,
         ),
@@ -199,22 +198,12 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
     )
 
 
-def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
-    """Raise DocumentError if a table of kernels ends in the middle of a line: its counts would be too low."""
-    if names := cut_off_tables(files):
-        raise DocumentError(
-            "{profile}: {names} is cut off in its last line; copy the recording again, or have it analysed again",
-            profile=profile,
-            names=" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])),
-        )
-
-
 def _without_kernels(step: StepResult, reason: Message) -> StepResult:
     values = list(step.values)
     for position, value in enumerate(values):
         if value.metric == "ops.kernel_time":
-            values[position] = msgspec.structs.replace(value, value=None, reason=reason)
-    return msgspec.structs.replace(step, kernels=[], values=values)
+            values[position] = replace(value, value=None, reason=reason)
+    return replace(step, kernels=[], values=values)
 
 
 def _without_values(step: StepResult, reason: Message) -> StepResult:
@@ -226,7 +215,7 @@ def _without_values(step: StepResult, reason: Message) -> StepResult:
             )
     if values == step.values:
         return step
-    return msgspec.structs.replace(
+    return replace(
         step, status="invalid", reason=reason, values=values, findings=[], kernels=[]
     )
 

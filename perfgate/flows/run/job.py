@@ -11,14 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.conductor.code.reads import watch_reads
 from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
-from perfgate.conductor.sides.job_turns import MeasuredJob
-from perfgate.conductor.workers.bench import open_bench
+from perfgate.conductor.sides.job_turns import JobTurns, MeasuredJob
+from perfgate.conductor.sides.kinds import (
+    SIDES,
+    cpus_of,
+    keep_off,
+    make_side,
+    record_of,
+    with_numbers,
+)
+from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.server.highest_rate import at_highest_rate
+from perfgate.conductor.sides.side import SidePlan
+from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
@@ -26,11 +37,10 @@ from perfgate.config import Config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run, write_document
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument, Source
+from perfgate.document.run import FailedPair, RunDocument, Source
 from perfgate.document.testbed import Environment, Testbed
 from perfgate.errors import DocumentError, RepositoryError
 from perfgate.flows.run.advisors import advise_run
-from perfgate.flows.run.turns import measure_alone
 from perfgate.flows.shared.decision import (
     decide_alone_with_advice,
     write_decision_folder,
@@ -51,6 +61,7 @@ from perfgate.flows.shared.session import (
     start_session,
 )
 from perfgate.git.repository import Repository
+from perfgate.job_settings import JobReference
 from perfgate.locale import Language, sentence
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 from perfgate.system.packages import installed_packages
@@ -99,12 +110,10 @@ def run_and_judge(
         return run, None
     decision = decide_alone_with_advice(run, policy)
     links = [
-        msgspec.structs.replace(link, path=link.path.partition("/")[2])
+        replace(link, path=link.path.partition("/")[2])
         for link in decision.measured.links
     ]
-    decision = msgspec.structs.replace(
-        decision, measured=msgspec.structs.replace(decision.measured, links=links)
-    )
+    decision = replace(decision, measured=replace(decision.measured, links=links))
     write_decision_folder(out, decision, None, run, options.language)
     return run, decision
 
@@ -134,7 +143,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         files_read = list_reads() if list_reads else None
     run = assemble_run(
         config,
-        session=msgspec.structs.replace(session, finished_at=now()),
+        session=replace(session, finished_at=now()),
         source=source,
         testbed=measured.testbed,
         findings=measured.findings,
@@ -145,25 +154,26 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         run.jobs.records.append(job.record)
         run.jobs.turns.extend(job.head)
         run.pairs.failed.extend(job.failed)
-    run = msgspec.structs.replace(
+    # The packages and the container image, by which a report of main names an uplift.
+    images = [os.environ.get(variable, "") for variable in IMAGE_VARIABLES]
+    environment = Environment(
+        kind="running",
+        python=platform.python_version(),
+        packages=installed_packages(),
+        image=next(filter(None, images), "")[:_MOST_IMAGE],
+    )
+    run = replace(
         run,
-        source=msgspec.structs.replace(run.source, files_read=files_read),
-        testbed=msgspec.structs.replace(run.testbed, environment=_environment()),
+        source=replace(run.source, files_read=files_read),
+        testbed=replace(run.testbed, environment=environment),
     )
     if repository:
         remember_reads(repository, (run,))
-    return _explained(run, out, options, progress)
-
-
-def _explained(
-    run: RunDocument, out: Path, options: RunOptions, progress: Progress
-) -> RunDocument:
-    """Write the run with its flame graph and the findings of the advisors."""
     run = with_flame_graph(run, out, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)
-    run = msgspec.structs.replace(
+    run = replace(
         run,
-        checklist=msgspec.structs.replace(run.checklist, advisories=advised.found),
+        checklist=replace(run.checklist, advisories=advised.found),
         warnings=[*run.warnings, *advised.warnings],
     )
     write_document(out / "run.json", run)
@@ -210,7 +220,7 @@ def _measure(
             )
             findings.append(side.found)
         jobs = [
-            measure_alone(bench, job, checkout)
+            _measure_alone(bench, job, checkout)
             for job in config.selected_jobs(options.workloads)
         ]
         progress.expect(Foresight())
@@ -220,18 +230,6 @@ def _measure(
         *bench.leftover_notes(),
     ]
     return _MeasuredRun(testbed, findings, jobs, notes)
-
-
-def _environment() -> Environment:
-    """The packages and the container image, by which a report of main names an uplift."""
-    images = [os.environ.get(variable, "") for variable in IMAGE_VARIABLES]
-    image = next(filter(None, images), "")
-    return Environment(
-        kind="running",
-        python=platform.python_version(),
-        packages=installed_packages(),
-        image=image[:_MOST_IMAGE],
-    )
 
 
 def _durations(path: Path) -> dict[str, dict[int, float]]:
@@ -256,3 +254,42 @@ def _code(root: Path) -> tuple[Repository | None, Source]:
         )
     except RepositoryError:
         return repository, Source()
+
+
+# Two starts, because a single one may be an outlier; a command starts anew for every turn.
+STARTS = 2
+TURNS = 8
+RUNS = 5
+
+
+def _measure_alone(
+    bench: Bench, reference: JobReference, checkout: Checkout
+) -> MeasuredJob:
+    """Take turns of one side; failures are recorded in the result."""
+    measured = MeasuredJob(record_of(reference))
+    try:
+        reference = at_highest_rate(bench, reference, checkout, "head", bench.say)
+    except SideError as error:
+        measured.failed.append(
+            FailedPair(pair=0, arm="ab", workload=reference.name, error=error.detail)
+        )
+        return measured
+    measured.record = record_of(reference)
+    cpus = cpus_of(reference.kind, bench)
+    side = make_side(bench, reference, checkout, "head", cpus)
+    plan, look = SidePlan(turns=1, fewest=TURNS, most=TURNS), STARTS * TURNS
+    if not SIDES[reference.kind].plan.most:  # a process for each turn
+        plan, look = SidePlan(turns=1), RUNS
+    with keep_off(cpus):
+        JobTurns(
+            [{"head": side}],
+            plan,
+            measured,
+            looks=(look,),
+            is_decided=lambda: True,
+            say=bench.say,
+            announce=lambda: None,
+            seed=bench.config.measure.seed,
+        ).take()
+    measured.record = with_numbers(measured.record, side)
+    return measured

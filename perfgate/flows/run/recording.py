@@ -46,14 +46,32 @@ def recording_files(path: Path) -> list[RecordingFile]:
             path=path,
             max_files=MAX_FILES,
         )
+    described: list[RecordingFile] = []
     try:
-        return [_described(file, root) for file in files]
+        for file in files:
+            digest = hashlib.sha256()
+            size, last = 0, b""
+            with file.open("rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+                    size += len(block)
+                    last = block[-1:]
+            described.append(
+                RecordingFile(
+                    path=file,
+                    name=file.relative_to(root).as_posix(),
+                    bytes=size,
+                    sha256=digest.hexdigest(),
+                    ends_line=last == b"\n",
+                )
+            )
     except OSError as error:
         raise PerfgateError(
             "{filename}: cannot be read ({why}); check its permissions",
             filename=error.filename,
             why=error.strerror,
         ) from error
+    return described
 
 
 def content_hash(files: list[RecordingFile]) -> str:
@@ -89,23 +107,6 @@ def _files(folder: Path) -> Iterator[Path]:
             yield from _files(child)
         elif child.is_file():
             yield child
-
-
-def _described(file: Path, root: Path) -> RecordingFile:
-    digest = hashlib.sha256()
-    size, last = 0, b""
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-            last = block[-1:]
-    return RecordingFile(
-        path=file,
-        name=file.relative_to(root).as_posix(),
-        bytes=size,
-        sha256=digest.hexdigest(),
-        ends_line=last == b"\n",
-    )
 
 
 def keep(file: RecordingFile, out: Path, *, workload: str) -> Artifact:

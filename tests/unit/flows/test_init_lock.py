@@ -14,7 +14,7 @@ import pytest
 
 from perfgate.errors import UsageError
 from perfgate.flows.init.lock import Lock, lock_project, missing_in
-from perfgate.flows.init.requirements import read_declared
+from perfgate.flows.init.project import read_declared
 from perfgate.flows.init.uv import find_uv, pip_indexes
 from tests.fakes.package_index import installed_wheels, offline, serve_index, write_wheel
 from tests.installed import from_git, write_distribution
