@@ -18,7 +18,7 @@ from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
 from perfgate.flows.shared.doors import Doors, Progress
 from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.shared.trend.read import Wanted, read_histories
-from perfgate.flows.trust.main_only import refuse_change_request
+from perfgate.flows.trust.provenance import refuse_change_request
 from perfgate.judging.store.artifacts import ArtifactStore, KeptArtifacts, Sending
 from perfgate.judging.store.index import read_log
 from perfgate.judging.store.retention import expired_sets
@@ -58,19 +58,21 @@ def upload(
     """Keep the artifacts of a run or check folder of this project. Raises UsageError in the CI job of a change request."""
     refuse_change_request(doors.environ)
     config = load_config(root, environ=doors.environ, needs_workload=False)
-    store, now = _store(config, doors), _now(doors).isoformat()
+    store, now = _store(config, doors), doors.now()
     page: str | None = None
-    if (folder / "decision.json").is_file() and (
-        folder / "base" / "run.json"
-    ).is_file():
-        documents, decision = (
-            read_check(folder),
-            read_decision(folder / "decision.json"),
-        )
-        artifacts = set_of_check(
-            documents.base, documents.head, decision, documents.head.project, now
-        )
-        page = _page(folder / "report.html")
+    decided, measured = folder / "decision.json", folder / "base" / "run.json"
+    if decided.is_file() and measured.is_file():
+        base, head = read_check(folder)
+        artifacts = set_of_check(base, head, read_decision(decided), head.project, now)
+        report = folder / "report.html"
+        try:
+            page = report.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            pass
+        except (OSError, UnicodeDecodeError) as error:
+            raise DocumentError(
+                "{path} cannot be read: {error}", path=report, error=error
+            ) from error
     else:
         run = read_run(folder / "run.json")
         artifacts = set_of_run(run, content_sha256(run), now)
@@ -110,7 +112,8 @@ def prune(
             "there is no rule for what to remove; give --older-than 90d or --larger-than 20GB, or set "
             "keep_days or keep_gb under [artifacts] in perfgate.toml"
         )
-    store, now = _store(config, doors), _now(doors)
+    store = _store(config, doors)
+    now = datetime.fromtimestamp(doors.clock(), timezone.utc)
     progress.status(sentence("listing the artifacts in {place}", place=store.name))
     sets = store.sets(config.project)
     runs = open_project_store(config, doors.environ)
@@ -159,21 +162,6 @@ def _store(config: Config, doors: Doors) -> ArtifactStore:
             "or a URL such as s3://BUCKET/PREFIX"
         )
     return store
-
-
-def _now(doors: Doors) -> datetime:
-    return datetime.fromtimestamp(doors.clock(), timezone.utc)
-
-
-def _page(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError(
-            "{path} cannot be read: {error}", path=path, error=error
-        ) from error
 
 
 def retained_runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -12,7 +13,7 @@ from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
 from perfgate.document.clocks import clock_difference_note, clock_notes
 from perfgate.document.files import read_decision, read_run
-from perfgate.document.history import Acceptance, StoredRun, Triage, TriageState
+from perfgate.document.history import Acceptance, Triage, TriageState
 from perfgate.document.kept import set_of_run
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
@@ -35,7 +36,6 @@ from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.store import open_project_store, read_history
-from perfgate.flows.shared.triage import give_state
 from perfgate.flows.shared.unsent import (
     NONE_WAITED,
     PushedRuns,
@@ -44,10 +44,11 @@ from perfgate.flows.shared.unsent import (
 )
 from perfgate.flows.trust.acceptance import (
     UnknownCauseError,
+    give_state,
     metrics_of_causes,
     store_acceptances,
 )
-from perfgate.flows.trust.main_only import (
+from perfgate.flows.trust.provenance import (
     refuse_change_request,
     refuse_foreign,
     refuse_off_main,
@@ -141,7 +142,15 @@ def record(
         event = trusted_event(config, doors.environ)
     if request.run_file is None:
         if not request.allow_dirty:
-            _refuse_changes(config)
+            # The store would refuse uncommitted changes only after measuring.
+            repository = None
+            with suppress(RepositoryError):
+                repository = Repository(config.root)
+            if repository and (changed := repository.dirty_files()):
+                raise UsageError(
+                    "uncommitted changes, in {files}; commit them first, or keep the run on purpose with --allow-dirty",
+                    files=clean(", ".join(changed)),
+                )
         run, folder = measure(), request.out
         _refuse_failed(run, str(request.out / "run.json"))
     else:
@@ -234,10 +243,8 @@ def _keep_now(
     allow_dirty: bool,
 ) -> RecordedRun:
     """Keep a run and its artifacts, after the runs that wait for the service."""
-    store, location = (
-        open_project_store(config, environ),
-        store_location(config, environ),
-    )
+    store = open_project_store(config, environ)
+    location = store_location(config, environ)
     pushed = NONE_WAITED
     if unsent is not None:
         pushed = unsent.push(store)
@@ -256,10 +263,8 @@ def _keep_now(
         clocks=(*clock_notes(run, there.isoformat()), *clock_difference_note(ahead)),
         pushed=pushed,
     )
-    artifacts, artifact_store = (
-        set_of_run(run, run_id, now()),
-        open_artifacts(config, environ),
-    )
+    artifacts = set_of_run(run, run_id, now())
+    artifact_store = open_artifacts(config, environ)
     if artifact_store is None or not artifacts.files:
         return recorded
     try:
@@ -294,19 +299,6 @@ def _refuse_failed(run: RunDocument, where: str) -> None:
         )
 
 
-def _refuse_changes(config: Config) -> None:
-    """Refuse uncommitted changes before measuring; the store would refuse them only afterwards."""
-    try:
-        repository = Repository(config.root)
-    except RepositoryError:
-        return
-    if changed := repository.dirty_files():
-        raise UsageError(
-            "uncommitted changes, in {files}; commit them first, or keep the run on purpose with --allow-dirty",
-            files=clean(", ".join(changed)),
-        )
-
-
 def _suspected(
     config: Config, environ: Mapping[str, str], run: RunDocument
 ) -> tuple[str, ...]:
@@ -333,16 +325,6 @@ def _suspected(
                 f"{compared.metric} of {compared.workload}/{compared.shape} ({difference})"
             )
     return tuple(places)
-
-
-def list_baseline(
-    config: Config, environ: Mapping[str, str], *, limit: int | None = None
-) -> tuple[list[StoredRun], list[str]]:
-    """The runs of the project, newest first, and a line for each unreadable one."""
-    store = open_project_store(config, environ)
-    return stored_runs(store, config.project, Page(limit=limit)), store.damaged(
-        config.project
-    )
 
 
 def accept_regressions(
@@ -439,26 +421,22 @@ def triage_regression(
     if is_shared(store_location(config, environ)):
         refuse_change_request(environ)
     store = open_project_store(config, environ)
-    commit = _commit_of_main(revision, stored_runs(store, config.project), config.root)
+    commits: set[str] = set()
+    for run in stored_runs(store, config.project):
+        if run.commit and run.commit.startswith(revision.lower()):
+            commits.add(run.commit)
+    if len(commits) == 1 and len(revision) >= _FEWEST_DIGITS:
+        commit = commits.pop()
+    else:
+        try:
+            commit = Repository(config.root).resolve(revision)
+        except RepositoryError as error:
+            raise UsageError(
+                "no stored run of main is of commit {revision!a}, nor is it one of this clone: {error}",
+                revision=revision,
+                error=error,
+            ) from error
     author = author or Repository(config.root).user()
     return give_state(
         store, config.project, commit=commit, state=state, reason=reason, author=author
     )
-
-
-def _commit_of_main(revision: str, runs: Iterable[StoredRun], root: Path) -> str:
-    matches = {
-        run.commit
-        for run in runs
-        if run.commit and run.commit.startswith(revision.lower())
-    }
-    if len(matches) == 1 and len(revision) >= _FEWEST_DIGITS:
-        return matches.pop()
-    try:
-        return Repository(root).resolve(revision)
-    except RepositoryError as error:
-        raise UsageError(
-            "no stored run of main is of commit {revision!a}, nor is it one of this clone: {error}",
-            revision=revision,
-            error=error,
-        ) from error

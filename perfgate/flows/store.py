@@ -9,7 +9,7 @@ from perfgate.config import load_config
 from perfgate.errors import UsageError
 from perfgate.flows.shared.store import open_store_at
 from perfgate.flows.shared.unsent import PushedRuns, unsent_runs
-from perfgate.flows.trust.main_only import refuse_change_request
+from perfgate.flows.trust.provenance import refuse_change_request
 from perfgate.judging.store import runs
 from perfgate.judging.store.archive import refuse_existing, write_export
 from perfgate.judging.store.backends.service import TOKEN_VARIABLES
@@ -72,8 +72,15 @@ def copy(
     if is_shared(target):
         refuse_change_request(environ)
     source = open_store_at(location, root, environ)
-    there = _projects_to_copy(source)
-    if there or projects or not _has_tokens(source):
+    # By the audit log also projects with only verdicts, acceptances or tokens.
+    names, ledger = set(source.projects()), source.ledger()
+    has_tokens = False
+    if ledger is not None:
+        names.update(ledger.projects())
+        has_tokens = bool(ledger.tokens())
+    there = sorted(names)
+    # A store without any project may have tokens for all projects, before the first run.
+    if there or projects or not has_tokens:
         _refuse_unknown(projects, there, location)
     into = open_store_at(target, root, environ)
     return copy_store(source, into, projects or there, advance, is_whole=not projects)
@@ -147,20 +154,6 @@ def open_projects(
     there = store.projects()
     _refuse_unknown(projects, there, location)
     return store, projects or there
-
-
-def _projects_to_copy(source: Store) -> list[str]:
-    """Projects with runs, and projects with only verdicts, acceptances or tokens, by the audit log."""
-    projects, ledger = set(source.projects()), source.ledger()
-    if ledger is not None:
-        projects.update(ledger.projects())
-    return sorted(projects)
-
-
-def _has_tokens(source: Store) -> bool:
-    """Whether a store without any project has tokens: those for all projects, before the first run."""
-    ledger = source.ledger()
-    return ledger is not None and bool(ledger.tokens())
 
 
 def _refuse_unknown(

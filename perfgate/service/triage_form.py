@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from perfgate.document.history import TriageState
 from perfgate.errors import UsageError
-from perfgate.flows.shared.triage import give_state
+from perfgate.flows.trust.acceptance import give_state
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render.served import render_refusal
 from perfgate.judging.report.render.site.page import OPEN, TRIAGE, commit_anchor

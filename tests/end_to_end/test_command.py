@@ -15,8 +15,7 @@ from perfgate.config import load_config
 from perfgate.document.bisection import BisectionDocument, BisectionTrial, CommitChange
 from perfgate.document.history import Acceptance
 from perfgate.errors import DocumentError, ForgeError, PerfgateError, UsageError
-from perfgate.flows.publish.answer import answer_bisection
-from perfgate.flows.publish.command import run_command
+from perfgate.flows.publish.command import answer_bisection, run_command
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.forge.comment import read_state

@@ -11,8 +11,7 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import UsageError
-from perfgate.flows.publish.answer import answer_bisection
-from perfgate.flows.publish.command import run_command
+from perfgate.flows.publish.command import answer_bisection, run_command
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
 from tests.end_to_end.publishing import START, Job

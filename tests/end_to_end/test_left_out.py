@@ -39,9 +39,8 @@ from perfgate.document.run import (
 from perfgate.errors import DocumentError
 from perfgate.flows.publish.artifacts import ReadArtifact
 from perfgate.flows.publish.job import judge_artifacts
-from perfgate.flows.publish.trusted import read_trusted_inputs
+from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.publish.wording import Wording
-from perfgate.flows.shared.ci_artifact import DEFAULT_KEY
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.store.backends.sql import SqlStore
@@ -398,8 +397,8 @@ class Judge:
     def _published(self, documents: CheckDocuments | None, refusal: DocumentError | None) -> DecisionDocument:
         """What publish makes of them, with its comment and page. Raises whatever fails."""
         trusted = read_trusted_inputs(self.root, detect(self._doors.environ), self._doors, posts=False)
-        wording = Wording(DEFAULT_KEY, DEFAULT_KEY, with_page=True)
-        published = judge_artifacts((ReadArtifact(documents, refusal),), trusted, wording, (), self._doors)
+        wording = Wording(PublishRequest(out=Path()), trusted)
+        published = judge_artifacts((ReadArtifact(documents, refusal),), wording, self._doors)
         if published.error is not None:
             raise published.error
         return published.artifacts[0].decision

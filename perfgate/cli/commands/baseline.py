@@ -23,7 +23,7 @@ from perfgate.cli.options import (
     json_alone_option,
     project_option,
 )
-from perfgate.cli.streams import cleaned, print_json
+from perfgate.cli.streams import cleaned, print_json, say_line
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def record(
             "the run is stored, but its artifacts are not kept: {why}",
             why=recorded.not_kept.shown,
         )
-        click.echo(cleaned(why, whole=True), err=True)
+        say_line(why, err=True)
 
 
 def _measure(request: BaselineRequest, config: Config) -> RunDocument:
@@ -202,15 +202,16 @@ def _show_recorded(recorded: RecordedRun) -> None:
 @directory_option()
 def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     """List the stored runs of this project, newest first."""
-    from perfgate.flows.baseline import list_baseline
+    from perfgate.judging.store.runs import stored_runs
+    from perfgate.judging.store.store import Page
 
-    config = _config(directory)
+    config, store = _open(directory)
     count = limit or NEWEST
-    runs, damaged = list_baseline(
-        config, os.environ, limit=limit if as_json else count + 1
-    )
+    page = Page(limit=limit if as_json else count + 1)
+    runs = stored_runs(store, config.project, page)
+    damaged = store.damaged(config.project)
     for why in damaged:
-        click.echo(cleaned(sentence("left out: {why}", why=why), whole=True), err=True)
+        say_line(sentence("left out: {why}", why=why), err=True)
     if as_json:
         print_json(runs)
         return
@@ -381,31 +382,22 @@ def list_accepted(as_json: bool, directory: Path) -> None:
 
     config, store = _open(directory)
     acceptances = store.entries(config.project, Acceptance)
-    if as_json:
-        print_json(acceptances)
-        return
-    if not acceptances:
-        click.echo(
-            sentence("nothing was accepted yet; `perfgate baseline accept` does")
-        )
-        return
     today = datetime.now(timezone.utc).date()
     rows: list[list[str]] = []
     for entry in acceptances:
         until = entry.until or ""
         if not entry.counts_on(today):
             until = f"{until}, expired"
-        rows.append(
-            [
-                entry.metric,
-                entry.commit[:12],
-                entry.accepted_by,
-                entry.accepted_at[:16],
-                until,
-                entry.reason,
-            ]
+        row = [entry.metric, entry.commit[:12], entry.accepted_by]
+        rows.append([*row, entry.accepted_at[:16], until, entry.reason])
+    if as_json:
+        print_json(acceptances)
+    elif rows:
+        _print_table(["metric", "commit", "by", "when", "until", "reason"], rows)
+    else:
+        click.echo(
+            sentence("nothing was accepted yet; `perfgate baseline accept` does")
         )
-    _print_table(["metric", "commit", "by", "when", "until", "reason"], rows)
 
 
 @COMMAND.command("triage")
@@ -471,28 +463,20 @@ def list_triaged(as_json: bool, directory: Path) -> None:
 
     config, store = _open(directory)
     triages = store.entries(config.project, Triage)
+    rows: list[list[str]] = []
+    for entry in triages:
+        row = [entry.commit[:12], entry.state, entry.author]
+        rows.append([*row, entry.changed_at[:16], entry.reason])
     if as_json:
         print_json(triages)
-        return
-    if not triages:
+    elif rows:
+        _print_table(["commit", "state", "by", "when", "reason"], rows)
+    else:
         click.echo(
             sentence(
                 "no regression was given a state yet; `perfgate baseline triage` does"
             )
         )
-        return
-    rows: list[list[str]] = []
-    for entry in triages:
-        rows.append(
-            [
-                entry.commit[:12],
-                entry.state,
-                entry.author,
-                entry.changed_at[:16],
-                entry.reason,
-            ]
-        )
-    _print_table(["commit", "state", "by", "when", "reason"], rows)
 
 
 _store = click.option(

@@ -33,15 +33,12 @@ def COMMAND(
     Always exits 0, except for an --answer that is not a bisection of this change (2).
     """
     from perfgate.config import report_language
+    from perfgate.flows.publish.command import answer_bisection, run_command
     from perfgate.flows.shared.doors import Doors
 
     spoken = report_language(language, directory)
     doors = Doors.of_this_process(click.echo)
     if answer is None:
-        from perfgate.flows.publish.command import run_command
-
         run_command(directory, doors, key=key, language=spoken)
     else:
-        from perfgate.flows.publish.answer import answer_bisection
-
         answer_bisection(answer, spoken, doors)

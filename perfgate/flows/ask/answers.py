@@ -1,9 +1,16 @@
-"""The answers, each a function of a question's arguments and the sources."""
+"""The arguments of each question, and its answer from the sources.
+
+The JSON schema of the arguments describes them to every kind of asker.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from perfgate.document.answers import (
@@ -16,20 +23,17 @@ from perfgate.document.answers import (
 )
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, StoredRun, Triage
-from perfgate.document.trace import TopDocument
-from perfgate.document.trend import TrendCause, TrendDocument
-from perfgate.errors import UnknownRunError, UsageError
-from perfgate.flows.ask.arguments import (
-    ChangeArguments,
-    CompareArguments,
-    ListArguments,
-    NoArguments,
-    SuggestionArguments,
-    TopArguments,
+from perfgate.document.trace import TopDocument, TopKey
+from perfgate.document.trend import (
+    TrendCause,
+    TrendChange,
+    TrendDocument,
+    TrendPlace,
+    TrendSeries,
 )
-from perfgate.flows.ask.narrow import narrowed
+from perfgate.errors import UnknownRunError, UsageError
 from perfgate.flows.ask.sources import Sources
-from perfgate.flows.shared.site.beside import beside_each_other
+from perfgate.flows.shared.site.read import beside_each_other
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import trace_top
 from perfgate.judging.advice.advise import suggestions
@@ -43,35 +47,135 @@ from perfgate.judging.trend.gates import gate_history
 _CHANGES_LISTED = 5
 
 
+# PostgreSQL stores no NUL in a text.
+_NO_NUL = r"^[^\x00]*$"
+_Run = Annotated[str, Meta(min_length=4, max_length=64, pattern="^[0-9a-fA-F]*$")]
+
+
+class ProjectArguments(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A question about a project of the store."""
+
+    project: Annotated[
+        str,
+        Meta(
+            max_length=300,
+            pattern=_NO_NUL,
+            description="The project; not needed if there is only one.",
+        ),
+    ] = ""
+
+
+class NoArguments(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A question without details."""
+
+
+class ListArguments(ProjectArguments, frozen=True, kw_only=True):
+    """How many of its open regressions or of its newest verdicts to list."""
+
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="Maximum number of entries.")
+    ] = 20
+
+
+class ChangeArguments(ProjectArguments, frozen=True, kw_only=True):
+    """A change of main."""
+
+    commit: Annotated[
+        str,
+        Meta(
+            min_length=4,
+            max_length=64,
+            pattern=r"^[0-9a-zA-Z]*$",
+            description="The first bad commit, or its beginning.",
+        ),
+    ]
+
+
+class CompareArguments(ProjectArguments, frozen=True, kw_only=True):
+    """Two stored runs."""
+
+    earlier: Annotated[
+        _Run, Meta(description="The id of the earlier run, or its beginning.")
+    ]
+    later: Annotated[
+        _Run, Meta(description="The id of the later run, or its beginning.")
+    ]
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="Maximum number of numbers shown.")
+    ] = 50
+
+
+class SuggestionArguments(ProjectArguments, frozen=True, kw_only=True):
+    """A stored run."""
+
+    run: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            pattern="^[0-9a-fA-F]*$",
+            description="The id of a run, or its beginning; the newest if not given.",
+        ),
+    ] = ""
+
+
+class TopArguments(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A recording, and the rows to show."""
+
+    recording: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=4000,
+            pattern=_NO_NUL,
+            description="The recording: its path, or behind a service its name in /api/recordings.",
+        ),
+    ]
+    by: Annotated[
+        TopKey,
+        Meta(
+            description="What a row is: an operator type, a name, a type with its shapes, or a line."
+        ),
+    ] = "type"
+    host: Annotated[
+        bool,
+        Meta(description="Operators of the host, even if the recording has a device."),
+    ] = False
+    limit: Annotated[
+        int,
+        Meta(ge=1, le=1000, description="Maximum number of rows for each timeline."),
+    ] = 20
+
+
 def projects(arguments: NoArguments, sources: Sources) -> ProjectList:  # noqa: ARG001 - as all answers
     listed: list[StoredProject] = []
-    for name in sources.projects():
-        project = _project(name, sources)
-        if project is not None:
-            listed.append(project)
+    for project in sources.projects():
+        workloads: set[str] = set()
+        branches: set[str] = set()
+        fingerprints: dict[str, None] = {}
+        runs = sources.newest_runs(project)
+        for run in runs:
+            workloads.update(run.workloads)
+            fingerprints[run.fingerprint] = None
+            if run.branch:
+                branches.add(run.branch)
+        if runs:
+            listed.append(
+                StoredProject(
+                    project=project,
+                    newest=runs[0],
+                    workloads=sorted(workloads),
+                    fingerprints=list(fingerprints),
+                    branches=sorted(branches),
+                    looked_at=len(runs),
+                )
+            )
     return ProjectList(projects=listed)
-
-
-def _project(project: str, sources: Sources) -> StoredProject | None:
-    runs = sources.newest_runs(project)
-    if not runs:
-        return None
-    workloads: set[str] = set()
-    branches: set[str] = set()
-    fingerprints: dict[str, None] = {}
-    for run in runs:
-        workloads.update(run.workloads)
-        fingerprints[run.fingerprint] = None
-        if run.branch:
-            branches.add(run.branch)
-    return StoredProject(
-        project=project,
-        newest=runs[0],
-        workloads=sorted(workloads),
-        fingerprints=list(fingerprints),
-        branches=sorted(branches),
-        looked_at=len(runs),
-    )
 
 
 def regressions(arguments: ListArguments, sources: Sources) -> TrendDocument:
@@ -178,3 +282,60 @@ def _one(runs: Sequence[StoredRun], digits: str) -> StoredRun:
             digits=digits,
         )
     return matches[0]
+
+
+def narrowed(
+    trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | None = None
+) -> TrendDocument:
+    """The trend with these causes alone, of each the first ``most`` changes, or all.
+
+    It keeps the series of the changes, with the points around them and the newest; and the conditions of the runs that
+    one of the points names.
+    """
+    points: dict[int, set[int]] = defaultdict(set)
+    for cause in causes:
+        for place in cause.changes[:most]:
+            points[place.series].add(place.change)
+    series: list[TrendSeries] = []
+    places: dict[TrendPlace, TrendPlace] = {}
+    shown_runs: set[str] = set()
+    for index, changes in sorted(points.items()):
+        for new, old in enumerate(sorted(changes)):
+            places[TrendPlace(series=index, change=old)] = TrendPlace(
+                series=len(series), change=new
+            )
+        short = _short(trend.series[index], sorted(changes))
+        shown_runs.update(point.run_id for point in short.points)
+        series.append(short)
+    short_causes: list[TrendCause] = []
+    for cause in causes:
+        own = [places[place] for place in cause.changes[:most]]
+        short_causes.append(replace(cause, changes=own))
+    return replace(
+        trend,
+        series=series,
+        causes=short_causes,
+        runs=replace(
+            trend.runs,
+            health=[run for run in trend.runs.health if run.run_id in shown_runs],
+            weeks={},
+        ),
+    )
+
+
+def _short(series: TrendSeries, changes: Sequence[int]) -> TrendSeries:
+    """The series with these changes, the points around them, and the newest point."""
+    indexes = {len(series.points) - 1}
+    for number in changes:
+        at = series.changes[number].at
+        indexes |= {at - 1, at}
+    positions = sorted(indexes)
+    short_changes: list[TrendChange] = []
+    for number in changes:
+        change = series.changes[number]
+        short_changes.append(replace(change, at=positions.index(change.at)))
+    return replace(
+        series,
+        points=[series.points[position] for position in positions],
+        changes=short_changes,
+    )

@@ -19,7 +19,7 @@ from perfgate.document.trace import TopDocument
 from perfgate.document.trend import TrendDocument
 from perfgate.errors import ArgumentError
 from perfgate.flows.ask import answers
-from perfgate.flows.ask.arguments import (
+from perfgate.flows.ask.answers import (
     ChangeArguments,
     CompareArguments,
     ListArguments,
@@ -50,11 +50,9 @@ class Question(Generic[Arguments, Answer]):
             [self.arguments], ref_template="{name}"
         )
         schema: dict[str, Any] = kinds[described["$ref"]]
-        return {
-            key: value
-            for key, value in schema.items()
-            if key not in ("title", "description")
-        }
+        for name in ("title", "description"):
+            schema.pop(name, None)
+        return schema
 
     def ask(
         self, values: Mapping[str, object], sources: Sources, *, as_text: bool = False

@@ -1,4 +1,8 @@
-"""``perfgate command``: execute an order in a comment, if its author may push: measure, bisect, or accept a regression."""
+"""``perfgate command``: execute an order in a comment, if its author may push.
+
+An order measures, bisects, or accepts a regression. With ``--answer`` the result of an
+ordered bisection is posted as a comment.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from perfgate.config import load_config
-from perfgate.errors import ForgeHasNoArtifactsError, UsageError
+from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, CommitChange
+from perfgate.document.strict_json import parse_json
+from perfgate.errors import DocumentError, ForgeHasNoArtifactsError, UsageError
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.starting import start_measuring, tell_workflow
 from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
@@ -21,6 +29,7 @@ from perfgate.flows.trust.acceptance import (
     refuse_unknown_metric,
     store_acceptances,
 )
+from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import commit_named, is_behind
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
 from perfgate.judging.forge.detect import PLACE_VARIABLE, detect, read_comment
@@ -38,9 +47,12 @@ from perfgate.judging.forge.orders import (
     read_order,
     takes_orders,
 )
+from perfgate.judging.report.render.bisection import render_bisection_answer
 from perfgate.judging.report.render.comment import OrderAnswer, render_answer
 from perfgate.locale import Language, sentence
 
+# Of a bisection, which is untrusted.
+_MOST_BYTES = 4 * 1024 * 1024
 # An order that cannot be parsed is answered too, once its author is known to be allowed to give orders.
 _Order = RunOrder | BisectOrder | AcceptOrder | OrderError
 
@@ -301,9 +313,8 @@ def _with_metrics(
             "outdated", head=change.head_sha[:12], named=state.head[:12]
         )
     try:
-        return replace(
-            order, metrics=metrics_of_causes(order.blocks, state.accepts)
-        ), None
+        metrics = metrics_of_causes(order.blocks, state.accepts)
+        return replace(order, metrics=metrics), None
     except UnknownCauseError as error:
         return order, OrderAnswer("no_block", head=state.head[:12], block=error.number)
 
@@ -311,14 +322,11 @@ def _with_metrics(
 def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:
     """The event of the job that measured."""
     project_url = f"{event.host.server_url}/{event.repository}"
-    if event.forge == "gitlab":
-        job_url, artifact_url = f"{project_url}/-/pipelines/{state.run}", None
-    else:
+    job_url, artifact_url = f"{project_url}/-/pipelines/{state.run}", None
+    if event.forge != "gitlab":
         run_url = f"{project_url}/actions/runs/{state.run}"
-        job_url, artifact_url = (
-            f"{run_url}/attempts/{state.attempt}",
-            f"{run_url}#artifacts",
-        )
+        job_url = f"{run_url}/attempts/{state.attempt}"
+        artifact_url = f"{run_url}#artifacts"
     return replace(
         event,
         job=replace(
@@ -332,3 +340,72 @@ def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiE
         built_sha=None,
         change_request=change.number,
     )
+
+
+def answer_bisection(folder: Path, language: Language, doors: Doors) -> None:
+    """Answer with the bisection in ``folder``, or with its absence. It is untrusted and never becomes a verdict.
+
+    Raises UsageError outside a CI job for a change request, DocumentError if the bisection is not one of this change, after a
+    comment that it is missing, and ForgeError if the forge refuses.
+    """
+    event = detect(doors.environ)
+    if event is None or event.change_request is None:
+        raise UsageError(
+            "this job has no change request to answer on; run it in the workflow that obeys comments"
+        )
+    forge = connect_to_answer(event, doors)
+    document, wrong = None, None
+    try:
+        document = _read(folder / BISECTION_FILE, event.head_sha)
+    except DocumentError as error:
+        wrong = error
+    text = render_bisection_answer(document, event.job.job_url, language)
+    forge.add_comment(event.change_request, text + "\n")
+    doors.say_foreign(text)
+    if wrong is not None:
+        raise wrong
+
+
+def _read(path: Path, head: str) -> BisectionDocument | None:
+    """The bisection of the commits up to ``head``; None if there is none. Raises DocumentError for any other."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    try:
+        document = msgspec.convert(
+            parse_json(data, name=BISECTION_FILE, max_bytes=_MOST_BYTES),
+            BisectionDocument,
+        )
+    except msgspec.ValidationError as error:
+        raise DocumentError(
+            "{name} is not a bisection: {error}", name=BISECTION_FILE, error=error
+        ) from error
+    if document.searched.commit != head or not _is_sound(document):
+        raise DocumentError(
+            "{name} is not the bisection of the commits up to {head}",
+            name=BISECTION_FILE,
+            head=head[:12],
+        )
+    return document
+
+
+def _is_sound(document: BisectionDocument) -> bool:
+    """Whether its positions are valid, and its outcome is complete."""
+    changes = document.searched.changes
+    if not changes or not document.tried:
+        return False
+    if document.outcome == "found" and (
+        not document.culprits or not all(document.culprits)
+    ):
+        return False
+    commits = [document.searched.good or ""]
+    for change in changes:
+        if not isinstance(change, CommitChange):
+            return False
+        commits += [change.commit, change.before]
+    positions = set(document.suspects).union(*document.culprits)
+    for trial in document.tried:
+        positions.update(trial.changes)
+    are_commits = all(COMMIT_ID.fullmatch(commit) for commit in commits)
+    return are_commits and positions <= set(range(len(changes)))

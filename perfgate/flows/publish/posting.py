@@ -74,27 +74,28 @@ def record_verdicts(
     A store that refuses is reported in the log: the verdict stands without it.
     """
     target, change = trusted.target, trusted.change
-    judged = [
-        artifact
-        for artifact in published.artifacts
-        if artifact.decision.verdict != "SKIPPED"
-    ]
-    if target is None or not judged:
+    if target is None:
         return
     event = target.event
-    records = [
-        GateRecord(
-            gate=key,
-            commit=event.head_sha,
-            testbed=artifact.testbed,
-            change=change.number if change else 0,
-            verdict=artifact.decision.verdict,
-            judged_at=doors.now(),
-            link=event.job.report_url or event.job.job_url or "",
-            twins=twin_effect(artifact.decision),
+    records: list[GateRecord] = []
+    for artifact in published.artifacts:
+        decision = artifact.decision
+        if decision.verdict == "SKIPPED":
+            continue
+        records.append(
+            GateRecord(
+                gate=key,
+                commit=event.head_sha,
+                testbed=artifact.testbed,
+                change=change.number if change else 0,
+                verdict=decision.verdict,
+                judged_at=doors.now(),
+                link=event.job.report_url or event.job.job_url or "",
+                twins=twin_effect(decision),
+            )
         )
-        for artifact in judged
-    ]
+    if not records:
+        return
     try:
         config = trusted.checked_config()
         if config is None:

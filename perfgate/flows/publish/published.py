@@ -155,7 +155,24 @@ class Published:
                 write_text_atomically(folder / "report.html", artifact.page)
         write_text_atomically(out / "comment.md", self.text)
         if self.is_joint:
-            write_document(out / "joint.json", self._document())
+            joint = JointDecision(
+                perfgate_version=__version__,
+                project=self.artifacts[0].decision.project,
+                verdict=self.verdict,
+                exit_code=self.exit_code,
+                testbeds=[
+                    VerdictOnTestbed(
+                        testbed=artifact.testbed,
+                        device=artifact.device,
+                        verdict=artifact.decision.verdict,
+                        exit_code=artifact.exit_code,
+                        reasons=artifact.decision.reasons,
+                        decision=f"{artifact.testbed}/decision.json",
+                    )
+                    for artifact in self.artifacts
+                ],
+            )
+            write_document(out / "joint.json", joint)
 
     def _columns(self) -> list[MatrixColumn]:
         return [
@@ -163,22 +180,3 @@ class Published:
             for artifact in self.artifacts
             if artifact.column is not None
         ]
-
-    def _document(self) -> JointDecision:
-        return JointDecision(
-            perfgate_version=__version__,
-            project=self.artifacts[0].decision.project,
-            verdict=self.verdict,
-            exit_code=self.exit_code,
-            testbeds=[
-                VerdictOnTestbed(
-                    testbed=artifact.testbed,
-                    device=artifact.device,
-                    verdict=artifact.decision.verdict,
-                    exit_code=artifact.exit_code,
-                    reasons=artifact.decision.reasons,
-                    decision=f"{artifact.testbed}/decision.json",
-                )
-                for artifact in self.artifacts
-            ],
-        )

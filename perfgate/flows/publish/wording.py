@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.kept import REPORT_PAGE
@@ -13,12 +12,12 @@ from perfgate.document.run import Artifact
 from perfgate.errors import ForgeError
 from perfgate.flows.publish.artifacts import CheckKeeper, ReadArtifact
 from perfgate.flows.publish.published import JudgedArtifact
-from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
+from perfgate.flows.publish.trusted import PublishRequest, TargetForge, TrustedInputs
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, key_of, newest
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import prefix_of
 from perfgate.judging.forge.comment import TEXT_BUDGET, can_hold, marker
-from perfgate.judging.forge.forge import CiEvent, line_address
+from perfgate.judging.forge.forge import line_address
 from perfgate.judging.forge.orders import (
     CommentForge,
     OrderForge,
@@ -29,7 +28,6 @@ from perfgate.judging.report.render.ci import parse_location
 from perfgate.judging.report.render.comment import CommentContext, accepting_metrics
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.testbeds import section_budget
-from perfgate.locale import Language
 
 # Set by the GitLab template if a webhook brings comments to `perfgate command`.
 COMMANDS_VARIABLE = "PERFGATE_COMMANDS"
@@ -44,17 +42,16 @@ _PLAIN_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 @dataclass(frozen=True)
 class Wording:
-    """Words the decisions of one publication of the gate ``key``, in a comment of this ``name``.
+    """Words the decisions of one publication.
 
-    ``keeper`` keeps report pages and recordings, None if the project keeps none; a page is made for it, or if ``with_page``.
-    ``budget`` is the number of characters of each artifact in the comment.
+    ``keeper`` keeps report pages and recordings, None if the project keeps none; a page
+    is made for it, or for the folder that is asked for. ``budget`` is the number of
+    characters of each artifact in the comment.
     """
 
-    key: str
-    name: str
-    language: Language = "en"
+    request: PublishRequest
+    trusted: TrustedInputs
     keeper: CheckKeeper | None = None
-    with_page: bool = False
     budget: int = TEXT_BUDGET
 
     def for_artifacts(self, artifacts: Sequence[ReadArtifact]) -> Wording:
@@ -64,29 +61,30 @@ class Wording:
         return self
 
     def word(
-        self, decision: DecisionDocument, artifact: ReadArtifact, trusted: TrustedInputs
+        self, decision: DecisionDocument, artifact: ReadArtifact
     ) -> JudgedArtifact:
         """Render the comment on a decision, with the addresses of its evidence, and its report page."""
         judged = JudgedArtifact(
             decision,
-            self.context(trusted, decision.sides.base.commit),
+            self.context(decision.sides.base.commit),
             testbed=artifact.testbed,
             device=artifact.device,
         )
         # Without a judgement, there is no evidence and no cause.
         if decision.procedure.name != "none":
-            judged = self._with_evidence(judged, artifact, trusted)
+            judged = self._with_evidence(judged, artifact)
         return judged.worded(budget=self.budget)
 
     def _with_evidence(
-        self, judged: JudgedArtifact, artifact: ReadArtifact, trusted: TrustedInputs
+        self, judged: JudgedArtifact, artifact: ReadArtifact
     ) -> JudgedArtifact:
         """With the addresses of the evidence, the orders to accept causes, and the report page."""
         decision, context = judged.decision, judged.context
+        request, trusted = self.request, self.trusted
         if trusted.target is not None and decision.measured.links:
             pages = _evidence_pages(
                 trusted.target,
-                key_of(self.key, artifact.testbed),
+                key_of(request.key, artifact.testbed),
                 decision.measured.links,
             )
             context = replace(context, pages=pages)
@@ -95,15 +93,19 @@ class Wording:
             accepts = accepting_metrics(decision)
             # Numbers only work in the comment that `perfgate command` reads, and if one testbed counts its causes there.
             is_numbered = (
-                self.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
+                request.name == DEFAULT_KEY
+                and not artifact.testbed
+                and can_hold(accepts)
             )
             order = _orders_to_accept(trusted, is_numbered=is_numbered)
             context = replace(context, accept_order=order)
             if not is_numbered:
                 accepts = []
         page, documents = None, artifact.documents
-        if documents is not None and (self.with_page or self.keeper):
-            page = render_html(decision, documents.base, documents.head, self.language)
+        if documents is not None and (request.out or self.keeper):
+            page = render_html(
+                decision, documents.base, documents.head, request.language
+            )
         if self.keeper is not None and page is not None:
             addresses = self.keeper.keep(decision, artifact, page)
             # CI removes its artifacts after some weeks.
@@ -113,25 +115,32 @@ class Wording:
             )
         return replace(judged, context=context, page=page, accepts=accepts)
 
-    def context(
-        self, trusted: TrustedInputs, base: str | None = None
-    ) -> CommentContext:
+    def context(self, base: str | None = None) -> CommentContext:
         """The addresses in a comment; ``base`` is the commit to reproduce the comparison with."""
         reproduce = None
         if base and COMMIT_ID.fullmatch(base):
             reproduce = f"perfgate check --base {base[:12]} --out perfgate-out"
         context = CommentContext(
-            marker=marker(self.name), reproduce=reproduce, language=self.language
+            marker=marker(self.request.name),
+            reproduce=reproduce,
+            language=self.request.language,
         )
-        event = trusted.event
+        event = self.trusted.event
         if event is None:
             return context
+        prefix = prefix_of(self.trusted.root)
+
+        def address(line: str) -> str | None:
+            """The page of a source line of the head, relative to the project's folder."""
+            place = parse_location(line)
+            return place and line_address(event, prefix + place.path, place.line)
+
         return replace(
             context,
             artifact_url=event.job.artifact_url,
             report_url=event.job.report_url,
             job_url=event.job.job_url,
-            source=_line_addresses(event, trusted.root),
+            source=address,
         )
 
 
@@ -204,14 +213,3 @@ def _evidence_pages(
         elif stored and stored.url and not stored.files_url:
             pages[link.path] = stored.url
     return pages
-
-
-def _line_addresses(event: CiEvent, root: Path) -> Callable[[str], str | None]:
-    """A function from a source line of the head, relative to the project's folder, to its page on the forge."""
-    prefix = prefix_of(root)
-
-    def address(line: str) -> str | None:
-        location = parse_location(line)
-        return location and line_address(event, prefix + location.path, location.line)
-
-    return address

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.kept import (
@@ -100,37 +100,23 @@ def keep_artifacts(
     """
     try:
         with tempfile.TemporaryDirectory(prefix="perfgate-artifacts-") as name:
-            return _keep_from(store, artifacts, sources, sending, Path(name), page)
+            folder = Path(name)
+            missing, left_out = artifacts.files, list[str]()
+            for source in sources:
+                if not missing:
+                    break
+                copied, left_out = copy_listed(source, missing, folder)
+                missing = [file for file in missing if file not in copied]
+            files = [file for file in artifacts.files if file not in missing]
+            if page is not None:
+                files.append(page_file(page, REPORT_PAGE, folder))
+            found = replace(artifacts, files=files)
+            if not files:
+                return KeptArtifacts(found, store.name, left_out=left_out)
+            return store.keep(found, folder, sending)._replace(left_out=left_out)
     except OSError as error:
         raise StoreRefusedError(
             "the artifacts cannot be copied to {folder} before they are sent: {why}; free space there, or set TMPDIR",
             folder=tempfile.gettempdir(),
             why=error.strerror or error,
         ) from error
-
-
-def _keep_from(
-    store: ArtifactStore,
-    artifacts: ArtifactSet,
-    sources: Iterable[Path | bytes],
-    sending: Sending,
-    folder: Path,
-    page: str | None,
-) -> KeptArtifacts:
-    missing, left_out = artifacts.files, list[str]()
-    for source in sources:
-        if not missing:
-            break
-        copied, left_out = copy_listed(source, missing, folder)
-        missing = [file for file in missing if file not in copied]
-    files = [file for file in artifacts.files if file not in missing]
-    if page is not None:
-        files.append(page_file(page, REPORT_PAGE, folder))
-    if not files:
-        return KeptArtifacts(
-            msgspec.structs.replace(artifacts, files=[]), store.name, left_out=left_out
-        )
-    stored = store.keep(
-        msgspec.structs.replace(artifacts, files=files), folder, sending
-    )
-    return stored._replace(left_out=left_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import read_run, write_document, write_text_atomically
@@ -62,10 +62,8 @@ def judge_folder_with_advice(
 
 def decide_alone_with_advice(run: RunDocument, policy: Policy) -> DecisionDocument:
     decision = decide_alone(run, policy=policy)
-    explained = msgspec.structs.replace(
-        decision.explained, suggestions=suggestions(run)
-    )
-    return msgspec.structs.replace(decision, explained=explained)
+    explained = replace(decision.explained, suggestions=suggestions(run))
+    return replace(decision, explained=explained)
 
 
 def copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
@@ -89,7 +87,7 @@ def write_decision_folder(
     decision: DecisionDocument,
     base: RunDocument | None,
     head: RunDocument,
-    language: Language = "en",
+    language: Language,
 ) -> None:
     """Write decision.json, comment.md and report.html; ``base`` is None if the head alone was judged."""
     write_document(out / "decision.json", decision)
@@ -100,9 +98,7 @@ def write_decision_folder(
     )
 
 
-def write_skipped(
-    out: Path, decision: DecisionDocument, language: Language = "en"
-) -> None:
+def write_skipped(out: Path, decision: DecisionDocument, language: Language) -> None:
     """Write decision.json and comment.md of a decision not to measure; a report page would be empty."""
     write_document(out / "decision.json", decision)
     write_text_atomically(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate import trace
 from perfgate.document.decision import DecisionDocument
@@ -39,13 +39,7 @@ def with_flame_graph(
     try:
         trees = _trees_of_run(run, folder)
     except DocumentError as error:
-        return msgspec.structs.replace(
-            run,
-            warnings=[
-                *run.warnings,
-                Message("notes.no-flame-graph", {"error": reason_of(error)}),
-            ],
-        )
+        return _without_page(run, error)
     return _with_page(run, folder, trees, language)
 
 
@@ -69,13 +63,7 @@ def with_pair_flames(
             )
             trees = with_decision(recorded, decision, head)
     except DocumentError as error:
-        return msgspec.structs.replace(
-            head,
-            warnings=[
-                *head.warnings,
-                Message("notes.no-flame-graph", {"error": reason_of(error)}),
-            ],
-        )
+        return _without_page(head, error)
     if trees:
         return _with_page(head, out / "head", trees, language)
     return head
@@ -101,20 +89,24 @@ def with_decision(
     return placed
 
 
+def _without_page(run: RunDocument, error: DocumentError) -> RunDocument:
+    note = Message("notes.no-flame-graph", {"error": reason_of(error)})
+    return replace(run, warnings=[*run.warnings, note])
+
+
 def _with_page(
     run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language
 ) -> RunDocument:
     # The page opens with the first tree, so put one with a cause from the decision there.
-    ordered = sorted(trees, key=lambda tree: not _has_cause(tree))
+    def has_no_cause(tree: FlameTree) -> bool:
+        return tree.result is None or not any(mark.named for mark in tree.result.marks)
+
+    ordered = sorted(trees, key=has_no_cause)
     page = render_flame([tree for tree in ordered if tree.parent], language)
     write_text_atomically(folder / FLAME_PAGE, page)
     artifact = artifact_of(folder / FLAME_PAGE, page.encode(), "flamegraph")
     artifacts = [entry for entry in run.artifacts if entry.path != artifact.path]
-    return msgspec.structs.replace(run, artifacts=[*artifacts, artifact])
-
-
-def _has_cause(tree: FlameTree) -> bool:
-    return tree.result is not None and any(mark.named for mark in tree.result.marks)
+    return replace(run, artifacts=[*artifacts, artifact])
 
 
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:

@@ -99,21 +99,18 @@ def _access_of_job(environ: Mapping[str, str]) -> GitAccess | None:
     if event is not None:
         return git_access(event, environ)
     url = environ.get(REMOTE_VARIABLE, "")
-    if environ.get(TOKEN_VARIABLE) and url.startswith(("https://", "http://")):
-        return GitAccess(_server(url), url, _ANY_USER, environ[TOKEN_VARIABLE])
-    return None
-
-
-def _server(url: str) -> str:
+    if not (environ.get(TOKEN_VARIABLE) and url.startswith(("https://", "http://"))):
+        return None
     try:
         parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     except ValueError as error:
         raise StoreError(
             "{variable} is not the address of a repository: {error}",
             variable=REMOTE_VARIABLE,
             error=error,
         ) from None
+    server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return GitAccess(server, url, _ANY_USER, environ[TOKEN_VARIABLE])
 
 
 def stored_history(
@@ -304,49 +301,38 @@ def _series(
     entries = [
         entry for entry in accepted if accepts(entry, number.metric, number.place)
     ]
-    return HistorySeries(
-        workload=number.workload,
-        shape=number.shape,
-        metric=number.metric,
-        labels=dict(number.labels),
-        values=_level(sessions.values, entries, number.metric, root),
-        left_out=sessions.left_out,
-        busy=sessions.busy,
-    )
-
-
-def _level(
-    sessions: Sequence[tuple[str | None, float]],
-    accepted: Sequence[Acceptance],
-    name: str,
-    root: Path,
-) -> list[float]:
-    commits = [commit for commit, _ in sessions]
+    commits = [commit for commit, _ in sessions.values]
 
     def is_meant(index: int) -> bool:
         before = None
         if index:
             before = commits[index - 1]
         return any(
-            _brings(entry.commit, commits[index], before, root) for entry in accepted
+            _brings(entry.commit, commits[index], before, root) for entry in entries
         )
 
-    return level([value for _, value in sessions], is_meant, name)
+    return HistorySeries(
+        workload=number.workload,
+        shape=number.shape,
+        metric=number.metric,
+        labels=dict(number.labels),
+        values=level([value for _, value in sessions.values], is_meant, number.metric),
+        left_out=sessions.left_out,
+        busy=sessions.busy,
+    )
 
 
 def _brings(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:
     """Whether a commit is the accepted one, or the first in its line that has it."""
+
+    def has_it(commit: str) -> bool:
+        if not (COMMIT_ID.fullmatch(commit) and COMMIT_ID.fullmatch(accepted)):
+            return False
+        try:
+            return is_behind(root, accepted, commit)
+        except (RepositoryError, OSError):
+            return False
+
     if commit is None or accepted == commit:
         return commit is not None
-    return _has_ancestor(root, commit, accepted) and (
-        before is None or not _has_ancestor(root, before, accepted)
-    )
-
-
-def _has_ancestor(root: Path, commit: str, ancestor: str) -> bool:
-    if not (COMMIT_ID.fullmatch(commit) and COMMIT_ID.fullmatch(ancestor)):
-        return False
-    try:
-        return is_behind(root, ancestor, commit)
-    except (RepositoryError, OSError):
-        return False
+    return has_it(commit) and (before is None or not has_it(before))

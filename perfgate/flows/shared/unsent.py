@@ -64,7 +64,11 @@ class UnsentRuns:
         """
         sent: list[str] = []
         refused: list[tuple[Path, str]] = []
-        for path in self._files():
+        written: dict[Path, int] = {}
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            with suppress(FileNotFoundError):
+                written[path] = path.stat().st_mtime_ns
+        for path in sorted(written, key=written.__getitem__):
             try:
                 # Its uncommitted changes were accepted when it was recorded.
                 sent.append(record_run(store, self._read(path), allow_dirty=True))
@@ -78,13 +82,6 @@ class UnsentRuns:
                 continue
             path.unlink(missing_ok=True)
         return PushedRuns(tuple(sent), tuple(refused))
-
-    def _files(self) -> list[Path]:
-        written: dict[Path, int] = {}
-        for path in self._folder.glob(f"*{_SUFFIX}"):
-            with suppress(FileNotFoundError):
-                written[path] = path.stat().st_mtime_ns
-        return sorted(written, key=written.__getitem__)
 
     def _read(self, path: Path) -> RunDocument:
         content = path.read_bytes()
@@ -108,17 +105,11 @@ def unsent_runs(
     token = service_token(environ)
     if token is None or not location.startswith(SERVICE_SCHEMES):
         return None
-    state = _state_folder(environ)
-    if state is None:
-        return None
+    # XDG Base Directory Specification 0.8, which ignores a relative XDG_STATE_HOME.
+    state, home = Path(environ.get("XDG_STATE_HOME", "")), environ.get("HOME")
+    if not state.is_absolute():
+        if not home:
+            return None
+        state = Path(home) / ".local" / "state"
     place = hashlib.sha256(f"{location}\n{project}".encode()).hexdigest()[:16]
     return UnsentRuns(state / "perfgate" / "unsent" / place, token)
-
-
-def _state_folder(environ: Mapping[str, str]) -> Path | None:
-    """The folder of the XDG Base Directory Specification 0.8, which ignores a relative XDG_STATE_HOME."""
-    folder = Path(environ.get("XDG_STATE_HOME", ""))
-    if folder.is_absolute():
-        return folder
-    home = environ.get("HOME")
-    return Path(home) / ".local" / "state" if home else None

@@ -13,14 +13,13 @@ import msgspec
 
 from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
-from perfgate.document.comparison import Bound, Comparison, Paired
+from perfgate.document.comparison import Bound, Comparison, Outcome, Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation, moment
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import (
     ConfirmationsFile,
-    TrendChange,
     TrendDocument,
     TrendSeries,
 )
@@ -137,21 +136,23 @@ def read_confirmations(
             project=read.project[:80],
             ours=document.project,
         )
-    suspected, unsettled = _suspected(document), _unsettled(document)
+    unsettled = _unsettled(document)
     believed: list[Confirmation] = []
     for entry in read.confirmations[:MOST_CONFIRMATIONS]:
-        questions = suspected
-        if entry.culprit is not None:
-            questions = [
-                moved
-                for moved in unsettled
-                if _may_be_culprit(entry.culprit, moved.change)
-            ]
-        answered = [
-            moved for moved in questions if is_about(entry, moved.change, moved.series)
-        ]
-        if answered and _is_plausible(entry):
-            believed.append(entry)
+        for moved in unsettled:
+            change = moved.change
+            if entry.culprit is None:
+                is_asked = change.evidence == "suspected"
+            else:
+                # It lies between the runs of the change, as far as the clone knows.
+                commits = {label.commit for label in change.commits}
+                is_asked = entry.culprit in {"", *commits} or (
+                    len(commits) < change.commit_count
+                )
+            if is_asked and is_about(entry, change, moved.series):
+                if _is_plausible(entry):
+                    believed.append(entry)
+                break
     if len(believed) < len(read.confirmations):
         note(
             sentence(
@@ -180,12 +181,6 @@ def keep_confirmations(
         )
 
 
-def _suspected(document: TrendDocument) -> list[MovedSeries]:
-    return [
-        moved for moved in _unsettled(document) if moved.change.evidence == "suspected"
-    ]
-
-
 def _unsettled(document: TrendDocument) -> list[MovedSeries]:
     unsettled: list[MovedSeries] = []
     for series in document.series:
@@ -197,18 +192,14 @@ def _unsettled(document: TrendDocument) -> list[MovedSeries]:
     return unsettled
 
 
-def _may_be_culprit(culprit: str, change: TrendChange) -> bool:
-    """Whether a commit lies between the runs of a change, as far as the clone knows; "" is none."""
-    commits = {label.commit for label in change.commits}
-    return not culprit or culprit in commits or len(commits) < change.commit_count
-
-
 def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[MovedSeries]]]:
     by_commits: dict[tuple[str, str], list[MovedSeries]] = defaultdict(list)
-    for suspect in _suspected(document):
-        good, bad = suspect.change.last_good, suspect.change.first_bad
-        if good and bad and good != bad and suspect.change.confirmation is None:
-            by_commits[good, bad].append(suspect)
+    for moved in _unsettled(document):
+        change = moved.change
+        good, bad = change.last_good, change.first_bad
+        is_open = change.evidence == "suspected" and change.confirmation is None
+        if is_open and good and bad and good != bad:
+            by_commits[good, bad].append(moved)
 
     def size(entry: tuple[tuple[str, str], list[MovedSeries]]) -> tuple[bool, float]:
         """The largest change for the worse; without one, of any."""
@@ -298,15 +289,23 @@ def confirmation_of(
         low, high = compared.interval
         if compared.better != metric(series.metric).better:
             low, high = 1 / (1 + high) - 1, 1 / (1 + low) - 1
+    confirmation = confirmation_as(
+        good, bad, series, fingerprint, outcome=compared.outcome
+    )
+    return msgspec.structs.replace(confirmation, low=low, high=high)
+
+
+def confirmation_as(
+    good: str, bad: str, series: TrendSeries, fingerprint: str, *, outcome: Outcome
+) -> Confirmation:
+    """A confirmation of a series with this outcome, made now."""
     return Confirmation(
         before=good,
         after=bad,
         workload=series.workload,
         shape=series.shape,
         metric=series.metric,
-        outcome=compared.outcome,
-        low=low,
-        high=high,
+        outcome=outcome,
         fingerprint=fingerprint,
         confirmed_at=now(),
     )

@@ -26,8 +26,7 @@ from perfgate.errors import (
 )
 from perfgate.flows.shared.doors import Bisect, Check, Progress
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.flows.shared.session import now
-from perfgate.flows.trend.confirm import confirmation_of
+from perfgate.flows.trend.confirm import confirmation_as, confirmation_of
 from perfgate.judging.report.view.trend_rows import moved_by
 from perfgate.judging.trend.causes import culprit_of
 from perfgate.locale import sentence
@@ -51,7 +50,10 @@ def bisect_oldest(
     if cause is None:
         return []
     good, bad = str(cause.last_good), str(cause.first_bad)
-    series = _followed(cause, document)
+    # The series to follow: an exact count, which needs no times, or else the leading one.
+    moved = [entry.series for entry in moved_by(cause, document)]
+    counts = [entry for entry in moved if entry.is_exact and not entry.labels]
+    series = next((entry for entry in counts if not entry.informing), moved[0])
     limited = _until(check, clock() + 60.0 * config.trend.bisect_minutes, clock)
     metric = None
     if not series.labels and not series.informing:
@@ -61,7 +63,7 @@ def bisect_oldest(
             machine_lock(
                 lock_path(),
                 purpose=f"perfgate trend in {config.root}",
-                say=_ignore,
+                say=lambda _: None,
                 timeout=0.0,
             ),
             tempfile.TemporaryDirectory(prefix="perfgate-trend-") as folder,
@@ -79,7 +81,9 @@ def bisect_oldest(
             bisection, decision = bisect(
                 config.root, good, bad, options, limited, progress, metric=metric
             )
-            fingerprint = _fingerprint(Path(folder))
+            # The testbed of the first gate, which every bisection has.
+            first = Path(folder, "gates", "01", "head", "run.json")
+            fingerprint = read_run(first).testbed.fingerprint
     except MachineBusyError:
         progress.note(
             sentence(
@@ -111,10 +115,6 @@ def bisect_oldest(
     return [_confirmation(bisection, decision, good, bad, series, fingerprint)]
 
 
-def _ignore(_: str) -> None:
-    pass
-
-
 def _oldest(document: TrendDocument) -> TrendCause | None:
     """The oldest open regression of several commits that was not bisected yet."""
     searchable: list[TrendCause] = []
@@ -130,15 +130,6 @@ def _oldest(document: TrendDocument) -> TrendCause | None:
         ):
             searchable.append(cause)
     return min(searchable, key=lambda cause: cause.first_seen, default=None)
-
-
-def _followed(cause: TrendCause, document: TrendDocument) -> TrendSeries:
-    """The series that the bisection follows: an exact count, which needs no times, or else the leading one."""
-    moved = moved_by(cause, document)
-    for series, _ in moved:
-        if series.is_exact and not series.labels and not series.informing:
-            return series
-    return moved[0].series
 
 
 def _until(check: Check, deadline: float, clock: Callable[[], float]) -> Check:
@@ -159,11 +150,6 @@ def _until(check: Check, deadline: float, clock: Callable[[], float]) -> Check:
     return limited
 
 
-def _fingerprint(folder: Path) -> str:
-    """The testbed of the first gate, which every bisection has."""
-    return read_run(folder / "gates" / "01" / "head" / "run.json").testbed.fingerprint
-
-
 def _confirmation(
     bisection: BisectionDocument,
     decision: DecisionDocument | None,
@@ -182,14 +168,7 @@ def _confirmation(
     if decision is not None and bisection.outcome in ("found", "none"):
         confirmation = confirmation_of(decision, good, bad, series, fingerprint)
     if confirmation is None:
-        confirmation = Confirmation(
-            before=good,
-            after=bad,
-            workload=series.workload,
-            shape=series.shape,
-            metric=series.metric,
-            outcome="inconclusive",
-            fingerprint=fingerprint,
-            confirmed_at=now(),
+        confirmation = confirmation_as(
+            good, bad, series, fingerprint, outcome="inconclusive"
         )
     return msgspec.structs.replace(confirmation, culprit=culprit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -33,8 +33,25 @@ from perfgate.flows.trend.confirm import (
     read_confirmations,
 )
 from perfgate.flows.trend.culprit import bisect_oldest
-from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
-from perfgate.judging.report.render.trend import render_email, render_issue
+from perfgate.judging.forge.detect import detect
+from perfgate.judging.forge.forge import CiEvent, token_variables
+from perfgate.judging.forge.issues import (
+    Issue,
+    IssueForge,
+    IssueState,
+    find_own,
+    issue_marker,
+    keeps_issues,
+    post_issue,
+    read_state,
+    text_budget,
+)
+from perfgate.judging.report.render.trend import (
+    issue_title,
+    render_email,
+    render_issue,
+    render_news,
+)
 from perfgate.judging.report.render.trend_page import (
     MAX_PICTURES,
     render_trend_page,
@@ -47,6 +64,7 @@ from perfgate.judging.trend.gates import gate_history
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language, sentence
 
+DEFAULT_KEY = "default"
 _STATE_FILE = "trend-state.json"
 _CONFIRMATIONS_FILE = "confirmations.json"
 _MOST_STATE_BYTES = 256 * 1024
@@ -101,7 +119,7 @@ def run_trend(
         log, selection, remembered, seconds_since_1970=doors.clock()
     )
     # Without outputs they only give the origin of changes.
-    note = remembered.note if out or request.post or request.email else _ignore
+    note = remembered.note if out or request.post or request.email else lambda _: None
     opened = open_documents(log, stored, note=note)
     find = partial(
         find_trend, log, opened, before=before, name_commits=commit_names(config.root)
@@ -134,10 +152,6 @@ def run_trend(
     if issue is not None:
         post_trend(document, issue, request.key, request.language, doors)
     return document
-
-
-def _ignore(_: str) -> None:
-    pass
 
 
 def _confirmations(
@@ -226,3 +240,87 @@ def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None
             path=path,
             error=error,
         ) from error
+
+
+@dataclass(frozen=True)
+class OurIssue:
+    """The issue of this repository before we write, or the reason why it cannot be posted."""
+
+    event: CiEvent | None = None
+    forge: IssueForge | None = None
+    issue: Issue | None = None
+    why_not: str = ""
+
+    @property
+    def state(self) -> TrendState | None:
+        """The state that the issue last reported; None if there is no issue yet."""
+        if self.issue and (state := read_state(self.issue.body)):
+            return state.trend
+        return None
+
+
+def find_issue(key: str, doors: Doors) -> OurIssue:
+    """Our current issue. Raises ForgeError if the forge refuses."""
+    event = detect(doors.environ)
+    if event is None:
+        return OurIssue(
+            why_not=sentence("this is not a CI job of a forge that perfgate knows")
+        )
+    forge = doors.connect(event)
+    if forge is None:
+        names = " or ".join(token_variables(event.forge))
+        return OurIssue(
+            event=event, why_not=sentence("no token in {names}", names=names)
+        )
+    with_issues = keeps_issues(forge)
+    return OurIssue(event, with_issues, find_own(with_issues, issue_marker(key)))
+
+
+def post_trend(
+    document: TrendDocument, ours: OurIssue, key: str, language: Language, doors: Doors
+) -> None:
+    """Write the report into our issue, or print it if that is impossible."""
+    context = CommentContext(language=language)
+    if ours.event:
+        context = replace(
+            context,
+            artifact_url=ours.event.job.artifact_url,
+            job_url=ours.event.job.job_url,
+        )
+    if ours.forge is None or ours.event is None:
+        text = render_issue(document, context)
+        doors.say_foreign(text)
+        doors.summarise(text)
+        doors.say(sentence("Nothing was posted: {why_not}.", why_not=ours.why_not))
+        return
+    state = IssueState(
+        run=int(ours.event.job.run_id),
+        attempt=ours.event.job.run_attempt,
+        trend=state_of(document.series, document.runs.newest),
+    )
+    first_line = issue_marker(key)
+    text = render_issue(document, context, budget=text_budget(state, first_line))
+    posted = post_issue(
+        ours.forge,
+        ours.issue,
+        title=issue_title("" if key == DEFAULT_KEY else key, language),
+        text=text,
+        state=state,
+        first_line=first_line,
+        news=render_news(document, language),
+    )
+    doors.summarise(text)
+    where = ""
+    if ours.issue:
+        where = f" {ours.issue.number}"
+    if posted == "kept":
+        doors.say(
+            sentence(
+                "The issue{where} is from a newer run; it was left as it is.",
+                where=where,
+            )
+        )
+    else:
+        doors.say(
+            sentence("The issue{where} was {posted}.", where=where, posted=posted)
+        )

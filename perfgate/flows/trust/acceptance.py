@@ -1,4 +1,8 @@
-"""Accept an intended regression: its metric must exist, it needs a reason, and the project's store keeps it."""
+"""What people say of regressions, kept in the project's store.
+
+An intended regression is accepted: its metric must exist, and it needs a reason. A
+regression of main has a state: acknowledged, fixed, expected, or new again.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ from datetime import date, datetime, timezone
 from perfgate.catalogue.lookup import METRICS
 from perfgate.config import Config
 from perfgate.document.budget import parse_place
-from perfgate.document.history import Acceptance
+from perfgate.document.history import Acceptance, Triage, TriageState
 from perfgate.errors import UsageError
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.store import open_project_store
+from perfgate.judging.store.store import LOCAL, Store
 from perfgate.locale import Activity
 
 
@@ -77,7 +82,7 @@ def store_acceptances(
     metrics: Iterable[str],
     reason: str,
     accepted_by: str,
-    until: date | None = None,
+    until: date | None,
 ) -> list[Acceptance]:
     """Store that regressions of one commit are intended, all of them or none; ``until`` is the last day on which that counts.
 
@@ -108,3 +113,48 @@ def store_acceptances(
     ]
     store.append(config.project, acceptances)
     return acceptances
+
+
+_MOST_REASON, _MOST_AUTHOR = 1_000, 100
+
+
+def give_state(
+    store: Store,
+    project: str,
+    *,
+    commit: str,
+    state: TriageState,
+    reason: str,
+    author: str,
+    actor: str = LOCAL,
+) -> Triage:
+    """Store the state of the regressions that began with a commit, for a writer of the audit log.
+
+    Raises UsageError without a reason or an author.
+    """
+    triage = Triage(
+        commit=commit,
+        state=state,
+        reason=_one_line(reason),
+        author=_one_line(author),
+        changed_at=now(),
+    )
+    if not triage.author:
+        raise UsageError("give the name of the person who changes the state")
+    if not triage.reason and state != "new":
+        raise UsageError(
+            "give the reason for the state {state!r}; the weekly report and the pages show it",
+            state=state,
+        )
+    if len(triage.reason) > _MOST_REASON or len(triage.author) > _MOST_AUTHOR:
+        raise UsageError(
+            "the reason may have {reason} characters and the name {author}",
+            reason=_MOST_REASON,
+            author=_MOST_AUTHOR,
+        )
+    store.append(project, [triage], actor=actor)
+    return triage
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("\0", " ").split())

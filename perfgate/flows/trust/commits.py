@@ -210,10 +210,9 @@ def _same_code(
         )
         if not same_code(before, after):
             return False
-    is_read = _text_of_code_is_read(repository, base, environ) or _text_of_code_is_read(
-        repository, head, environ
+    return not any(
+        _text_of_code_is_read(repository, commit, environ) for commit in (base, head)
     )
-    return not is_read
 
 
 def _text_of_code_is_read(
@@ -230,29 +229,16 @@ def _text_of_code_is_read(
     lines = process.data.decode(errors="replace").splitlines()
     if any(reads_code(line) for line in lines):
         return True
-    modules = (
-        _importable_names(repository, commit, environ)
-        | sys.stdlib_module_names
-        | set(PLATFORM)
-    )
-    return any(imported_packages(line) - modules for line in lines)
-
-
-def _importable_names(
-    repository: Path, commit: str, environ: Mapping[str, str]
-) -> set[str]:
-    """The top-level names by which files of the project are imported from its root, or from a folder for packages."""
-    listing = git_bytes(
-        repository,
-        ["ls-tree", "-r", "--name-only", "-z", "--full-tree", commit],
-        environ,
-    )
-    names: set[str] = set()
-    for file in listing.decode(errors="replace").split("\0"):
+    # The top-level names by which files of the project are imported from its root, or
+    # from a folder for packages.
+    listing = ["ls-tree", "-r", "--name-only", "-z", "--full-tree", commit]
+    files = git_bytes(repository, listing, environ).decode(errors="replace")
+    modules = {*sys.stdlib_module_names, *PLATFORM}
+    for file in files.split("\0"):
         folder, _, rest = file.partition("/")
         inside = rest if folder in PACKAGE_FOLDERS and rest else file
-        names.add(inside.partition("/")[0].removesuffix(".py"))
-    return names
+        modules.add(inside.partition("/")[0].removesuffix(".py"))
+    return any(imported_packages(line) - modules for line in lines)
 
 
 def _batch(
@@ -267,17 +253,8 @@ def _modified(
     repository: Path, base: str, head: str, environ: Mapping[str, str]
 ) -> dict[str, tuple[bytes, bytes]]:
     """The ids of the contents of the regular files that differ, before and after."""
-    listing = [
-        "diff",
-        "--raw",
-        "-z",
-        "--no-abbrev",
-        "--no-renames",
-        "--diff-filter=M",
-        base,
-        head,
-        "--",
-    ]
+    listing = ["diff", "--raw", "-z", "--no-abbrev", "--no-renames"]
+    listing += ["--diff-filter=M", base, head, "--"]
     modified: dict[str, tuple[bytes, bytes]] = {}
     for old_mode, new_mode, before, after, path in _MODIFIED.findall(
         git_bytes(repository, listing, environ)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from pathlib import Path
 
 from perfgate.config import CONFIG_NAME, Config
@@ -93,7 +93,10 @@ def grounds_of_base(
     always = (
         always_relevant(rules, prefix.rstrip("/")) if rules else {prefix + CONFIG_NAME}
     )
-    edited = [file for file in changed if file in always or _configures_ci(file)]
+    of_ci: set[str] = set()
+    for pattern in CI_FILES:
+        of_ci.update(fnmatch.filter(changed, pattern))
+    edited = [file for file in changed if file in always or file in of_ci]
     if edited:
         listed: MessageValue = edited
         more = len(edited) - _NAMED
@@ -116,10 +119,6 @@ def grounds_of_base(
     return Grounds(rules, tuple(notes), skipped, frozenset(changed))
 
 
-def _configures_ci(file: str) -> bool:
-    return any(fnmatch(file, pattern) for pattern in CI_FILES)
-
-
 def _same_code(
     root: Path,
     change: ChangeRequest,
@@ -128,14 +127,13 @@ def _same_code(
     forge: Forge | None,
     access: GitAccess,
 ) -> bool:
-    try:
-        fork: str | None = (
-            base  # a merge queue, which has no forge, builds on this exact commit
-        )
-        if forge:
+    # A merge queue, which has no forge, builds on this exact commit.
+    fork: str | None = base
+    if forge:
+        try:
             fork = common_ancestor(forge, root, base, change.head_sha)
-    except DocumentError:
-        return False
+        except DocumentError:
+            return False
     return fork is not None and same_code_between(
         root, fork, change.head_sha, files, access
     )

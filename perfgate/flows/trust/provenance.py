@@ -1,22 +1,38 @@
-"""Check that an artifact belongs to this event: the same repository, run and head, and the right base for the change.
+"""Check that an artifact belongs to this event, and that this job may store a run.
 
-The event and the forge are trusted, the artifact is not. It cannot be proven that the samples were not forged: code in the
-measured process can do that; isolation of the measuring job limits it.
+An artifact must be of the same repository, run and head, and have the right base for
+the change. The event and the forge are trusted, the artifact is not. It cannot be
+proven that the samples were not forged: code in the measured process can do that;
+isolation of the measuring job limits it.
+
+Runs of change requests are never stored, because their code controls its own
+measurements: a job may store a run if it runs for the repository's own main branch
+and has measured this commit.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 
+from perfgate.config import Config
 from perfgate.document.artifact import BASE, HEAD, CheckDocuments
 from perfgate.document.message import Message, ReasonError
 from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session, Side
 from perfgate.document.testbed import fingerprint
-from perfgate.errors import DocumentError, ForgeGoneError
+from perfgate.errors import (
+    DocumentError,
+    ForgeGoneError,
+    InconclusiveError,
+    RepositoryError,
+    UsageError,
+)
 from perfgate.git.commands import COMMIT_ID
-from perfgate.git.repository import fetched_tip, merge_base
+from perfgate.git.repository import Repository, fetched_tip, merge_base
+from perfgate.judging.forge.detect import BRANCH_VARIABLE, Trigger, detect, read_trigger
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 from perfgate.locale import Activity
 
@@ -29,7 +45,19 @@ def refuse_foreign_artifact(
 ) -> None:
     """Raise DocumentError unless both documents were measured for this event, in one session, and do not contradict it."""
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
-        _refuse_foreign_session(run.session, name, event, change)
+        if run.session.command == "upgrade":
+            raise DocumentError(
+                "this is an upgrade report, which judges no change; publish the folder of a perfgate check"
+            )
+        if run.session.command == FROM_PROFILE:
+            raise DocumentError(
+                "{name} was made from a recording, and publish takes only what its own pipeline measured",
+                name=name,
+            )
+        ci = _context(run.session, name)
+        refuse_other_pipeline(name, ci, event)
+        if ci.change_request is not None and change is not None:
+            refuse_different(name, "change request", ci.change_request, change.number)
         for session in run.session.earlier:
             _refuse_foreign_head(_context(session, name), name, event)
     base, head = documents
@@ -64,10 +92,8 @@ def base_is_proven(
     fork = common_ancestor(forge, root, target, change.head_sha)
     if fork is None or commit == fork:
         return fork is not None
-    lowest, highest = (
-        common_ancestor(forge, root, fork, commit),
-        common_ancestor(forge, root, commit, target),
-    )
+    lowest = common_ancestor(forge, root, fork, commit)
+    highest = common_ancestor(forge, root, commit, target)
     if lowest is None or highest is None:
         return False
     if (lowest, highest) != (fork, commit):
@@ -98,24 +124,6 @@ def common_ancestor(forge: Forge, root: Path, first: str, second: str) -> str | 
             first=first[:40],
             second=second[:40],
         ) from None
-
-
-def _refuse_foreign_session(
-    session: Session, name: str, event: CiEvent, change: ChangeRequest | None
-) -> None:
-    if session.command == "upgrade":
-        raise DocumentError(
-            "this is an upgrade report, which judges no change; publish the folder of a perfgate check"
-        )
-    if session.command == FROM_PROFILE:
-        raise DocumentError(
-            "{name} was made from a recording, and publish takes only what its own pipeline measured",
-            name=name,
-        )
-    ci = _context(session, name)
-    refuse_other_pipeline(name, ci, event)
-    if ci.change_request is not None and change is not None:
-        refuse_different(name, "change request", ci.change_request, change.number)
 
 
 def refuse_other_pipeline(name: str, ci: CiContext, event: CiEvent) -> None:
@@ -167,16 +175,8 @@ def refuse_contradictions(run: RunDocument, name: str, side: Side | None) -> Non
             "the testbed's fingerprint in {name} does not match its fields", name=name
         )
     workloads = [workload.name for workload in run.workloads]
-    members = [
-        (
-            replicate.workload,
-            replicate.round,
-            replicate.pair,
-            replicate.arm,
-            replicate.member,
-        )
-        for replicate in run.pairs.replicates
-    ]
+    member = attrgetter("workload", "round", "pair", "arm", "member")
+    members = list(map(member, run.pairs.replicates))
     _refuse_repeated(workloads, Activity("workload"), name)
     _refuse_repeated(members, Activity("member of a pair"), name)
     unknown = sorted(
@@ -224,23 +224,130 @@ def _refuse_other_commit(
         commits.add(change.merge_sha)
     if commit is not None and commit in commits:
         return
-    if (
-        commit is None
-        or change is None
-        or forge is None
-        or not _is_merge(documents, change, forge)
-    ):
-        raise DocumentError(
-            "{head} measured the commit {commit!r}, but this job runs for {wanted!r}",
-            head=HEAD,
-            commit=commit,
-            wanted=event.head_sha,
+    if commit is not None and change is not None and forge is not None:
+        merge = [documents.base.source.commit, change.head_sha]
+        with suppress(ForgeGoneError):
+            if forge.parents(commit) == merge:
+                return
+    raise DocumentError(
+        "{head} measured the commit {commit!r}, but this job runs for {wanted!r}",
+        head=HEAD,
+        commit=commit,
+        wanted=event.head_sha,
+    )
+
+
+KINDS = ("push", "schedule")
+
+
+def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
+    """The event of this job, None outside CI. Raises UsageError if the event may not write to the store."""
+    event, trigger = detect(environ), read_trigger(environ)
+    if event is None or trigger is None:
+        return None
+    if event.change_request is not None or not trigger.own or trigger.kind not in KINDS:
+        raise UsageError(
+            "this job runs for {event}; only runs of the main branch are kept, measured by a push to it or on a "
+            "schedule",
+            event=_words(event, trigger),
+        )
+    main = main_branch(config, trigger)
+    if trigger.branch != main:
+        hint = ""
+        if environ.get("PERFGATE_FORGE"):
+            hint = Activity(
+                ", and {variable} to the branch of this job", variable=BRANCH_VARIABLE
+            )
+        raise UsageError(
+            "this job runs for {branch!r}, and runs of {main!r} are kept; if that is the wrong branch, set "
+            'main_branch = "…" under [store] in perfgate.toml{hint}',
+            branch=trigger.branch or Activity("no branch"),
+            main=main,
+            hint=hint,
+        )
+    return event
+
+
+def refuse_change_request(environ: Mapping[str, str]) -> None:
+    """Raise UsageError in a CI job of a change request or of a fork, which may not write to the store."""
+    event, trigger = detect(environ), read_trigger(environ)
+    if event is None or trigger is None:
+        return
+    if not trigger.own or trigger.kind.startswith(("pull_request", "change request")):
+        raise UsageError(
+            "this job runs for {event}, and nothing of a change is written to the store",
+            event=_words(event, trigger),
         )
 
 
-def _is_merge(documents: CheckDocuments, change: ChangeRequest, forge: Forge) -> bool:
+def main_branch(config: Config, trigger: Trigger) -> str:
+    """The branch with stored runs: from perfgate.toml, else the forge's default branch, else the clone's main branch.
+
+    Raises UsageError if none of them is known.
+    """
+    branch = config.store.main_branch or trigger.default_branch
     try:
-        parents = forge.parents(documents.head.source.commit or "")
+        return (branch or Repository(config.root).main_branch()).removeprefix("origin/")
+    except RepositoryError as error:
+        raise UsageError(
+            'the main branch is unknown ({error}); set main_branch = "…" under [store] in perfgate.toml',
+            error=error,
+        ) from None
+
+
+def refuse_off_main(
+    config: Config, environ: Mapping[str, str], event: CiEvent, forge: Forge | None
+) -> None:
+    """Raise UsageError in a job that follows another job, unless the forge confirms that the commit is on the main branch.
+
+    In such a job a tag looks like a branch of the same name, so the forge is asked about commits, which are unambiguous.
+    """
+    trigger = read_trigger(environ)
+    if trigger is None or trigger.tip is None:
+        return
+    main = main_branch(config, trigger)
+    if forge is None:
+        raise UsageError(
+            "checking that {commit} lies on {main} needs the job's token; pass it on",
+            commit=event.head_sha[:12],
+            main=main,
+        )
+    tip = trigger.tip if main == trigger.default_branch else f"refs/heads/{main}"
+    try:
+        on_main = forge.merge_base(tip, event.head_sha) == event.head_sha
     except ForgeGoneError:
-        return False
-    return parents == [documents.base.source.commit, change.head_sha]
+        on_main = False
+    if not on_main:
+        raise UsageError(
+            "{commit} does not lie on {main}; only runs of the main branch are kept",
+            commit=event.head_sha[:12],
+            main=main,
+        )
+
+
+def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
+    """Raise InconclusiveError unless a run was measured by this event's own pipeline, on its commit, as recorded."""
+    name, ci = "run.json", run.session.ci
+    try:
+        if ci is None or run.session.command != "run":
+            raise DocumentError(
+                "{name} was not measured by `perfgate run` in CI", name=name
+            )
+        refuse_other_pipeline(name, ci, event)
+        refuse_different(name, "measured commit", run.source.commit, event.head_sha)
+        refuse_different(name, "change request", ci.change_request, None)
+        refuse_contradictions(run, name, None)
+    except DocumentError as error:
+        raise InconclusiveError(
+            "artifact: {error}; nothing is kept", error=error
+        ) from error
+
+
+def _words(event: CiEvent, trigger: Trigger) -> str:
+    if event.change_request is not None:
+        return Activity("change request {number}", number=event.change_request)
+    if not trigger.own:
+        return Activity("{kind!r} of another repository", kind=trigger.kind)
+    if trigger.kind:
+        return repr(trigger.kind)
+    return Activity("an event without a name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -13,7 +13,7 @@ from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
-from perfgate.flows.shared.site.beside import beside_each_other, beside_main
+from perfgate.flows.shared.site.read import beside_each_other, beside_main
 from perfgate.judging.report.render.site.fleet import render_fleet
 from perfgate.judging.report.render.site.gates import render_gates
 from perfgate.judging.report.render.site.open_page import render_open
@@ -222,8 +222,20 @@ def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
         addresses.append(runs_address(page))
     for entry, branch in _series_pages(content)[:MOST_SERIES_PAGES]:
         addresses.append(series_address(entry, branch))
-    # Around each of the newest changes, however old they are, and along the newest runs.
-    pairs = [*_around_changes(content), *_consecutive(content.runs, newest)]
+    # The runs around each of the newest changes, however old they are.
+    changes: set[tuple[str, str, str]] = set()
+    for series in content.trend.series:
+        for change in series.changes:
+            before, after = series.points[change.at - 1 : change.at + 1]
+            changes.add((change.first_seen, before.run_id, after.run_id))
+    newest_changes = sorted(changes, reverse=True)[:MOST_CHANGES]
+    pairs = [(before, after) for _, before, after in newest_changes]
+    # The newest runs, each after the previous run on its testbed.
+    by_testbed: dict[str, list[str]] = {}
+    for run in content.runs[:newest]:
+        by_testbed.setdefault(run.fingerprint, []).append(run.id)
+    for of_testbed in by_testbed.values():
+        pairs += [(earlier, later) for later, earlier in pairwise(of_testbed)]
     run_ids = {run.id for run in content.runs[:newest]}
     compared: dict[str, list[str]] = {}
     for earlier, later in pairs:
@@ -241,27 +253,3 @@ def _series_pages(content: SiteContent) -> list[tuple[TrendSeries, str]]:
     for branch, entries in {"": content.trend.series, **content.branches}.items():
         pages += [(entry, branch) for entry in entries if entry.points]
     return pages
-
-
-def _around_changes(content: SiteContent) -> list[tuple[str, str]]:
-    """The runs before and after each of the newest changes."""
-    changes: set[tuple[str, str, str]] = set()
-    for entry in content.trend.series:
-        for change in entry.changes:
-            before, after = entry.points[change.at - 1 : change.at + 1]
-            changes.add((change.first_seen, before.run_id, after.run_id))
-    return [
-        (before, after)
-        for _, before, after in sorted(changes, reverse=True)[:MOST_CHANGES]
-    ]
-
-
-def _consecutive(runs: Sequence[StoredRun], newest: int) -> list[tuple[str, str]]:
-    """The newest runs, each after the previous run on its testbed."""
-    by_testbed: dict[str, list[StoredRun]] = {}
-    for run in runs[:newest]:
-        by_testbed.setdefault(run.fingerprint, []).append(run)
-    pairs: list[tuple[str, str]] = []
-    for of_testbed in by_testbed.values():
-        pairs += [(earlier.id, later.id) for later, earlier in pairwise(of_testbed)]
-    return pairs

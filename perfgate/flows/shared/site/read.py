@@ -1,16 +1,16 @@
-"""Read a project's stored runs for its pages."""
+"""Read a project's stored runs for its pages, and compare one or two runs with main's level."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
-from perfgate.document.site import SiteContent
+from perfgate.document.site import BesideLevel, SiteContent
 from perfgate.document.trend import RunHealth, TrendSeries
 from perfgate.flows.shared.doors import Progress, Quiet, Remembering
 from perfgate.flows.shared.trend.commits import commit_names
@@ -21,10 +21,14 @@ from perfgate.flows.shared.trend.read import (
     open_documents,
     read_histories,
 )
+from perfgate.judging.gate.compare.stored import beside_level, run_to_run
 from perfgate.judging.store.index import ProjectLog
+from perfgate.judging.store.runs import stored_values
+from perfgate.judging.store.store import labels_text
 from perfgate.judging.trend.find import with_changes
 from perfgate.judging.trend.gates import accepted_commits, gate_history
 from perfgate.judging.trend.health import machine_runs, run_health
+from perfgate.judging.trend.level import level_around
 
 # How many branches have separate series: the branches with the most runs.
 _MOST_BRANCHES = 4
@@ -44,17 +48,15 @@ class ChangesRemembered:
         self._last, self._now = self._now, {}
 
     def __call__(self, series: TrendSeries) -> TrendSeries:
-        searched = self._searched_before(series) or with_changes(series)
+        # Over all branches, and of single branches.
+        for entry in self._last.get(series.key, []):
+            if replace(entry, changes=[], noise=None) == series:
+                searched = entry
+                break
+        else:
+            searched = with_changes(series)
         self._now.setdefault(series.key, []).append(searched)
         return searched
-
-    def _searched_before(self, series: TrendSeries) -> TrendSeries | None:
-        for entry in self._last.get(
-            series.key, []
-        ):  # over all branches, and of single branches
-            if msgspec.structs.replace(entry, changes=[], noise=None) == series:
-                return entry
-        return None
 
 
 def read_site(
@@ -85,14 +87,18 @@ def read_site(
         if run.id in documents:
             health.append(run_health(run.id, documents[run.id], run.recorded_at))
     gates = gate_history(log.gates, log.acceptances, log.triages)
-    trend = msgspec.structs.replace(
+    trend = replace(
         trend,
-        runs=msgspec.structs.replace(trend.runs, health=health),
+        runs=replace(trend.runs, health=health),
         notes=remembered.notes,
         gates=gates,
     )
+    # Separate series, if there are several; a run of a detached commit has no branch.
     branches: dict[str, list[TrendSeries]] = {}
-    for branch in _branches(stored.runs):
+    counted = Counter(run.branch for run in stored.runs if run.branch)
+    if len(counted) < 2:
+        counted.clear()
+    for branch, _ in counted.most_common(_MOST_BRANCHES):
         of_branch = read_histories(
             log,
             Wanted(),
@@ -104,7 +110,10 @@ def read_site(
         branches[branch] = of_branch.series
     devices: dict[str, str] = {}
     for document in documents.values():
-        devices[document.testbed.fingerprint] = _device(document)
+        testbed = document.testbed
+        names = map(testbed.comparable.get, _DEVICE_FIELDS)
+        device = next(filter(None, names), testbed.device_kind)
+        devices[testbed.fingerprint] = device
     return SiteContent(
         trend=trend,
         runs=stored.runs,
@@ -118,17 +127,48 @@ def read_site(
     )
 
 
-def _branches(runs: Sequence[StoredRun]) -> list[str]:
-    """The branches with separate series, if there are several; a run of a detached commit belongs to none."""
-    counted = Counter(run.branch for run in runs if run.branch)
-    if len(counted) < 2:
-        return []
-    return [branch for branch, _ in counted.most_common(_MOST_BRANCHES)]
+# A value of a run by its place: workload, shape, metric, labels.
+_Place = tuple[str, str, str, str]
 
 
-def _device(document: RunDocument) -> str:
-    testbed = document.testbed
-    for name in _DEVICE_FIELDS:
-        if testbed.comparable.get(name):
-            return testbed.comparable[name]
-    return testbed.device_kind
+def beside_main(
+    run: StoredRun, document: RunDocument, series: Sequence[TrendSeries]
+) -> list[BesideLevel]:
+    """The numbers of a run compared with its level; ``series`` are main's, of all testbeds."""
+    values = _values(document)
+    numbers: list[BesideLevel] = []
+    for entry in series:
+        if entry.fingerprint == run.fingerprint and _place(entry) in values:
+            level = level_around(entry, run, without=[run])
+            numbers.append(beside_level(entry, values[_place(entry)], level))
+    return numbers
+
+
+def beside_each_other(
+    earlier: StoredRun,
+    later: StoredRun,
+    documents: tuple[RunDocument, RunDocument],
+    series: Sequence[TrendSeries],
+) -> list[BesideLevel]:
+    """The numbers of two runs, compared with the level of the earlier run if both are of one testbed."""
+    before, after = map(_values, documents)
+    numbers: list[BesideLevel] = []
+    for entry in series:
+        value_before, value_after = before.get(_place(entry)), after.get(_place(entry))
+        is_measured = value_before is not None or value_after is not None
+        if entry.fingerprint == later.fingerprint and is_measured:
+            # Empty for a run of another testbed.
+            level = level_around(entry, earlier, without=[later])
+            numbers.append(run_to_run(entry, value_before, value_after, level))
+    return numbers
+
+
+def _place(series: TrendSeries) -> _Place:
+    return series.workload, series.shape, series.metric, labels_text(series.labels)
+
+
+def _values(document: RunDocument) -> Mapping[_Place, float]:
+    return {
+        (value.workload, value.shape, value.metric, value.labels): value.value
+        for value in stored_values(document)
+    }

@@ -62,17 +62,19 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
     for entry in listed.output.split("\x1e"):
         fields = entry.lstrip("\n").split("\x1f", 3)
         # A subject may contain a separator itself; that commit then has no label.
-        if len(fields) == 4 and COMMIT_ID.fullmatch(fields[0]):
-            labels.append(_label(*fields))
+        if len(fields) != 4 or not COMMIT_ID.fullmatch(fields[0]):
+            continue
+        commit, author, subject, body = fields
+        found = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
+        request = ""
+        if found:
+            request = found[found.lastindex or 0]
+        labels.append(
+            CommitLabel(
+                commit=commit,
+                subject=subject[:200],
+                author=author[:100],
+                change_request=request,
+            )
+        )
     return labels[:MOST_COMMITS], len(labels)
-
-
-def _label(commit: str, author: str, subject: str, body: str) -> CommitLabel:
-    reference = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
-    request = reference[reference.lastindex or 0] if reference else ""
-    return CommitLabel(
-        commit=commit,
-        subject=subject[:200],
-        author=author[:100],
-        change_request=request,
-    )

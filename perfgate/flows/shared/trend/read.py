@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import NUMBER
@@ -168,8 +168,10 @@ def read_histories(
     searched: list[TrendSeries] = []
     for place, series in selected.items():
         history = _newest_versions(log.index, place, run_ids)
-        entry = _read_series(series, history, _newest(runs), numbers, progress.note)
-        entry = msgspec.structs.replace(entry, informing=selection.informs(series))
+        entry = _read_series(
+            series, history, runs[0].started_at, numbers, progress.note
+        )
+        entry = replace(entry, informing=selection.informs(series))
         if entry.current:
             searched.append(search(entry))
         elif entry.points:
@@ -187,7 +189,7 @@ def find_trend(
 ) -> TrendDocument:
     """The trend document; ``name_commits`` looks up the commits in git."""
     documents = opened.documents
-    newest, made_at = _newest(opened.runs), now()
+    newest, made_at = opened.runs[0].started_at, now()
     today = moment(made_at).date()
     since = None
     if before is not None:
@@ -195,9 +197,7 @@ def find_trend(
     named_series: list[TrendSeries] = []
     for entry in opened.series:
         changes = [name_commits(change) for change in entry.changes]
-        named_series.append(
-            msgspec.structs.replace(_with_intervals(entry, documents), changes=changes)
-        )
+        named_series.append(replace(_with_intervals(entry, documents), changes=changes))
     triaged = TriagedChanges(log.triages, named_series)
     accepted = [
         acceptance for acceptance in log.acceptances if acceptance.counts_on(today)
@@ -223,6 +223,16 @@ def find_trend(
     points: list[TrendPoint] = []
     for entry in searched:
         points += entry.points
+    # Since the last report, or of the last weeks if there was none. The points of all
+    # series on a testbed are of the same runs.
+    new_values = 0
+    for started_at, count in Counter(point.started_at for point in points).items():
+        if since is None:
+            is_new = is_recent(started_at, newest)
+        else:
+            is_new = moment(started_at) > moment(since)
+        if is_new:
+            new_values += count
     health: list[RunHealth] = []
     for run in reversed(opened.runs[:RUNS_OPENED]):
         if run.id in documents:
@@ -241,7 +251,7 @@ def find_trend(
             versions_needed=VERSIONS_NEEDED,
             looked_at=len(searched),
             values=len(points),
-            new_values=_new_values(points, since, newest),
+            new_values=new_values,
             since=since,
             gone=gone(before, series),
             not_looked_at=_not_looked_at(series, opened),
@@ -291,20 +301,6 @@ def _explained(
     return explained
 
 
-def _new_values(points: Sequence[TrendPoint], since: str | None, newest: str) -> int:
-    """The number of values since the last report, or of the last weeks if there was none."""
-    new_values = 0
-    # The points of all series on a testbed are of the same runs.
-    for started_at, count in Counter(point.started_at for point in points).items():
-        if since is None:
-            is_new = is_recent(started_at, newest)
-        else:
-            is_new = moment(started_at) > moment(since)
-        if is_new:
-            new_values += count
-    return new_values
-
-
 def open_documents(
     log: ProjectLog,
     stored: StoredHistories,
@@ -318,9 +314,8 @@ def open_documents(
     """
     documents = _Documents(log, note)
     documents.open([run.id for run in stored.runs[:RUNS_OPENED]])
-    firsts = {
-        run.fingerprint: run.id for run in stored.runs
-    }  # keeps the oldest of each, because runs are newest first
+    # Runs are newest first, so that this keeps the oldest of each testbed.
+    firsts = {run.fingerprint: run.id for run in stored.runs}
     lasts = {run.fingerprint: run.id for run in reversed(stored.runs)}
     documents.open([*firsts.values(), *lasts.values()])
     comparable: dict[str, Mapping[str, str]] = {}
@@ -329,7 +324,14 @@ def open_documents(
     spans = spans_of_testbeds(reversed(stored.runs), comparable)
     replacements = replaced_testbeds(uplifts(spans, comparable, stored.series))
     series = _with_replaced(stored.series, replacements, search)
-    documents.open(_around_newest_changes(series))
+    # The runs on both sides of the newest changes, the newest change first.
+    changes: set[tuple[str, str, str]] = set()
+    for entry in series:
+        for change in entry.changes:
+            before, after = entry.points[change.at - 1 : change.at + 1]
+            changes.add((change.first_seen, after.run_id, before.run_id))
+    for _, after_id, before_id in sorted(changes, reverse=True)[:_CHANGES_OPENED]:
+        documents.open([after_id, before_id])
     return OpenedHistories(
         runs=stored.runs,
         series=series,
@@ -352,41 +354,27 @@ class _Documents:
 
     def open(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:
-            if run_id not in self._tried and not self._is_refused:
-                self._tried.add(run_id)
-                self._open(run_id)
-
-    def _open(self, run_id: str) -> None:
-        try:
-            self.by_id[run_id] = self._log.run(run_id)
-        except StoreRefusedError as error:
-            self._is_refused = True
-            self._note(
-                Activity(
-                    "the checklist over time has {count} runs alone: {error}",
-                    count=len(self.by_id),
-                    error=error,
+            if run_id in self._tried or self._is_refused:
+                continue
+            self._tried.add(run_id)
+            try:
+                self.by_id[run_id] = self._log.run(run_id)
+            except StoreRefusedError as error:
+                self._is_refused = True
+                self._note(
+                    Activity(
+                        "the checklist over time has {count} runs alone: {error}",
+                        count=len(self.by_id),
+                        error=error,
+                    )
                 )
-            )
-        except StoreError as error:
-            self._note(
-                Activity(
-                    "a run is left out of the checklist over time: {error}", error=error
+            except StoreError as error:
+                self._note(
+                    Activity(
+                        "a run is left out of the checklist over time: {error}",
+                        error=error,
+                    )
                 )
-            )
-
-
-def _around_newest_changes(series: Sequence[TrendSeries]) -> list[str]:
-    """The ids of the runs on both sides of the newest changes, the newest change first."""
-    changes: set[tuple[str, str, str]] = set()
-    for entry in series:
-        for change in entry.changes:
-            before, after = entry.points[change.at - 1 : change.at + 1]
-            changes.add((change.first_seen, after.run_id, before.run_id))
-    run_ids: list[str] = []
-    for _, after_id, before_id in sorted(changes, reverse=True)[:_CHANGES_OPENED]:
-        run_ids += [after_id, before_id]
-    return run_ids
 
 
 def _readable_runs(
@@ -520,10 +508,6 @@ def _newest_versions(
     return history[::-1]
 
 
-def _newest(runs: Sequence[StoredRun]) -> str:
-    return runs[0].started_at
-
-
 def _is_measurable(value: float) -> bool:
     return value == 0 or _SMALLEST <= abs(value) <= _LARGEST
 
@@ -535,8 +519,8 @@ def _with_intervals(
     for index, point in enumerate(points):
         if point.run_id in documents and point.runs == 1:
             interval = _interval(documents[point.run_id], series)
-            points[index] = msgspec.structs.replace(point, interval=interval)
-    return msgspec.structs.replace(series, points=points)
+            points[index] = replace(point, interval=interval)
+    return replace(series, points=points)
 
 
 def _interval(
@@ -556,7 +540,7 @@ def _interval(
 def _not_looked_at(
     series: Sequence[TrendSeries], stored: StoredHistories
 ) -> list[NotLookedAt]:
-    newest = _newest(stored.runs)
+    newest = stored.runs[0].started_at
     alive = {
         run.fingerprint for run in stored.runs if is_recent(run.started_at, newest)
     }
