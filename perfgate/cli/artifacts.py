@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfgate.cli.streams import cleaned
+from perfgate.cli.streams import cleaned, say_line
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
@@ -81,17 +81,14 @@ def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:
 def say_kept(kept_files: KeptArtifacts) -> None:
     """The lines about a folder with kept artifacts."""
     for why in kept_files.left_out:
-        click.echo(cleaned(sentence("not kept: {why}", why=why), whole=True), err=True)
-    click.echo(
-        cleaned(
-            sentence(
-                "artifacts sent to {place}: {sent} ({size}); already there: {there}",
-                place=kept_files.place,
-                sent=kept_files.sent,
-                size=bytes_text(kept_files.sent_bytes),
-                there=kept_files.there,
-            ),
-            whole=True,
+        say_line(sentence("not kept: {why}", why=why), err=True)
+    say_line(
+        sentence(
+            "artifacts sent to {place}: {sent} ({size}); already there: {there}",
+            place=kept_files.place,
+            sent=kept_files.sent,
+            size=bytes_text(kept_files.sent_bytes),
+            there=kept_files.there,
         )
     )
 
@@ -112,4 +109,4 @@ def show_pushed(pushed: PushedRuns) -> None:
             path=path,
             why=why,
         )
-        click.echo(cleaned(text, whole=True), err=True)
+        say_line(text, err=True)

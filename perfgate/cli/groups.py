@@ -33,7 +33,11 @@ class CommandGroup(click.Group):
     ) -> None:
         widest = max(map(len, self.list_commands(ctx)))
         for heading, names in self.sections(ctx):
-            rows = [(name.ljust(widest), self._sentence(ctx, name)) for name in names]
+            rows: list[tuple[str, str]] = []
+            for name in names:
+                if command := self.get_command(ctx, name):
+                    text = command.get_short_help_str(_LONGEST_SENTENCE)
+                    rows.append((name.ljust(widest), text.partition("。")[0]))
             with formatter.section(heading):
                 formatter.write_dl(rows)
 
@@ -52,9 +56,3 @@ class CommandGroup(click.Group):
                 suggestion = f" Did you mean {' or '.join(map(repr, close))}?"
             ctx.fail(f"No such command {name!r}.{suggestion}")
         return super().resolve_command(ctx, args)
-
-    def _sentence(self, ctx: click.Context, name: str) -> str:
-        command = self.get_command(ctx, name)
-        if command:
-            return command.get_short_help_str(_LONGEST_SENTENCE).partition("。")[0]
-        return ""

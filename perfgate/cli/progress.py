@@ -6,7 +6,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -29,14 +28,12 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     known, then the status. Otherwise (CI logs, NO_COLOR): a plain line every few seconds, or none with ``brief``.
     """
 
-    def __init__(
-        self, *, brief: bool = False, environ: Mapping[str, str] = os.environ
-    ) -> None:
+    def __init__(self, *, brief: bool = False) -> None:
         self._brief = brief
         self._live = (
             sys.stderr.isatty()
-            and not environ.get("NO_COLOR")
-            and environ.get("TERM") != "dumb"
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
         )
         self._last_time = float("-inf")
         self._foresight: Foresight | None = None
@@ -102,7 +99,11 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
 
 def outlook(foresight: Foresight, elapsed: float) -> str:
     """A forecast made ``elapsed`` seconds ago, as one stable line: bar, part, estimate, time left."""
-    words = [_part(foresight), _estimate(foresight.so_far)]
+    words = [_part(foresight)]
+    if foresight.so_far is not None:
+        low, high = foresight.so_far
+        effect = f"{50 * (low + high):+.1f}".replace("-", "−")
+        words.append(f"{effect} % ± {50 * (high - low):.1f} %")
     if foresight.left is not None:
         remaining = max(0.0, foresight.left - elapsed)
         if foresight.elapsed is not None:
@@ -136,14 +137,6 @@ def _part(foresight: Foresight) -> str:
     if steps:
         return f"{name} {steps}"
     return name
-
-
-def _estimate(so_far: tuple[float, float] | None) -> str:
-    if so_far is None:
-        return ""
-    low, high = so_far
-    effect = f"{50 * (low + high):+.1f}".replace("-", "−")
-    return f"{effect} % ± {50 * (high - low):.1f} %"
 
 
 def _about(seconds: float) -> str:

@@ -34,10 +34,11 @@ def show_decision(
         folder = folder_to_name(out)
     render_terminal(decision, Console(), language, folder=folder)
     is_measured = decision.verdict != "SKIPPED"
+    if not is_measured:
+        files = files[:2]
     if files:
-        written = files if is_measured else files[:2]
         click.echo(
-            sentence("written to {out}: {files}", out=out, files=", ".join(written))
+            sentence("written to {out}: {files}", out=out, files=", ".join(files))
         )
     if is_measured:
         click.echo(sentence("report: {path}", path=out / "report.html"))

@@ -60,6 +60,11 @@ def cleaned(text: str, *, whole: bool = False) -> str:
     return clean(text, limit=_LONGEST if whole else MAX_LENGTH)
 
 
+def say_line(text: str, *, err: bool = False) -> None:
+    """Print a text with foreign parts as one line, however long."""
+    click.echo(cleaned(text, whole=True), err=err)
+
+
 def print_json(value: object) -> None:
     import msgspec
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfgate.cli.options import directory_option
-from perfgate.cli.streams import cleaned, print_json
+from perfgate.cli.streams import print_json, say_line
 
 if TYPE_CHECKING:
     from perfgate.flows.config import Setting
@@ -49,7 +49,7 @@ def COMMAND(as_format: str, directory: Path) -> None:
             click.echo(f"\n[{table}]")
         for setting in entries:
             for line in _lines(setting):
-                click.echo(cleaned(line, whole=True))
+                say_line(line)
 
 
 def _lines(setting: Setting) -> list[str]:

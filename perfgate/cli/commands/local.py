@@ -112,7 +112,9 @@ def COMMAND(
     def show(decision: DecisionDocument, code: int, out: Path) -> None:
         """Print the decision: one line if it is ``brief`` and the exit code is 0, else the report."""
         if brief and not code:
-            after = LET_THROUGH if decision.verdict == "INCONCLUSIVE" else ""
+            after = ""
+            if decision.verdict == "INCONCLUSIVE":
+                after = LET_THROUGH
             render_line(decision, Console(), request.language, after=after)
         else:
             show_decision(decision, out, request.language)

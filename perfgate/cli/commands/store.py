@@ -12,7 +12,7 @@ import click
 from perfgate.cli.artifacts import age, bytes_text, say_kept, sending, show_pushed, size
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import FOLDER, PATH, directory_option, json_alone_option
-from perfgate.cli.streams import cleaned, print_json
+from perfgate.cli.streams import cleaned, print_json, say_line
 from perfgate.errors import EXIT_FAIL
 from perfgate.locale import sentence
 
@@ -64,7 +64,7 @@ def verify(
         print_json(verified)
     else:
         for fault in verified.faults:
-            click.echo(cleaned(sentence("damaged: {why}", why=fault), whole=True))
+            say_line(sentence("damaged: {why}", why=fault))
         click.echo(
             sentence(
                 "runs read: {runs}; faults: {faults}",
@@ -246,11 +246,8 @@ def prune(
         return
     if dry_run:
         for artifact in pruned.removed:
-            click.echo(
-                cleaned(
-                    f"{artifact.id[:12]}  {artifact.kept_at[:10]}  {bytes_text(artifact.bytes)}  {artifact.commit or ''}",
-                    whole=True,
-                )
+            say_line(
+                f"{artifact.id[:12]}  {artifact.kept_at[:10]}  {bytes_text(artifact.bytes)}  {artifact.commit or ''}"
             )
     counts = {
         "sets": len(pruned.removed),
@@ -307,7 +304,7 @@ def _say_not_copied(copied: Copied, source: str, target: str) -> None:
             tokens=skipped.tokens,
             entries=skipped.audit_entries,
         )
-        click.echo(cleaned(reason, whole=True), err=True)
+        say_line(reason, err=True)
     if skipped.tokens_of_all_projects:
         reason = sentence(
             "not copied, as --project names some projects: tokens for all projects: {tokens}",
@@ -319,13 +316,13 @@ def _say_not_copied(copied: Copied, source: str, target: str) -> None:
             "{place} gives out neither its tokens nor its audit log, so neither was copied; copy its store on its own machine",
             place=shown_location(source),
         )
-        click.echo(cleaned(reason, whole=True), err=True)
+        say_line(reason, err=True)
 
 
 def _finish(exported: Exported, as_json: bool, *more: str) -> None:
     """Print the counts, with further lines for people. Exits with 1 if something was damaged."""
     for why in exported.damaged:
-        click.echo(cleaned(sentence("left out: {why}", why=why), whole=True), err=True)
+        say_line(sentence("left out: {why}", why=why), err=True)
     if as_json:
         print_json(exported)
     else:

@@ -141,9 +141,10 @@ class _TraceGroup(CommandGroup):
         return super().resolve_command(ctx, args)
 
 
-def _mentions(file: Path, word: bytes) -> bool:
+def _settings_mention(word: bytes) -> bool:
+    """Whether perfgate.toml has the word: loading it takes half as long as a short recording."""
     try:
-        return word in file.read_bytes()
+        return word in Path("perfgate.toml").read_bytes()
     except OSError:
         return False
 
@@ -163,8 +164,7 @@ def COMMAND(comm: tuple[str, ...]) -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # Nor has it to clear whole huge pages for columns, which takes longer than the page faults that they save.
         os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
-    # Loading the settings takes half as long as a short recording, so skip it if the file lacks the word.
-    if comm or _mentions(Path("perfgate.toml"), b"communication"):
+    if comm or _settings_mention(b"communication"):
         from perfgate.config import load_config
         from perfgate.trace.model.communication import add_communication
 
@@ -585,11 +585,7 @@ def timeline(
 
 def _page_language(option: str | None) -> Language:
     """As ``report_language``, without loading the settings if the file lacks the word."""
-    if not (
-        option
-        or "PERFGATE_LANG" in os.environ
-        or _mentions(Path("perfgate.toml"), b"language")
-    ):
+    if not (option or "PERFGATE_LANG" in os.environ or _settings_mention(b"language")):
         return environment_language(os.environ)
     from perfgate.config import report_language
 
