@@ -34,12 +34,6 @@ class ChangedFiles(NamedTuple):
         """Whether a trial can show that the change is neither run nor read."""
         return bool(self.every) and not self.others and len(self.every) <= _MOST_FILES
 
-    @property
-    def has_code(self) -> bool:
-        return any(self.statements["base"].values()) or any(
-            self.statements["head"].values()
-        )
-
 
 def changed_files(
     base_tree: Path,

@@ -101,9 +101,9 @@ class CodeWatch:
 
     @property
     def is_on(self) -> bool:
-        return bool(self.changed.every) and (
-            self.changed.has_code or self.changed.can_be_seen
-        )
+        statements = self.changed.statements
+        has_code = any(statements["base"].values()) or any(statements["head"].values())
+        return bool(self.changed.every) and (has_code or self.changed.can_be_seen)
 
     @property
     def seconds(self) -> float:
@@ -233,7 +233,7 @@ class CodeWatch:
     def _note(
         self, side: Side, watched: Sequence[_WatchedFile], watching: Watching
     ) -> None:
-        """Note what the trial read, run and loaded, and what cannot be known of this."""
+        """Note what the trial read, ran and loaded, as far as this can be known."""
         self._seen[side].add(watching)
         self._unseen.update(watching.doubts)
         for index in watching.read_files:
@@ -241,7 +241,7 @@ class CodeWatch:
         for index, first, last in watching.read_code:
             _, content, file = watched[index]
             self._read_code[content, file].append((first, last))
-        # Without access times neither a library nor another process shows what it reads.
+        # Without access times no library or process shows what it reads.
         lists = [self.reading.get(tree) for tree in _TREES[side]]
         are_known = None not in lists
         reads: set[str] = set()

@@ -54,13 +54,6 @@ class JudgedArtifact:
             return self.error.exit_code
         return EXIT_BUG
 
-    def noted(self, note: Message, *, budget: int) -> JudgedArtifact:
-        """The same with an additional note in its text."""
-        decision = msgspec.structs.replace(
-            self.decision, warnings=[note, *self.decision.warnings]
-        )
-        return replace(self, decision=decision).worded(budget=budget)
-
     def worded(self, *, budget: int) -> JudgedArtifact:
         """The same with its text: the comment, or its part of a joint one, of at most ``budget`` characters."""
         if self.testbed:
@@ -135,12 +128,13 @@ class Published:
 
     def with_note(self, note: Message) -> str:
         """The comment with an additional note, on a matrix in the part of a testbed with the joint verdict."""
-        budget, first = self.budget, self.deciding[0]
-        noted = [
-            artifact.noted(note, budget=budget) if artifact is first else artifact
-            for artifact in self.artifacts
-        ]
-        return replace(self, artifacts=noted).text
+        first = self.deciding[0]
+        warnings = [note, *first.decision.warnings]
+        decision = msgspec.structs.replace(first.decision, warnings=warnings)
+        noted = replace(first, decision=decision).worded(budget=self.budget)
+        artifacts = list(self.artifacts)
+        artifacts[artifacts.index(first)] = noted
+        return replace(self, artifacts=artifacts).text
 
     def write(self, out: Path) -> None:
         """Write the results as judged here, for the job to upload: the comment links these, not the measuring job's results.
