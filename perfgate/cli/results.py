@@ -1,4 +1,4 @@
-"""What the commands that measure two sides print: a decision, or a bisection's result."""
+"""What the commands that measure two sides print: a decision, or a bisection."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def show_decision(
 def search(
     bisect: Callable[..., Bisected], directory: Path, options: CheckOptions
 ) -> tuple[BisectionDocument, int]:
-    """Bisect, and print the culprit with the gate that shows it; also return the exit code."""
+    """Bisect, and print the culprit with its gate; also return the exit code."""
     with (
         TerminalProgress() as progress,
         StateCounter(directory, options, progress) as counter,

@@ -79,7 +79,7 @@ def copy(
         names.update(ledger.projects())
         has_tokens = bool(ledger.tokens())
     there = sorted(names)
-    # A store without any project may have tokens for all projects, before the first run.
+    # Before the first run a store may have tokens for all projects.
     if there or projects or not has_tokens:
         _refuse_unknown(projects, there, location)
     into = open_store_at(target, root, environ)

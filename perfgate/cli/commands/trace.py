@@ -51,9 +51,10 @@ _device = click.option(
 
 
 def _import_meanwhile(*modules: str) -> None:
-    """Import modules that print an answer while it is computed: its loops release Python's lock.
+    """Import modules that print an answer while it is computed.
 
-    An error is left to the import that needs them.
+    The loops of the answer release Python's lock. An error is left to the import that
+    needs them.
     """
 
     def work() -> None:
@@ -142,7 +143,7 @@ class _TraceGroup(CommandGroup):
 
 
 def _settings_mention(word: bytes) -> bool:
-    """Whether perfgate.toml has the word: loading it takes half as long as a short recording."""
+    """Whether perfgate.toml has the word; loading it takes as long as half a recording."""
     try:
         return word in Path("perfgate.toml").read_bytes()
     except OSError:

@@ -156,7 +156,7 @@ class StateCounter(AbstractContextManager["StateCounter"]):
         commit: str,
         side: Side,
     ) -> RunDocument:
-        # The bench of an interpreter under these settings; a different earlier one is closed.
+        # The bench of an interpreter under these settings; another one is closed.
         settings, python, opened = _settings(config), checkout.python, self._opened
         if opened is None or (opened.settings, opened.python) != (settings, python):
             self._close()

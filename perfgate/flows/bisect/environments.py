@@ -94,7 +94,9 @@ class PackageStates(States):
 def states_between(
     maker: StackMaker, versions: Pins | ReleaseRange | EnvironmentList, folder: Path
 ) -> States:
-    """The states from the old stack to the new one; what starts an environment lies in ``folder``.
+    """The states from the old stack to the new one.
+
+    What starts an environment lies in ``folder``.
 
     Raises UsageError if there is nothing to bisect, or for an interpreter that does not
     exist, and MeasuringError if the old stack or the package index fails.

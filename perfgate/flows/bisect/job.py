@@ -210,7 +210,10 @@ def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptio
 
 
 def _result(search: Search, commit: str, began: float) -> Bisected:
-    """Search up to a commit, and write the document; also the decision of the gate that shows the result."""
+    """Search up to a commit, and write the document.
+
+    With it comes the decision of the gate that shows the result.
+    """
     states = search.states
     culprits = find_culprits(
         len(states.changes), search.ask, cumulative=states.cumulative

@@ -77,7 +77,9 @@ class TrialSides(NamedTuple):
 
 @dataclass(kw_only=True)
 class States:
-    """The changes that lead from the old state to the new one, and the comparison of a state with some of them to the old.
+    """The changes that lead from the old state to the new one.
+
+    A state has some of them, and is compared with the old one.
 
     ``cumulative`` states contain all changes up to their last one. ``good`` is the old
     commit, and ``irrelevant`` the number of commits that are not states.
@@ -99,11 +101,14 @@ class States:
         raise NotImplementedError
 
     def sides_alone(self, position: int) -> TrialSides | None:  # noqa: ARG002
-        """A change against the state just before it; None if only a search shows that."""
+        """A change against the state just before it; None if there is no such pair."""
         return None
 
     def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None:
-        """Remember the followed signal and the testbed of the gate in ``folder``, if stored runs have answers."""
+        """Remember the signal and the testbed of the gate in ``folder``.
+
+        Only stored runs have answers by them.
+        """
 
     def stored_answer(self, applied: frozenset[int]) -> Answer | None:  # noqa: ARG002
         """The answer for a state from stored runs of main; None if they have none."""

@@ -222,7 +222,8 @@ def skipped_decision(change: Change) -> DecisionDocument | None:
     if options.work_tree and not changed:
         because = Message("gate.no-change", {"base": commits[0][:12]})
     elif options.work_tree:
-        # In CI only the base's path filter may skip other projects, because the publishing job can verify it.
+        # In CI only the base's path filter may skip other projects, because the
+        # publishing job can verify it.
         because = _only_other_projects(change, commits, changed)
     if because is None:
         paths, base = PathSettings(), change.base_config.config

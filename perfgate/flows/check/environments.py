@@ -189,7 +189,7 @@ def _describe(
 
 
 def _notes_of_shared(differing: list[str]) -> tuple[Message, ...]:
-    """The note that both sides ran with the installed packages, although files differ."""
+    """The note that both sides ran with the installed packages."""
     if not differing:
         return ()
     more = len(differing) - _NAMED_FILES

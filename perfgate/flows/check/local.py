@@ -50,7 +50,7 @@ def judge_push(
     judge: Judge,
     show: Show,
 ) -> int:
-    """Check each commit that is pushed; return the exit code of the first that must not be."""
+    """Check each pushed commit; return the exit code of the first that must not be."""
     if options.steps is None:
         # A push waits for the check, so most informational steps are omitted.
         options = replace(options, steps=FIRST_STEPS)

@@ -175,7 +175,7 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
         )
     else:
         base, head = _document(job, measured, "base"), _document(job, measured, "head")
-        # What concerns both sides, head's document alone has: failed pairs, coverage, notes.
+        # Head's document alone has what concerns both sides.
         rates: list[Message] = []
         failed: list[FailedPair] = []
         for pairs in measured.pairs:

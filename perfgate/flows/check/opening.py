@@ -193,7 +193,9 @@ def code_of(python: Path | None, clone: Path) -> SealedCode:
 
 
 def settings_of_check(change: Change, head: Config) -> Config:
-    """The settings by which both sides are measured: the head's, with the rules of the base.
+    """The settings by which both sides are measured.
+
+    They are the head's, with the rules of the base.
 
     The rules are the budgets, the expectations, the gating limits and how the gate
     decides. A change may ask for more time but not for less. What a side reads or

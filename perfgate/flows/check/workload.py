@@ -396,7 +396,11 @@ class PairsOfWorkload:
             self._residents.close()
 
     def _may_decide(self) -> bool:
-        """Whether pairs may decide: the workload loaded on both sides, on one testbed, and an earlier job left it open."""
+        """Whether pairs may decide.
+
+        The workload loaded on both sides, on one testbed, and an earlier job left it
+        open.
+        """
         check, measured = self.check, self.check.measured
         earlier = measured.earlier
         if earlier:

@@ -56,7 +56,7 @@ def read_declared(folder: Path) -> Declared:
     Requirement files count only if the project's metadata name no dependency: otherwise they may be for its developers.
     """
     lines: list[str] = []
-    # requirements.txt, or without one the files with similar names that are not for development.
+    # Without requirements.txt the files with similar names, if not for development.
     usual = folder / "requirements.txt"
     paths = sorted(
         [*folder.glob("requirements*.txt"), *folder.glob("requirements/*.txt")]

@@ -1,4 +1,6 @@
-"""``perfgate publish``: judge the check of a change again, post one comment, and set one status.
+"""``perfgate publish``: judge the check of a change again, and post it.
+
+There is one comment and one status.
 
 Only the samples of an artifact are trusted. They are judged by the base's
 perfgate.toml, against the base that the forge names.
@@ -205,9 +207,11 @@ def _reason_for_base(
 ) -> Message | None:
     """The reason why this commit is the base, None without a forge.
 
-    Raises DocumentError for a foreign artifact, and if the base cannot be proven. A head that no longer belongs to a change
-    request may belong to one again, so its base is checked against the commit that this job has checked out. If the forge
-    does not know the commits, the base must be an ancestor of that commit: it is then on main, but its age is not bounded.
+    Raises DocumentError for a foreign artifact, and if the base cannot be proven. A
+    head that no longer belongs to a change request may belong to one again, so its base
+    is checked against the commit that this job has checked out. If the forge does not
+    know the commits, the base must be an ancestor of that commit: it is then on main,
+    but its age is not bounded.
     """
     event, target = trusted.event, trusted.target
     if event is None:

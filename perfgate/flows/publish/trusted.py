@@ -72,9 +72,10 @@ class TargetForge:
 class TrustedInputs:
     """The inputs of a judgement besides the artifacts.
 
-    ``root`` is the project's folder in a checkout of the base or of the default branch, and ``config`` its perfgate.toml: None
-    if it has none, or if ``config_error`` is the reason why it cannot be read. ``event`` is None outside a CI job, and
-    ``target`` without a token. ``change`` is the change request, if it still has the event's head.
+    ``root`` is the project's folder in a checkout of the base or of the default branch,
+    and ``config`` its perfgate.toml: None if it has none, or if ``config_error`` is the
+    reason why it cannot be read. ``event`` is None outside a CI job, and ``target``
+    without a token. ``change`` is the change request, if it still has the event's head.
     """
 
     root: Path

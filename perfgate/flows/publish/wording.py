@@ -78,7 +78,7 @@ class Wording:
     def _with_evidence(
         self, judged: JudgedArtifact, artifact: ReadArtifact
     ) -> JudgedArtifact:
-        """With the addresses of the evidence, the orders to accept causes, and the report page."""
+        """With the addresses of the evidence, the orders to accept, and the report page."""
         decision, context = judged.decision, judged.context
         request, trusted = self.request, self.trusted
         if trusted.target is not None and decision.measured.links:
@@ -131,7 +131,7 @@ class Wording:
         prefix = prefix_of(self.trusted.root)
 
         def address(line: str) -> str | None:
-            """The page of a source line of the head, relative to the project's folder."""
+            """The page of a source line, which is relative to the project's folder."""
             place = parse_location(line)
             return place and line_address(event, prefix + place.path, place.line)
 

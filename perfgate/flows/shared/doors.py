@@ -46,7 +46,7 @@ class Doors:
         return cls(os.environ, say, time.sleep, time.time)
 
     def say_foreign(self, text: str) -> None:
-        """Print a text that may contain foreign input, which the CI host must not take for commands."""
+        """Print a text with foreign input, so that the CI host executes none of it."""
         self.say(log_lines(text, self.environ))
 
     def summarise(self, text: str) -> None:
@@ -68,7 +68,10 @@ class Doors:
 
 
 def given_file(path: Path | None, variable: str, option: str) -> Path:
-    """The file that GitHub's runner names in a variable. Raises UsageError if an option needs it and it is not set."""
+    """The file that GitHub's runner names in a variable.
+
+    Raises UsageError if it is not set, because an option needs it.
+    """
     if path is None:
         raise UsageError(
             "{option} needs the file that GitHub's runner names in {variable}, which is not set here",

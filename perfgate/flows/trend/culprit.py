@@ -50,7 +50,7 @@ def bisect_oldest(
     if cause is None:
         return []
     good, bad = str(cause.last_good), str(cause.first_bad)
-    # The series to follow: an exact count, which needs no times, or else the leading one.
+    # Follow an exact count, which needs no times, or else the leading series.
     moved = [entry.series for entry in moved_by(cause, document)]
     counts = [entry for entry in moved if entry.is_exact and not entry.labels]
     series = next((entry for entry in counts if not entry.informing), moved[0])

@@ -1,4 +1,4 @@
-"""Read a project's stored runs for its pages, and compare one or two runs with main's level."""
+"""Read a project's stored runs for its pages, and compare runs with main's level."""
 
 from __future__ import annotations
 
