@@ -35,9 +35,8 @@ from perfgate.flows.trace.job import (
     top_timeline,
 )
 from perfgate.trace.analysis.gaps import CAUSES, device_gaps
-from perfgate.trace.analysis.lines import NO_LAUNCHER, Launchers, launchers
 from perfgate.trace.analysis.rows import host_kinds
-from perfgate.trace.analysis.stacks import stacks_of
+from perfgate.trace.analysis.stacks import NO_LAUNCHER, Launchers, launchers, stacks_of
 from perfgate.trace.model.arithmetic import joined, union
 from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
 from perfgate.trace.model.faults import believed

@@ -251,7 +251,7 @@ def top_timeline(
 def gap_timeline(
     pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int
 ) -> GapTimeline:
-    from perfgate.trace.analysis.fillers import gap_groups
+    from perfgate.trace.analysis.gaps import gap_groups
 
     intact = believed(pick.timeline.events)
     events = aligned(intact)

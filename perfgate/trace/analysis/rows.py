@@ -13,14 +13,16 @@ from perfgate.document.alignment import Work
 from perfgate.document.trace import DiffKey, DiffTotals, TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.gaps import device_gaps
-from perfgate.trace.analysis.lines import (
+from perfgate.trace.analysis.operators import row_kind
+from perfgate.trace.analysis.stacks import (
     Launchers,
+    frame,
     heaviest_names,
     launchers,
     launching_operators,
+    project_places,
+    stacks_of,
 )
-from perfgate.trace.analysis.operators import row_kind
-from perfgate.trace.analysis.stacks import frame, project_places, stacks_of
 from perfgate.trace.model.arithmetic import (
     NO_NUMBER,
     IntColumn,

@@ -6,7 +6,12 @@ the exact error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from functools import cache, partial
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
@@ -15,9 +20,34 @@ import numpy as np
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.scanner import library
-from perfgate.trace.scanner.chrome_events import EVENTS_KEY, MAX_HEADER_BYTES
-from perfgate.trace.scanner.scanned import ABSENT, ScannedFile
-from perfgate.trace.scanner.windows import UndecidedError, WindowedScan
+from perfgate.trace.scanner.chrome_events import (
+    BORDER,
+    EVENTS_KEY,
+    MAX_EVENT_BYTES,
+    MAX_EVENTS,
+    MAX_HEADER_BYTES,
+    TraceText,
+    header_and_rest,
+)
+from perfgate.trace.scanner.scanned import (
+    ABSENT,
+    NO_TEXT_AT_ALL,
+    ScannedEvents,
+    ScannedFile,
+    ScannedTexts,
+    SparseColumn,
+    decoded,
+)
+
+# Read at once; all threads share it.
+_WINDOW_BYTES = 4 << 20
+_SHARE_BYTES = 2 << 20
+# Reading the file and putting the columns together are one thread's work, which is an eighth of it all.
+_MOST_THREADS = 8
+_BEGIN_BYTES = 64 << 10
+# Most compressed traces have more than a sixteenth of their text; of others, a window is read after the other.
+_MOST_COMPRESSED = 16
+MIN_SHARE_BYTES = 1 << 20
 
 
 def scan(
@@ -84,3 +114,240 @@ def _with_whole_document(path: Path, file: ScannedFile) -> ScannedFile:
             Activity("it has no phase (ph)"),
         )
     return file
+
+
+class UndecidedError(Exception):
+    """The scanner met input that it cannot handle."""
+
+
+def idle_processors(allowed: int, processors: int, load: float) -> int:
+    """How many ``allowed`` processors of a machine are idle at a load, at least one: on a busy one a thread only costs."""
+    return max(1, allowed - int(load * allowed / processors))
+
+
+class _Window:
+    """The current text of the scan, in a buffer that is reused for the following text."""
+
+    def __init__(self, text: TraceText, begin: bytes, size: int) -> None:
+        self._text = text
+        self._make_room(max(size, len(begin)))
+        self.buffer[: len(begin)] = begin
+        self.size = len(begin)
+        self._fill()
+
+    def move_on(self, end: int) -> bool:
+        """Drop the text before ``end`` and read on; return whether there was more."""
+        rest = self.buffer[end : self.size]
+        if len(rest) > len(self.buffer) // 2:
+            self._make_room(2 * len(self.buffer))
+        self.buffer[: len(rest)] = rest
+        self.size = len(rest)
+        return self._fill()
+
+    def _make_room(self, size: int) -> None:
+        self.buffer = bytearray(size)
+        self.address: int = np.frombuffer(self.buffer, np.uint8).ctypes.data
+
+    def _fill(self) -> bool:
+        with memoryview(self.buffer) as room:
+            more = self._text.fill(room[self.size :])
+        self.size += more
+        return more > 0
+
+
+class WindowedScan:
+    """One file, read in windows; of each large one, every thread takes a share."""
+
+    def __init__(
+        self,
+        path: Path,
+        keys: Mapping[str, bool],
+        advice: Activity,
+        *,
+        window: int | None = None,
+        threads: int | None = None,
+        arrows: bool = False,
+    ) -> None:
+        self._path = path
+        self._keys = dict(keys)
+        self._advice = advice
+        allowed = len(os.sched_getaffinity(0))
+        self._threads = threads or min(
+            _MOST_THREADS,
+            idle_processors(allowed, os.cpu_count() or 1, os.getloadavg()[0]),
+        )
+        self._window = window
+        self._sets: tuple[int, ...] = (
+            library.SETS if arrows else (library.COMPLETE, library.OTHERS)
+        )
+        self._scan = self._new_scan()
+        # The scans of the other threads, each empty between two windows.
+        self._others: list[library.Scan] = []
+        # Whether the next event has no comma before it.
+        self._is_first = True
+
+    def file(self) -> ScannedFile:
+        """Raises UndecidedError, and DocumentError for a file that cannot be read."""
+        around = self._take_all()
+        texts = self._texts()
+        try:
+            texts.words = decoded(texts.texts)
+        except NO_TEXT_AT_ALL as error:
+            raise UndecidedError from error
+        complete = self._rows(library.COMPLETE, texts)
+        others = self._rows(library.OTHERS, texts)
+        if library.ARROWS in self._sets:
+            arrows = self._rows(library.ARROWS, texts)
+            return ScannedFile(texts, complete, others, lambda: arrows, around)
+        return ScannedFile(
+            texts,
+            complete,
+            others,
+            cache(partial(self._arrows, self._scan.events)),
+            around,
+        )
+
+    def _arrows(self, events: int) -> ScannedEvents:
+        """Read the file, which has this number of events, again for its arrows alone.
+
+        Raises DocumentError if it has changed.
+        """
+        self._sets = (library.ARROWS,)
+        self._scan.begin(self._sets)
+        self._others.clear()
+        self._is_first = True
+        with suppress(UndecidedError):
+            self._take_all()
+            if self._scan.events == events:
+                return self._rows(library.ARROWS, self._texts())
+        raise DocumentError(
+            "{path}: has changed while it was being read; ask again", path=self._path
+        )
+
+    def _take_all(self) -> bytes:
+        """Take every event; return the file without its events."""
+        with TraceText(self._path) as text:
+            size = self._window or self._window_of(text.stored)
+            # Most headers end in the first bytes, and a window that is read for them alone is copied twice.
+            begin = islice(text.blocks(min(_BEGIN_BYTES, size)), 1)
+            header, rest = header_and_rest(self._path, chain(begin, text.blocks(size)))
+            window = _Window(text, rest, size)
+            while True:
+                end, state = self._take(window)
+                if state == library.CLOSED:
+                    rest = bytes(window.buffer[end : window.size])
+                    # Reading to the end lets the sums of a compressed file be checked; mostly little is left.
+                    for block in text.blocks(_BEGIN_BYTES):
+                        rest += block if len(rest) < MAX_HEADER_BYTES else b""
+                    return header + rest
+                if (
+                    state not in (library.WANTING, library.STOPPED)
+                    or window.size - end > MAX_EVENT_BYTES
+                ):
+                    raise UndecidedError
+                if self._scan.events > MAX_EVENTS or not window.move_on(end):
+                    raise UndecidedError
+
+    def _window_of(self, stored: int) -> int:
+        """The bytes of a window for a file of this size; a small file, even compressed, does not need a large window."""
+        return min(
+            max(_WINDOW_BYTES, self._threads * _SHARE_BYTES),
+            max(_BEGIN_BYTES, _MOST_COMPRESSED * stored),
+        )
+
+    def _take(self, window: _Window) -> tuple[int, int]:
+        """Take the events of a window; return the position at which that ended, and why."""
+        address, size = window.address, window.size
+        cuts = self._cuts(window.buffer, size)
+        if not cuts:
+            return self._take_alone(address, size, 0)
+        while len(self._others) < len(cuts):
+            self._others.append(self._new_scan())
+        ends = [*cuts[1:], size]
+        with ExitStack() as stack:
+            ahead = []
+            for scan, cut, end in zip(self._others, cuts, ends):
+                work = partial(scan.take, address, size, cut, end, first=True)
+                ahead.append(stack.enter_context(_Thread(work)))
+            end, state = self._take_alone(address, size, 0, cuts[0])
+        for number, (scan, cut) in enumerate(zip(self._others, cuts)):
+            if (state, end) != (library.STOPPED, cut):
+                # The supposed border of two events was not a border, or the share before it ended earlier.
+                for wrong in self._others[number:]:
+                    wrong.forget()
+                if state != library.STOPPED:
+                    return end, state
+                self._is_first = True
+                return self._take_alone(address, size, end)
+            end, state = ahead[number].result, scan.state
+            self._is_first = not scan.events
+            self._scan.absorb(scan)
+        return end, state
+
+    def _cuts(self, text: bytearray, size: int) -> list[int]:
+        """The supposed borders of events that cut a window into shares of one size, one for each thread."""
+        shares = min(self._threads, size // MIN_SHARE_BYTES)
+        cuts = []
+        for share in range(1, shares):
+            border = BORDER.search(
+                text, size * share // shares, size * (share + 1) // shares
+            )
+            if border is not None:
+                cuts.append(text.index(b"{", border.start()))
+        return cuts
+
+    def _take_alone(
+        self, address: int, size: int, at: int, stop: int | None = None
+    ) -> tuple[int, int]:
+        before = self._scan.events
+        end = self._scan.take(
+            address, size, at, size if stop is None else stop, first=self._is_first
+        )
+        self._is_first = self._is_first and self._scan.events == before
+        return end, self._scan.state
+
+    def _new_scan(self) -> library.Scan:
+        scan = library.Scan(self._keys)
+        scan.begin(self._sets)
+        return scan
+
+    def _texts(self) -> ScannedTexts:
+        texts = self._scan.texts()
+        names = {library.START: "start", library.DURATION: "duration"}
+        odd = {
+            (event, names[member]): texts[text]
+            for event, member, text in self._scan.odd()
+        }
+        return ScannedTexts(self._path, self._advice, texts, self._scan.tracks(), odd)
+
+    def _rows(self, rows: int, of: ScannedTexts) -> ScannedEvents:
+        """The rows of one set, in the order of the file."""
+        columns = {name: self._scan.member(rows, name) for name in library.MEMBERS}
+        arguments = {
+            key: SparseColumn(*self._scan.argument(rows, key)) for key in self._keys
+        }
+        return ScannedEvents(
+            of,
+            flows=SparseColumn(*self._scan.flow(rows)),
+            arguments=arguments,
+            **columns,
+        )
+
+
+class _Thread:
+    """Works in parallel with the body of a with statement; ``result`` is set when that ends."""
+
+    def __init__(self, work: Callable[[], int]) -> None:
+        self.result = 0
+        self._work = work
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> _Thread:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        self.result = self._work()

@@ -17,7 +17,7 @@ from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import AllocationTotal, Kernel, Launch, NamedTotal
 from perfgate.trace.readers.ascend import columns, tables
-from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
+from perfgate.trace.readers.ascend.kernels import with_cache_rates
 from perfgate.trace.scanner import library
 
 from .ascend import sample

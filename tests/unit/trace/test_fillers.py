@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from perfgate.document.trace import GapGroupRow
-from perfgate.trace.analysis.fillers import gap_groups
-from perfgate.trace.analysis.gaps import device_gaps
+from perfgate.trace.analysis.gaps import device_gaps, gap_groups
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 
 MAIN, OTHER, STREAM = ("python", "1"), ("python", "2"), ("device 0", "stream 7")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from perfgate.errors import DocumentError
 from perfgate.trace.model.events import nanoseconds
-from perfgate.trace.scanner import library, windows
+from perfgate.trace.scanner import library, scan
 from perfgate.trace.scanner.decoding import decode_events
 from perfgate.trace.scanner.scanned import ScannedEvents, ScannedFile
 from tests.samples import recorded
@@ -97,12 +97,12 @@ def both(path: Path, *, window: int = 1 << 20, threads: int = 2) -> None:
     try:
         slow = decode_events(path, KEYS)
     except DocumentError:
-        with pytest.raises((windows.UndecidedError, DocumentError)):
-            windows.WindowedScan(path, KEYS, "", window=window, threads=threads).file()
+        with pytest.raises((scan.UndecidedError, DocumentError)):
+            scan.WindowedScan(path, KEYS, "", window=window, threads=threads).file()
         return
     try:
-        fast = windows.WindowedScan(path, KEYS, "record it again", window=window, threads=threads).file()
-    except windows.UndecidedError:
+        fast = scan.WindowedScan(path, KEYS, "record it again", window=window, threads=threads).file()
+    except scan.UndecidedError:
         if b'"ph": "\\' in path.read_bytes() or _has_arguments_twice(path):
             return  # a phase that has to be decoded, or two values of which decoding knows which counts
         # It is read the slower way for a text of arguments that is none, where decoding does not look.
@@ -299,7 +299,7 @@ def check_damaged(folder: Path, data: st.DataObject) -> None:
 def test_scan__threads__the_order_of_the_file_also_where_a_text_looks_like_a_border(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    monkeypatch.setattr(windows, "MIN_SHARE_BYTES", 64)
+    monkeypatch.setattr(scan, "MIN_SHARE_BYTES", 64)
     events = [
         {
             "ph": "X",
@@ -316,8 +316,8 @@ def test_scan__threads__the_order_of_the_file_also_where_a_text_looks_like_a_bor
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     for window in (500, 2_000, 1 << 20):
         both(path, window=window, threads=threads)
-        scan = windows.WindowedScan(path, KEYS, "", window=window, threads=threads)
-        names = [row[3] for row in seen(scan.file())]
+        windowed = scan.WindowedScan(path, KEYS, "", window=window, threads=threads)
+        names = [row[3] for row in seen(windowed.file())]
         assert names == [event["name"] for event in events]
 
 
@@ -325,7 +325,7 @@ def test_scan__threads__the_order_of_the_file_also_where_a_text_looks_like_a_bor
     ("allowed", "processors", "load", "idle"), [(2, 2, 0.9, 2), (2, 2, 1.2, 1), (2, 2, 30.0, 1), (8, 64, 32.0, 4)]
 )
 def test_idle_processors__others_work__theirs_left_alone(allowed: int, processors: int, load: float, idle: int) -> None:
-    assert windows.idle_processors(allowed, processors, load) == idle
+    assert scan.idle_processors(allowed, processors, load) == idle
 
 
 @needs_library
@@ -338,7 +338,7 @@ def test_scan__a_value_that_goes_on_where_the_last_ended__read_to_its_end(tmp_pa
         for tid, dur, shape in zip((1, 1, 12, 1), (2, 2, 2.5, 2), dims)
     ]
     path.write_text(f"[{', '.join(events)}]")
-    found = windows.WindowedScan(path, KEYS, "").file().complete
+    found = scan.WindowedScan(path, KEYS, "").file().complete
     threads = found.process_and_thread()[1].tolist()
     assert [found.of.words[code] for code in threads] == ["1", "1", "12", "1"]
     assert found.duration.tolist() == [2000, 2000, 2500, 2000]
@@ -370,7 +370,7 @@ def test_scan__values_that_stay_for_long_and_then_change__read_as_they_stand(tmp
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))
     both(path)
-    found = windows.WindowedScan(path, KEYS, "").file().complete
+    found = scan.WindowedScan(path, KEYS, "").file().complete
     assert found.argument("correlation").tolist() == [number // 700 for number in range(3_000)]
     assert found.duration.tolist() == [1000 * (1 + number // 500) for number in range(3_000)]
 
@@ -383,7 +383,7 @@ def test_numbers__one_that_takes_eight_bytes__all_take_eight(tmp_path: Path) -> 
             {"ph": "X", "ts": 1}
         ]
         path.write_text(json.dumps(events))
-        numbers = windows.WindowedScan(path, KEYS, "").file().complete.numbers("correlation")
+        numbers = scan.WindowedScan(path, KEYS, "").file().complete.numbers("correlation")
         assert (numbers.tolist(), numbers.dtype) == ([7, largest, -1], kind)
 
 
@@ -404,5 +404,5 @@ def test_nanoseconds__more_than_three_decimals__half_to_even(tmp_path: Path) -> 
     events = ",".join(f'{{"ph": "X", "ts": {text}, "dur": {text}}}' for text in texts)
     path.write_text(f"[{events}]")
     both(path)
-    found = windows.WindowedScan(path, KEYS, "").file()
+    found = scan.WindowedScan(path, KEYS, "").file()
     assert found.complete.start.tolist() == [1000, 1002, 1002, 1002, 1002, 1000, 7123, 4611686018427386900, 1000]

@@ -10,7 +10,7 @@ import pytest
 
 from perfgate import trace
 from perfgate.document.flame import FLAME_KINDS, FlameTree, node_totals, side_by_side
-from perfgate.trace.analysis import merged_stacks
+from perfgate.trace.analysis import flame
 from perfgate.trace.analysis.flame import flame_tree
 from perfgate.trace.analysis.stacks import attributed_share, frame, nearest_above, project_places, stacks_of
 from perfgate.trace.model.events import EventKind, EventTable, EventTableBuilder
@@ -261,10 +261,10 @@ def launched_at_random(lot: random.Random) -> EventTable:
 def test_merged_stacks__calls_at_random__a_node_is_a_stack_cut_at_the_deepest_level(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(merged_stacks, "MOST_LEVELS", 3)
+    monkeypatch.setattr(flame, "MOST_LEVELS", 3)
     stacks = stacks_of(launched_at_random(random.Random(seed)))
     events, above = stacks.events, stacks.called_by
-    tree = merged_stacks.merged_stacks(stacks, events.name)
+    tree = flame.merged_stacks(stacks, events.name)
     nodes: dict[tuple[object, ...], int] = {}
     for place in range(len(events)):
         calls = [place]

@@ -66,11 +66,13 @@ from perfgate.trace.readers.ascend.columns import (
 )
 from perfgate.trace.readers.ascend.database import (
     Database,
+    ExportTables,
+    ExportTexts,
     open_database,
     open_unchanged,
+    owned,
 )
 from perfgate.trace.readers.ascend.export_readings import ExportReadings
-from perfgate.trace.readers.ascend.export_tables import ExportTables, ExportTexts, owned
 from perfgate.trace.readers.ascend.files import Device, Stamp, stamp_of
 from perfgate.trace.readers.ascend.kernels import of_graph
 from perfgate.trace.readers.ascend.kinds import (

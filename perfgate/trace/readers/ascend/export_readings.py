@@ -28,7 +28,7 @@ from perfgate.trace.model.readings import (
     lost_packets,
 )
 from perfgate.trace.readers.ascend.columns import TableColumns
-from perfgate.trace.readers.ascend.export_tables import ExportTables, owned
+from perfgate.trace.readers.ascend.database import ExportTables, owned
 from perfgate.trace.readers.ascend.files import Device
 from perfgate.trace.readers.ascend.tables import held_name
 

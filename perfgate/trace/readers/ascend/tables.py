@@ -40,7 +40,6 @@ from perfgate.trace.model.recording import (
     Totals,
 )
 from perfgate.trace.model.steps import profiler_steps, shows_copies, steps_of_tables
-from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
 from perfgate.trace.readers.ascend.columns import (
     NO_TEXT,
     Kind,
@@ -55,7 +54,7 @@ from perfgate.trace.readers.ascend.files import (
     is_cut_off,
     rows_of,
 )
-from perfgate.trace.readers.ascend.kernels import read_kernels
+from perfgate.trace.readers.ascend.kernels import read_kernels, with_cache_rates
 from perfgate.trace.readers.ascend.timeline import task_events
 
 _Item = TypeVar("_Item")

@@ -44,8 +44,6 @@ from perfgate.trace.readers.kineto.arguments import (
     STREAM,
     TEXTS,
     TYPE,
-)
-from perfgate.trace.readers.kineto.collectives import (
     KernelsByDevice,
     collective_kernels,
 )
