@@ -15,10 +15,9 @@ from pathlib import Path
 from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.shared.trees import label_of, tree_of
-from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.flame import trace_flame
-from perfgate.flows.trace.job import choose
-from perfgate.flows.trace.places import Place
+from perfgate.flows.trace.gathering import Place
+from perfgate.flows.trace.job import Choice, choose
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.flows.trace.ranks_page import drawn_ranks
 from perfgate.judging.report.render.flame import render_flame

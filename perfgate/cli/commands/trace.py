@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         TopDocument,
         TopKey,
     )
-    from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.executors import Cluster
-    from perfgate.flows.trace.places import Place
+    from perfgate.flows.trace.gathering import Place
+    from perfgate.flows.trace.job import Choice
     from perfgate.judging.report.render.flame import FlameFormat
 
 _SHOWN = 20
@@ -83,7 +83,7 @@ def _rendered_by(
             as_json: bool,
             **options: Any,
         ) -> None:
-            from perfgate.flows.trace.choice import Choice
+            from perfgate.flows.trace.job import Choice
 
             if limit is None and not as_json:
                 limit = rows
@@ -299,7 +299,7 @@ def _cluster(_: click.Context, __: click.Parameter, text: str | None) -> Cluster
 def _places(
     _: click.Context, __: click.Parameter, texts: tuple[str, ...]
 ) -> list[Place]:
-    from perfgate.flows.trace.places import place_of
+    from perfgate.flows.trace.gathering import place_of
 
     return [place_of(text) for text in texts]
 
@@ -525,8 +525,8 @@ def flame(
     The page is one self-contained file: zoom, search by text or pattern, threads and streams, requests (spans named
     request#ID), base against head. For the folder of a check it shows both sides.
     """
-    from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.flame import trace_flame
+    from perfgate.flows.trace.job import Choice
 
     def print_note(message: Message) -> None:
         from perfgate.judging.report.text.messages import word
@@ -569,7 +569,7 @@ def timeline(
 
     The page is one self-contained file: zoom by wheel, totals of a selection, search, and export for Perfetto.
     """
-    from perfgate.flows.trace.choice import Choice
+    from perfgate.flows.trace.job import Choice
     from perfgate.flows.trace.timeline import trace_timeline
 
     spoken = _page_language(language)

@@ -23,9 +23,9 @@ from perfgate.document.trace import (
     WindowPart,
     WindowPartName,
 )
-from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.diff import trace_diff
 from perfgate.flows.trace.job import (
+    Choice,
     ChosenTimeline,
     choose,
     format_of,

@@ -26,8 +26,8 @@ from perfgate.document.trace import (
     TopKind,
 )
 from perfgate.errors import DocumentError, UsageError
-from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import (
+    Choice,
     ChosenTimeline,
     choose,
     notes_of,

@@ -9,8 +9,8 @@ from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.errors import UsageError
 from perfgate.flows.shared.trees import label_of, pair_trees, tree_of
-from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import (
+    Choice,
     ChosenTimeline,
     choose,
     notes_of,

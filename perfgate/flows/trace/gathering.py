@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -20,7 +21,6 @@ from perfgate.flows.trace.executors import (
     completed,
     open_executor,
 )
-from perfgate.flows.trace.places import Place
 from perfgate.flows.trace.reducing import (
     KEPT,
     Reduced,
@@ -36,6 +36,31 @@ from perfgate.flows.trace.reducing import (
 from perfgate.locale import sentence
 from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.model.communication import added_communication
+
+
+class Place(NamedTuple):
+    """A path, and the node of a cluster if it is on a disk of that node alone; without one, every worker sees the path."""
+
+    path: Path
+    host: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.host is None else f"file://{self.host}{self.path}"
+
+
+def place_of(text: str) -> Place:
+    """A path, or file://HOST/PATH (RFC 8089). Raises UsageError for any other URL."""
+    if "://" not in text:
+        return Place(Path(text))
+    url = urlsplit(text)
+    if url.scheme != "file" or not url.path:
+        raise UsageError(
+            "{text}: write a path, or file://HOST/PATH for a folder on a node of the cluster",
+            text=text,
+        )
+    host = None if url.netloc in ("", "localhost") else url.netloc
+    return Place(Path(unquote(url.path)), host)
+
 
 # The recordings below a folder, or why it has none.
 Listed = list[Place] | LeftOutRecording

@@ -30,7 +30,6 @@ from perfgate.document.trace import (
     TopTimeline,
 )
 from perfgate.errors import UsageError
-from perfgate.flows.trace.choice import Choice
 from perfgate.system.memory import keep_freed_memory
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.analysis.rows import TopOperator, top
@@ -44,12 +43,21 @@ from perfgate.trace.readers.contradictions import doubts_about
 if TYPE_CHECKING:
     from perfgate.trace.analysis.phases import Batch
 
+
 _NS = 1e9
 _MOST_NAMED = 8
 _NOTHING = Message("trace.nothing-collected")
 _NO_DEVICE = Message("trace.nothing-on-device")
 _NO_TIMELINE = Message("trace.no-timeline")
 _NO_STEPS = Message("trace.no-steps")
+
+
+class Choice(NamedTuple):
+    """The timelines to show, and the number of rows of each; None means all."""
+
+    rank: int | None = None
+    device: int | None = None
+    limit: int | None = None
 
 
 class ChosenTimeline(NamedTuple):

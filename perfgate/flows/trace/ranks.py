@@ -20,8 +20,7 @@ from perfgate.document.trace import (
 )
 from perfgate.errors import DocumentError
 from perfgate.flows.trace.executors import Cluster
-from perfgate.flows.trace.gathering import doubts_about, gather_tables
-from perfgate.flows.trace.places import Place
+from perfgate.flows.trace.gathering import Place, doubts_about, gather_tables
 from perfgate.trace.analysis.delays import delays
 from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import RankTable

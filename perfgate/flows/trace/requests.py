@@ -8,8 +8,8 @@ from pathlib import Path
 from perfgate.document.message import Message
 from perfgate.document.trace import RequestDocument, RequestTimeline
 from perfgate.errors import UsageError
-from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import (
+    Choice,
     ChosenTimeline,
     choose,
     format_of,

@@ -19,7 +19,7 @@ from perfgate.cli.main import cli
 from perfgate.errors import ClusterRefusedError, PerfgateError, UsageError
 from perfgate.flows.trace.executors import Cluster, Task, completed, read_cluster
 from perfgate.flows.trace.executors.local import LocalExecutor
-from perfgate.flows.trace.places import Place, place_of
+from perfgate.flows.trace.gathering import Place, place_of
 from perfgate.flows.trace.reducing import KEPT, TaskAnswer, read_answer
 from perfgate.system.interrupts import SIGNALS
 from perfgate.system.interrupts import install as install_signals

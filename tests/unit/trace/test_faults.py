@@ -13,9 +13,8 @@ from perfgate.document.history import History
 from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.flows.trace.answer import trace_answer
-from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.diff import trace_diff
-from perfgate.flows.trace.job import trace_gaps, trace_steps, trace_top
+from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps, trace_top
 from perfgate.judging.gate.decide import decide
 from perfgate.trace.model.faults import ClockOffset, clock_offset, time_faults
 from perfgate.trace.readers.contradictions import contradictions

@@ -11,8 +11,7 @@ import pytest
 from perfgate import trace
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
-from perfgate.flows.trace.gathering import trace_reduce
-from perfgate.flows.trace.places import Place
+from perfgate.flows.trace.gathering import Place, trace_reduce
 from tests.each import each
 
 from .ascend import written

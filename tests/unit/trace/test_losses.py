@@ -12,10 +12,9 @@ from perfgate import trace
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
-from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.diff import trace_diff
-from perfgate.flows.trace.gathering import trace_reduce
-from perfgate.flows.trace.places import Place
+from perfgate.flows.trace.gathering import Place, trace_reduce
+from perfgate.flows.trace.job import Choice
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.trace.model.events import CALL
 from perfgate.trace.readers.contradictions import contradictions, possible_losses

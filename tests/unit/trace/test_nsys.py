@@ -9,8 +9,7 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.job import trace_gaps, trace_steps, trace_top
+from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps, trace_top
 
 _TABLES = """
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);

@@ -9,7 +9,7 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.flows.trace.places import Place
+from perfgate.flows.trace.gathering import Place
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.trace.analysis.stacks import operators_above, stacks_of
 from perfgate.trace.model.events import DEVICE_KINDS

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from perfgate.document.message import Message
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
 from perfgate.trace.model.recording import Memory, Recording, Timeline
-from perfgate.trace.readers.ascend.about import read_about
+from perfgate.trace.readers.ascend.about import read_about, read_cores
 from perfgate.trace.readers.ascend.communication import (
     read_collectives,
     read_database_collectives,
@@ -21,7 +21,12 @@ from perfgate.trace.readers.ascend.communication import (
 )
 from perfgate.trace.readers.ascend.export import read_export
 from perfgate.trace.readers.ascend.files import Device
-from perfgate.trace.readers.ascend.layout import TRACE_VIEWS, folder_around
+from perfgate.trace.readers.ascend.layout import (
+    MAX_FOLDERS,
+    TRACE_VIEWS,
+    folder_around,
+    msprof_outputs,
+)
 from perfgate.trace.readers.ascend.tables import Tables
 from perfgate.trace.readers.ascend.timeline import device_timelines, events_of_tables
 from perfgate.trace.readers.ascend.view import read_view
@@ -189,3 +194,52 @@ def _merged(ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
         for name, value in rank.items():
             values[name][value] = None
     return {name: " | ".join(distinct) for name, distinct in values.items()}
+
+
+_TABLES = ("kernels", "types", "calls")
+
+
+def read_msprof(path: Path, *, table: str | None = None) -> Recording:
+    """PROF folders by device, or one ``table`` of kernels. Raises DocumentError, which names the fault, its place and the
+    next step.
+    """
+    if table is not None:
+        tables = Tables(lambda stem: {table: [path]}.get(stem, []), kernels=table)
+        return _rank(path, tables, {}, [])
+    outputs = list(msprof_outputs(path))
+    ranks = list(map(_read_output, outputs))
+    return recording_of(path, [output.parent.name for output in outputs], ranks)
+
+
+def _read_output(output: Path) -> Recording:
+    def files_of(stem: str) -> list[Path]:
+        """The files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
+        files = [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()]
+        return files[:MAX_FOLDERS]
+
+    refuse_pointers(output)
+    tables = Tables(files_of, kernels="op_summary")
+    cores = read_cores(folder_around(output))
+    views = [
+        view
+        for view in sorted(output.glob("msprof_*.json"))
+        if "_slice_" not in view.name
+    ]
+    if not views:
+        views = sorted(output.glob("msprof_slice_*.json"))
+    return _rank(output, tables, cores, views[:1])
+
+
+def _rank(
+    output: Path, tables: Tables, settings: dict[str, str], views: list[Path]
+) -> Recording:
+    rank = rank_of(
+        Recording(output, "msprof", (), settings=settings), None, tables, views
+    )
+    # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
+    absent = {
+        name: reason for name, reason in rank.absent.items() if name.startswith(_TABLES)
+    }
+    if not views:
+        absent["host"] = Message("notes.no-msprof-timeline")
+    return replace(rank, absent=absent)

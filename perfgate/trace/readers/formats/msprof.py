@@ -40,7 +40,7 @@ def _header(path: Path) -> str | None:
 def read(path: Path) -> Recording:
     """The PROF folders by device. Raises DocumentError, which names the fault, its place and the next step."""
     # Imported here because recognising a trace imports every reader, and most traces are not Ascend's.
-    from perfgate.trace.readers.ascend.msprof import read_msprof
+    from perfgate.trace.readers.ascend.folder import read_msprof
 
     if path.is_dir() and next(msprof_outputs(path), None) is None:
         raise DocumentError(
