@@ -10,7 +10,8 @@ import sys
 
 def main() -> None:
     """Run the command line and exit with the documented code."""
-    # Imports create many objects and no garbage: Python's default threshold costs a tenth of a short command's time.
+    # Imports create many objects and no garbage: Python's default threshold costs a
+    # tenth of a short command's time.
     gc.set_threshold(100_000)
     from perfgate.cli.main import main as run
 

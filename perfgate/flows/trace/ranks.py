@@ -22,9 +22,15 @@ from perfgate.errors import DocumentError
 from perfgate.flows.trace.executors import Cluster
 from perfgate.flows.trace.gathering import Place, doubts_about, gather_tables
 from perfgate.trace.analysis.delays import delays
-from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import RankTable
-from perfgate.trace.analysis.ranks import Arrivals, arrivals, slow_ranks, slow_stages
+from perfgate.trace.analysis.ranks import (
+    Arrivals,
+    arrivals,
+    links_between,
+    slow_links,
+    slow_ranks,
+    slow_stages,
+)
 from perfgate.trace.model.arithmetic import seconds
 
 _NS = 1e9

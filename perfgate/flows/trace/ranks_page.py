@@ -12,9 +12,8 @@ from perfgate.document.timeline import DrawnRanks, DrawnTimeline, HeatMap
 from perfgate.errors import UsageError
 from perfgate.flows.trace.ranks import Ranks
 from perfgate.judging.report.text.ranks import rank_name
-from perfgate.trace.analysis.links import links_between
 from perfgate.trace.analysis.rank_table import RankTable
-from perfgate.trace.analysis.ranks import Arrivals, ranks_timeline
+from perfgate.trace.analysis.ranks import Arrivals, links_between, ranks_timeline
 from perfgate.trace.model.arithmetic import seconds
 from perfgate.trace.model.recording import ProfilerStep
 from perfgate.trace.pages.timeline import drawn_timeline

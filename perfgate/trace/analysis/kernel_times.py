@@ -1,28 +1,37 @@
-"""Durations and hardware counters of the kernels of each recorded step: times that repeat."""
+"""Durations, counters and clocks of the kernels of each step: times that repeat."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from perfgate.document.run import KernelTimes, KernelWork
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import (
+    NO_NUMBER,
     Codes,
     FloatColumn,
     IntColumn,
+    Intervals,
     Positions,
     group_rows,
 )
 from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.numbering import Numbering
+from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.spans import OUTSIDE
 
 # Columns of AiCMetrics.PipeUtilization, in microseconds; without a prefix on chips with one kind of core (310P, 910A).
 _MAC = ("aic_mac_time(us)", "mac_time(us)")
 _VEC = ("aiv_vec_time(us)", "vec_time(us)")
+
+
+# Units of the column Accelerator Core that do not run at the core clock: the device's CPU and its random number generator.
+_OTHER_CLOCKS = ("AI_CPU", "DSA_SQE")
 
 
 def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
@@ -127,3 +136,35 @@ def _sum(values: Sequence[float | None]) -> float | None:
     if values.count(None) == len(values):
         return None
     return round(sum(value or 0.0 for value in values), 12)
+
+
+class KernelClock(NamedTuple):
+    """All kernels of one type: their nanoseconds, and their clock in hertz: the mean over that time, and the lowest."""
+
+    op: str
+    time_ns: int
+    hertz: float
+    lowest: float
+
+
+def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
+    """The types that run on the cores, most time first; empty if the table has no start times of kernels."""
+    other_units = [
+        code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS
+    ]
+    on_cores = ~np.isin(table.codes["core"], other_units)
+    rows = table.select(on_cores & (table.start != NO_NUMBER) & (table.duration > 0))
+    if not len(rows):
+        return []
+    hertz = clock.lowest_during(Intervals(rows.start, rows.start + rows.duration))
+    codes, place = np.unique(rows.group, return_inverse=True)
+    times = np.bincount(place, weights=rows.duration)
+    means = np.bincount(place, weights=rows.duration * hertz) / times
+    lowest = np.full(codes.size, np.inf)
+    np.minimum.at(lowest, place, hertz)
+    clocks = []
+    for code, time, mean, least in zip(
+        codes.tolist(), times.tolist(), means.tolist(), lowest.tolist()
+    ):
+        clocks.append(KernelClock(rows.texts[code], round(time), mean, least))
+    return sorted(clocks, key=lambda row: (-row.time_ns, row.op))

@@ -1,6 +1,5 @@
-"""Call stacks of a recording: host calls by nesting, and the device's work under the calls that launched it.
-
-The nearest Python functions and operators in them are the lines and the operators that launched the work."""
+"""Call stacks of a recording: host calls by nesting, and the device's work under the calls
+that launched it, with the lines and operators that these name."""
 
 from __future__ import annotations
 

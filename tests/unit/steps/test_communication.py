@@ -38,8 +38,7 @@ from perfgate.measuring.checklist.steps.s16_communication import (
 )
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.analysis.links import SLOW_LINK
-from perfgate.trace.analysis.ranks import SLOW_RANK
+from perfgate.trace.analysis.ranks import SLOW_LINK, SLOW_RANK
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
 from perfgate.trace.model.recording import Collective, LinkUse, Packets, ProfilerStep, RankLink, Recording, Timeline

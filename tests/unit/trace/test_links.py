@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from perfgate.trace.analysis.delays import delays
-from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import RankTable, reduce_timeline
-from perfgate.trace.analysis.ranks import arrivals
+from perfgate.trace.analysis.ranks import arrivals, links_between, slow_links
 from perfgate.trace.model.events import EventTableBuilder
 from perfgate.trace.model.recording import Kernel, RankLink, Timeline
 

@@ -15,9 +15,8 @@ from perfgate.measuring.checklist.recorded import (
     waiting_shares,
 )
 from perfgate.measuring.checklist.step import StepOutcome
-from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import reduce_timeline
-from perfgate.trace.analysis.ranks import ranks_by_lag
+from perfgate.trace.analysis.ranks import links_between, ranks_by_lag, slow_links
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.readings import DIRECTIONS, Link, link_traffic, lost_packets

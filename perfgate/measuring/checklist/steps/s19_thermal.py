@@ -32,7 +32,7 @@ from perfgate.sampling import Sampler, sampling
 from perfgate.stats.robust import shift
 from perfgate.stats.summary import SampleEstimate
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis.kernel_clocks import kernel_clocks
+from perfgate.trace.analysis.kernel_times import kernel_clocks
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.readings import CORE_CLOCK
 

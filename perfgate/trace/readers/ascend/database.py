@@ -1,4 +1,5 @@
-"""An untrusted SQLite database, read table by table under limits; and the tables of an export, with names among its texts."""
+"""An untrusted SQLite database, read table by table under limits; and the tables of an
+export, with names as places among its texts."""
 
 from __future__ import annotations
 

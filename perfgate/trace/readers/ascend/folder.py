@@ -1,4 +1,4 @@
-"""Read one folder of torch_npu.profiler, and several as one recording."""
+"""Read one folder of torch_npu.profiler or msprof, and several as one recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The table of kernels: kernel_details.csv of torch_npu, op_summary_*.csv of msprof; and the rates of l2_cache.csv."""
+"""The table of kernels: kernel_details.csv of torch_npu, op_summary_*.csv of msprof; and
+the rates of l2_cache.csv."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of Kineto's events that are read, and the collectives that they describe."""
+"""The arguments of Kineto's events that are read, and the collectives that they name."""
 
 from __future__ import annotations
 
