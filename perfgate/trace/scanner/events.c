@@ -109,8 +109,6 @@ typedef struct {
     int32_t fragments;
     uint32_t chance;
     int32_t pair[2], track; /* of the last event */
-    int32_t *text_in, *track_in; /* the numbers of the first texts and tracks in the scan that takes in this one's events */
-    int32_t texts_known, tracks_known;
 } scan;
 
 /* --- JSON */
@@ -639,8 +637,6 @@ void scan_free(scan *s)
     for (int column = 0; column < s->arguments; column++)
         free(s->key[column]);
     column_free(s->odd);
-    free(s->text_in);
-    free(s->track_in);
     texts_free(&s->texts);
     texts_free(&s->tracks);
     free(s);
@@ -684,142 +680,10 @@ void scan_begin(scan *s, int32_t sets)
     s->kept = sets;
 }
 
-static void sparse_forget(sparse_column *column, int64_t rows)
-{
-    while (column->count && column->row[column->count - 1] >= rows)
-        column->count--;
-}
-
-/* Forget the events from `events` on: `rows` are how many of each set there were before, `odd` how many times were odd. */
-void scan_forget(scan *s, int64_t events, const int64_t *rows, int64_t odd)
-{
-    s->events = events;
-    s->odd_count = odd;
-    for (int set = 0; set < SETS; set++) {
-        s->rows[set].count = rows[set];
-        sparse_forget(&s->rows[set].flow, rows[set]);
-        for (int column = 0; column < s->arguments; column++)
-            sparse_forget(&s->rows[set].argument[column], rows[set]);
-    }
-}
-
 /* The caller is done with a column that it took over. */
 void column_release(void *column)
 {
     column_free(column);
-}
-
-static int map_widen(int32_t **map, int32_t count)
-{
-    int32_t *wider = realloc(*map, (size_t)(count ? count : 1) * sizeof **map);
-    if (wider)
-        *map = wider;
-    return wider != NULL;
-}
-
-/* Look up the numbers that the new texts and tracks of `from` have in `into`, which takes in those that it does not have. */
-static int number_in(scan *into, scan *from)
-{
-    const text_table *texts = &from->texts, *tracks = &from->tracks;
-    if (!map_widen(&from->text_in, texts->count) || !map_widen(&from->track_in, tracks->count))
-        return 0;
-    for (; from->texts_known < texts->count; from->texts_known++) {
-        int64_t begin = from->texts_known ? texts->ends[from->texts_known - 1] : 0;
-        int32_t number = number_of(&into->texts, texts->bytes + begin, texts->ends[from->texts_known] - begin);
-        if (number < 0)
-            return 0;
-        from->text_in[from->texts_known] = number;
-    }
-    for (; from->tracks_known < tracks->count; from->tracks_known++) {
-        int32_t pair[2];
-        memcpy(pair, tracks->bytes + from->tracks_known * (int64_t)sizeof pair, sizeof pair);
-        for (int part = 0; part < 2; part++)
-            pair[part] = pair[part] < 0 ? -1 : from->text_in[pair[part]];
-        int32_t number = number_of(&into->tracks, (const uint8_t *)pair, sizeof pair);
-        if (number < 0)
-            return 0;
-        from->track_in[from->tracks_known] = number;
-    }
-    return 1;
-}
-
-static void renumber(int32_t *to, const int32_t *numbers, int64_t count, const int32_t *in)
-{
-    for (int64_t place = 0; place < count; place++)
-        to[place] = numbers[place] < 0 ? -1 : in[numbers[place]];
-}
-
-static void shift(int32_t *to, const int32_t *numbers, int64_t count, int64_t by)
-{
-    for (int64_t place = 0; place < count; place++)
-        to[place] = (int32_t)(numbers[place] + by);
-}
-
-/* Append a sparse column, whose rows begin at `row` now; texts get the numbers of `in`. */
-static int sparse_absorb(sparse_column *to, const sparse_column *from, int64_t row, int is_number, const int32_t *in)
-{
-    size_t each = is_number ? sizeof(int64_t) : sizeof(int32_t);
-    while (to->room < to->count + from->count)
-        if (!sparse_widen(to, each))
-            return 0;
-    if (!from->count)
-        return 1;
-    shift(to->row + to->count, from->row, from->count, row);
-    if (is_number)
-        memcpy((int64_t *)to->value + to->count, from->value, (size_t)from->count * each);
-    else
-        renumber((int32_t *)to->value + to->count, from->value, from->count, in);
-    to->count += from->count;
-    return 1;
-}
-
-static int rows_absorb(scan *into, const scan *from, int set)
-{
-    row_set *to = &into->rows[set];
-    const row_set *rows = &from->rows[set];
-    int64_t at = to->count, count = rows->count;
-    while (to->room < at + count)
-        if (!rows_widen(to))
-            return 0;
-    if (!count)
-        return 1;
-    memcpy(to->phase + at, rows->phase, (size_t)count);
-    shift(to->event + at, rows->event, count, into->events);
-    renumber(to->category + at, rows->category, count, from->text_in);
-    renumber(to->name + at, rows->name, count, from->text_in);
-    renumber(to->track + at, rows->track, count, from->track_in);
-    memcpy(to->start + at, rows->start, (size_t)count * sizeof *to->start);
-    memcpy(to->duration + at, rows->duration, (size_t)count * sizeof *to->duration);
-    if (!sparse_absorb(&to->flow, &rows->flow, at, 1, NULL))
-        return 0;
-    for (int column = 0; column < into->arguments; column++)
-        if (!sparse_absorb(&to->argument[column], &rows->argument[column], at, into->is_number[column], from->text_in))
-            return 0;
-    to->count += count;
-    return 1;
-}
-
-/* Append the events of `from`, which follow those of `into` in the file and have the same arguments; `from` is empty then. They are
-   still in the processor's cache, and the columns of `into` end up as the reader needs them. 0 where memory is short. */
-int scan_absorb(scan *into, scan *from)
-{
-    if (!number_in(into, from))
-        return 0;
-    for (int set = 0; set < SETS; set++)
-        if (!rows_absorb(into, from, set))
-            return 0;
-    for (int64_t odd = 0; odd < from->odd_count; odd++) {
-        odd_time *time = odd_room(into);
-        if (!time)
-            return 0;
-        *time = from->odd[odd];
-        time->event = (int32_t)(time->event + into->events);
-        time->text = from->text_in[time->text];
-        into->odd_count++;
-    }
-    into->events += from->events;
-    scan_forget(from, 0, (const int64_t[SETS]){0}, 0);
-    return 1;
 }
 
 /* Take the events that begin before `stop`; where the scan ended, and in `state` why. `first` says that no comma stands before

@@ -136,10 +136,10 @@ class Scan:
         """Why the last ``take`` ended."""
         return int(self._scan.contents.state)
 
-    def take(self, address: int, size: int, at: int, stop: int, *, first: bool) -> int:
-        """Take the events of a text that begin from ``at`` on and before ``stop``; return the position at which that ended."""
+    def take(self, address: int, size: int, *, first: bool) -> int:
+        """Take the events of a text; return the position at which that ended."""
         return int(
-            self._library.scan_take(self._scan, address, size, at, stop, first, _WIDE)
+            self._library.scan_take(self._scan, address, size, 0, size, first, _WIDE)
         )
 
     def begin(self, sets: Iterable[int]) -> None:
@@ -153,15 +153,6 @@ class Scan:
     def events(self) -> int:
         """The number of events that the scan holds."""
         return int(self._scan.contents.events)
-
-    def forget(self) -> None:
-        """Forget all events."""
-        self._library.scan_forget(self._scan, 0, (ctypes.c_int64 * len(SETS))(), 0)
-
-    def absorb(self, other: Scan) -> None:
-        """Append the events of another scan of the same arguments, which follow in the file; the other is empty then."""
-        if not self._library.scan_absorb(self._scan, other._scan):
-            raise MemoryError("no memory for a scan")
 
     def texts(self) -> list[bytes]:
         """Every text once, as the file has it."""
@@ -255,13 +246,6 @@ def load() -> ctypes.CDLL | None:
         return None
     library.scan_new.restype = ctypes.POINTER(_Scan)
     library.scan_free.argtypes = [ctypes.POINTER(_Scan)]
-    library.scan_forget.argtypes = [
-        ctypes.POINTER(_Scan),
-        ctypes.c_int64,
-        ctypes.c_void_p,
-        ctypes.c_int64,
-    ]
-    library.scan_absorb.argtypes = [ctypes.POINTER(_Scan), ctypes.POINTER(_Scan)]
     library.scan_begin.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int32]
     library.column_release.argtypes = [ctypes.c_void_p]
     library.scan_take.argtypes = [

@@ -6,10 +6,9 @@ the exact error.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -21,7 +20,6 @@ from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import (
-    BORDER,
     EVENTS_KEY,
     MAX_EVENT_BYTES,
     MAX_EVENTS,
@@ -39,15 +37,12 @@ from perfgate.trace.scanner.scanned import (
     decoded,
 )
 
-# Read at once; all threads share it.
 _WINDOW_BYTES = 4 << 20
-_SHARE_BYTES = 2 << 20
-# Reading the file and putting the columns together are one thread's work, which is an eighth of it all.
-_MOST_THREADS = 8
+# Before a window, for an event that the window before it begins.
+_ROOM_BYTES = 64 << 10
 _BEGIN_BYTES = 64 << 10
-# Most compressed traces have more than a sixteenth of their text; of others, a window is read after the other.
+# Most compressed traces have more than a sixteenth of their text.
 _MOST_COMPRESSED = 16
-MIN_SHARE_BYTES = 1 << 20
 
 
 def scan(
@@ -120,43 +115,103 @@ class UndecidedError(Exception):
     """The scanner met input that it cannot handle."""
 
 
-def idle_processors(allowed: int, processors: int, load: float) -> int:
-    """How many ``allowed`` processors of a machine are idle at a load, at least one: on a busy one a thread only costs."""
-    return max(1, allowed - int(load * allowed / processors))
+class _Thread:
+    """Works in parallel until it is joined, which gives the result or raises the error."""
+
+    def __init__(self, work: Callable[[], int]) -> None:
+        self._work = work
+        self._error: Exception | None = None
+        self._result = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def join(self) -> int:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def _run(self) -> None:
+        try:
+            self._result = self._work()
+        except Exception as error:  # noqa: BLE001 - raised where the result is needed
+            self._error = error
 
 
-class _Window:
-    """The current text of the scan, in a buffer that is reused for the following text."""
+class _Windows:
+    """The text of a file, a window at a time; a thread reads one ahead of the scan.
+
+    A window begins with the rest of the window before it, an event that goes on.
+    """
 
     def __init__(self, text: TraceText, begin: bytes, size: int) -> None:
         self._text = text
-        self._make_room(max(size, len(begin)))
-        self.buffer[: len(begin)] = begin
-        self.size = len(begin)
-        self._fill()
+        self._reading: _Thread | None = None
+        self._room = _ROOM_BYTES + size
+        self._spare = bytearray()
+        self._take_over(bytearray(begin), 0, len(begin))
+
+    def __enter__(self) -> _Windows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._reading is not None:
+            with suppress(Exception):
+                self._reading.join()
 
     def move_on(self, end: int) -> bool:
-        """Drop the text before ``end`` and read on; return whether there was more."""
-        rest = self.buffer[end : self.size]
-        if len(rest) > len(self.buffer) // 2:
-            self._make_room(2 * len(self.buffer))
-        self.buffer[: len(rest)] = rest
-        self.size = len(rest)
-        return self._fill()
+        """Drop the text before ``end`` and go on; return whether there was more text."""
+        more = self._more()
+        if not more:
+            return False
+        rest = self.rest(end)
+        buffer, begin = self._spare, _ROOM_BYTES - len(rest)
+        if begin < 0:
+            buffer, begin = rest + buffer[_ROOM_BYTES : _ROOM_BYTES + more], 0
+        else:
+            buffer[begin:_ROOM_BYTES] = rest
+        self._spare = self._buffer
+        self._take_over(buffer, begin, len(rest) + more)
+        self._reading = _Thread(self._fill)
+        return True
 
-    def _make_room(self, size: int) -> None:
-        self.buffer = bytearray(size)
-        self.address: int = np.frombuffer(self.buffer, np.uint8).ctypes.data
+    def rest(self, end: int) -> bytearray:
+        """The text of the window from ``end`` on."""
+        return self._buffer[self._begin + end : self._begin + self.size]
 
-    def _fill(self) -> bool:
-        with memoryview(self.buffer) as room:
-            more = self._text.fill(room[self.size :])
-        self.size += more
-        return more > 0
+    def rest_of_file(self, end: int) -> bytes:
+        """The text from ``end`` on, of a long one the begin.
+
+        All is read, because a compressed file has its sums at its end.
+        """
+        rest = bytes(self.rest(end))
+        more = self._more()
+        rest += self._spare[_ROOM_BYTES : _ROOM_BYTES + more]
+        for block in self._text.blocks(_BEGIN_BYTES):
+            rest += block if len(rest) < MAX_HEADER_BYTES else b""
+        return rest
+
+    def _take_over(self, buffer: bytearray, begin: int, size: int) -> None:
+        self._buffer, self._begin, self.size = buffer, begin, size
+        whole = np.frombuffer(buffer, np.uint8)
+        self.address: int = whole.ctypes.data + begin
+
+    def _more(self) -> int:
+        """The size of the text in the spare buffer, which is behind the window."""
+        if self._reading is None:
+            return self._fill()
+        reading, self._reading = self._reading, None
+        return reading.join()
+
+    def _fill(self) -> int:
+        if len(self._spare) < self._room:
+            self._spare = bytearray(self._room)
+        with memoryview(self._spare) as room:
+            return self._text.fill(room[_ROOM_BYTES:])
 
 
 class WindowedScan:
-    """One file, read in windows; of each large one, every thread takes a share."""
+    """One file, read in windows."""
 
     def __init__(
         self,
@@ -165,24 +220,17 @@ class WindowedScan:
         advice: Activity,
         *,
         window: int | None = None,
-        threads: int | None = None,
         arrows: bool = False,
     ) -> None:
         self._path = path
         self._keys = dict(keys)
         self._advice = advice
-        allowed = len(os.sched_getaffinity(0))
-        self._threads = threads or min(
-            _MOST_THREADS,
-            idle_processors(allowed, os.cpu_count() or 1, os.getloadavg()[0]),
-        )
         self._window = window
         self._sets: tuple[int, ...] = (
             library.SETS if arrows else (library.COMPLETE, library.OTHERS)
         )
-        self._scan = self._new_scan()
-        # The scans of the other threads, each empty between two windows.
-        self._others: list[library.Scan] = []
+        self._scan = library.Scan(self._keys)
+        self._scan.begin(self._sets)
         # Whether the next event has no comma before it.
         self._is_first = True
 
@@ -214,7 +262,6 @@ class WindowedScan:
         """
         self._sets = (library.ARROWS,)
         self._scan.begin(self._sets)
-        self._others.clear()
         self._is_first = True
         with suppress(UndecidedError):
             self._take_all()
@@ -231,85 +278,29 @@ class WindowedScan:
             # Most headers end in the first bytes, and a window that is read for them alone is copied twice.
             begin = islice(text.blocks(min(_BEGIN_BYTES, size)), 1)
             header, rest = header_and_rest(self._path, chain(begin, text.blocks(size)))
-            window = _Window(text, rest, size)
-            while True:
-                end, state = self._take(window)
-                if state == library.CLOSED:
-                    rest = bytes(window.buffer[end : window.size])
-                    # Reading to the end lets the sums of a compressed file be checked; mostly little is left.
-                    for block in text.blocks(_BEGIN_BYTES):
-                        rest += block if len(rest) < MAX_HEADER_BYTES else b""
-                    return header + rest
-                if (
-                    state not in (library.WANTING, library.STOPPED)
-                    or window.size - end > MAX_EVENT_BYTES
-                ):
-                    raise UndecidedError
-                if self._scan.events > MAX_EVENTS or not window.move_on(end):
-                    raise UndecidedError
+            with _Windows(text, rest, size) as window:
+                while True:
+                    end, state = self._take(window)
+                    if state == library.CLOSED:
+                        return header + window.rest_of_file(end)
+                    if (
+                        state != library.WANTING
+                        or window.size - end > MAX_EVENT_BYTES
+                        or self._scan.events > MAX_EVENTS
+                        or not window.move_on(end)
+                    ):
+                        raise UndecidedError
 
     def _window_of(self, stored: int) -> int:
         """The bytes of a window for a file of this size; a small file, even compressed, does not need a large window."""
-        return min(
-            max(_WINDOW_BYTES, self._threads * _SHARE_BYTES),
-            max(_BEGIN_BYTES, _MOST_COMPRESSED * stored),
-        )
+        return min(_WINDOW_BYTES, max(_BEGIN_BYTES, _MOST_COMPRESSED * stored))
 
-    def _take(self, window: _Window) -> tuple[int, int]:
+    def _take(self, window: _Windows) -> tuple[int, int]:
         """Take the events of a window; return the position at which that ended, and why."""
-        address, size = window.address, window.size
-        cuts = self._cuts(window.buffer, size)
-        if not cuts:
-            return self._take_alone(address, size, 0)
-        while len(self._others) < len(cuts):
-            self._others.append(self._new_scan())
-        ends = [*cuts[1:], size]
-        with ExitStack() as stack:
-            ahead = []
-            for scan, cut, end in zip(self._others, cuts, ends):
-                work = partial(scan.take, address, size, cut, end, first=True)
-                ahead.append(stack.enter_context(_Thread(work)))
-            end, state = self._take_alone(address, size, 0, cuts[0])
-        for number, (scan, cut) in enumerate(zip(self._others, cuts)):
-            if (state, end) != (library.STOPPED, cut):
-                # The supposed border of two events was not a border, or the share before it ended earlier.
-                for wrong in self._others[number:]:
-                    wrong.forget()
-                if state != library.STOPPED:
-                    return end, state
-                self._is_first = True
-                return self._take_alone(address, size, end)
-            end, state = ahead[number].result, scan.state
-            self._is_first = not scan.events
-            self._scan.absorb(scan)
-        return end, state
-
-    def _cuts(self, text: bytearray, size: int) -> list[int]:
-        """The supposed borders of events that cut a window into shares of one size, one for each thread."""
-        shares = min(self._threads, size // MIN_SHARE_BYTES)
-        cuts = []
-        for share in range(1, shares):
-            border = BORDER.search(
-                text, size * share // shares, size * (share + 1) // shares
-            )
-            if border is not None:
-                cuts.append(text.index(b"{", border.start()))
-        return cuts
-
-    def _take_alone(
-        self, address: int, size: int, at: int, stop: int | None = None
-    ) -> tuple[int, int]:
         before = self._scan.events
-        end = self._scan.take(
-            address, size, at, size if stop is None else stop, first=self._is_first
-        )
+        end = self._scan.take(window.address, window.size, first=self._is_first)
         self._is_first = self._is_first and self._scan.events == before
         return end, self._scan.state
-
-    def _new_scan(self) -> library.Scan:
-        scan = library.Scan(self._keys)
-        scan.begin(self._sets)
-        return scan
 
     def _texts(self) -> ScannedTexts:
         texts = self._scan.texts()
@@ -332,22 +323,3 @@ class WindowedScan:
             arguments=arguments,
             **columns,
         )
-
-
-class _Thread:
-    """Works in parallel with the body of a with statement; ``result`` is set when that ends."""
-
-    def __init__(self, work: Callable[[], int]) -> None:
-        self.result = 0
-        self._work = work
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> _Thread:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join()
-
-    def _run(self) -> None:
-        self.result = self._work()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +93,16 @@ def _time(text: bytes) -> object:
         return str(error)
 
 
-def both(path: Path, *, window: int = 1 << 20, threads: int = 2) -> None:
+def both(path: Path, *, window: int = 1 << 20) -> None:
     """Read a file both ways; where decoding refuses it, the scanner must leave it alone."""
     try:
         slow = decode_events(path, KEYS)
     except DocumentError:
         with pytest.raises((scan.UndecidedError, DocumentError)):
-            scan.WindowedScan(path, KEYS, "", window=window, threads=threads).file()
+            scan.WindowedScan(path, KEYS, "", window=window).file()
         return
     try:
-        fast = scan.WindowedScan(path, KEYS, "record it again", window=window, threads=threads).file()
+        fast = scan.WindowedScan(path, KEYS, "record it again", window=window).file()
     except scan.UndecidedError:
         if b'"ph": "\\' in path.read_bytes() or _has_arguments_twice(path):
             return  # a phase that has to be decoded, or two values of which decoding knows which counts
@@ -295,11 +296,10 @@ def check_damaged(folder: Path, data: st.DataObject) -> None:
 
 
 @needs_library
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
-def test_scan__threads__the_order_of_the_file_also_where_a_text_looks_like_a_border(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+@pytest.mark.parametrize("packed", [True, False])
+def test_scan__many_windows__the_order_of_the_file_also_where_a_text_looks_like_a_border(
+    tmp_path: Path, packed: bool
 ) -> None:
-    monkeypatch.setattr(scan, "MIN_SHARE_BYTES", 64)
     events = [
         {
             "ph": "X",
@@ -312,20 +312,39 @@ def test_scan__threads__the_order_of_the_file_also_where_a_text_looks_like_a_bor
         }
         for n in range(400)
     ]
-    path = tmp_path / "trace.json.gz"
-    path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    path = tmp_path / ("trace.json.gz" if packed else "trace.json")
+    text = json.dumps({"traceEvents": events}).encode()
+    path.write_bytes(gzip.compress(text) if packed else text)
     for window in (500, 2_000, 1 << 20):
-        both(path, window=window, threads=threads)
-        windowed = scan.WindowedScan(path, KEYS, "", window=window, threads=threads)
+        both(path, window=window)
+        windowed = scan.WindowedScan(path, KEYS, "", window=window)
         names = [row[3] for row in seen(windowed.file())]
         assert names == [event["name"] for event in events]
 
 
-@pytest.mark.parametrize(
-    ("allowed", "processors", "load", "idle"), [(2, 2, 0.9, 2), (2, 2, 1.2, 1), (2, 2, 30.0, 1), (8, 64, 32.0, 4)]
-)
-def test_idle_processors__others_work__theirs_left_alone(allowed: int, processors: int, load: float, idle: int) -> None:
-    assert scan.idle_processors(allowed, processors, load) == idle
+@needs_library
+@pytest.mark.parametrize("window", [1 << 10, 1 << 16, 1 << 17])
+def test_scan__an_event_larger_than_the_room_before_a_window__read_whole(tmp_path: Path, window: int) -> None:
+    events = [{"ph": "X", "name": "a" * size, "pid": 1, "tid": 1, "ts": 1, "dur": 1} for size in (5, 300_000, 7)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(events))
+    both(path, window=window)
+    names = [row[3] for row in seen(scan.WindowedScan(path, KEYS, "", window=window).file())]
+    assert list(map(len, names)) == [5, 300_000, 7]
+
+
+@needs_library
+def test_scan__damage_that_is_read_ahead__is_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, 20_000).tolist()
+    events = [{"ph": "X", "name": str(number), "pid": 1, "tid": 1, "ts": 1, "dur": 1} for number in numbers]
+    packed = bytearray(gzip.compress(json.dumps(events).encode()))
+    packed[len(packed) // 2] ^= 0x55
+    path.write_bytes(packed)
+    before = set(threading.enumerate())
+    with pytest.raises((DocumentError, scan.UndecidedError)):
+        scan.WindowedScan(path, KEYS, "", window=1 << 14).file()
+    assert set(threading.enumerate()) <= before
 
 
 @needs_library
