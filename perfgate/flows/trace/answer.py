@@ -193,7 +193,7 @@ _BEHIND_COMPUTING: tuple[tuple[WindowPartName, EventKind], ...] = (
 
 def _work(events: EventTable) -> _Work | None:
     """None if no work ran on a device."""
-    if not events.is_kind(*DEVICE_KINDS).any():
+    if not events.is_work.any():
         return None
     covered = union(events.of_kind("compute").intervals)
     alone: dict[WindowPartName, float] = {"computing": covered.length / _NS}

@@ -207,7 +207,7 @@ def _refuse_lost_device(picks: Sequence[ChosenTimeline]) -> None:
     """Raises DocumentError for a file that is cut off before all work of a device, if another recording has some."""
     cut = []
     for pick in picks:
-        has_work = pick.timeline.events.is_kind(*DEVICE_KINDS).any()
+        has_work = pick.timeline.events.is_work.any()
         if (
             not has_work
             and pick.recording.loss is not None

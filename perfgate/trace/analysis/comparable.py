@@ -18,7 +18,6 @@ from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import NO_NUMBER, Intervals, Mask, Positions
 from perfgate.trace.model.events import (
     CALL,
-    DEVICE_KINDS,
     EventTable,
     EventTableBuilder,
     joined_events,
@@ -148,7 +147,7 @@ def _tabled(timeline: Timeline) -> _Units | None:
 
 def _counts(events: EventTable, spans: Intervals, intact: Mask) -> Positions:
     """The pieces of work of each unit: work of the device, else operators of the host."""
-    work = events.select(events.is_kind(*DEVICE_KINDS) & intact)
+    work = events.select(events.is_work & intact)
     if not len(work):
         work = events.of_kind("host_op")
     owners = span_of(work, spans, launches=events.of_kind("runtime"))
@@ -180,7 +179,7 @@ def _complete(
     model = _amount_of_most_events if is_cut else _most_common
     _exclude_unlike(
         complete,
-        events.select(events.is_kind(*DEVICE_KINDS) & intact),
+        events.select(events.is_work & intact),
         spans,
         launches,
         model,

@@ -27,7 +27,7 @@ from perfgate.trace.model.arithmetic import (
     union,
 )
 from perfgate.trace.model.cycles import pauses
-from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.spans import starts_of_launches
@@ -122,7 +122,7 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
 
     ``exposed`` adds the intervals in which only copies or collectives ran.
     """
-    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    work = events.work_rows
     begun = events.start[work]
     busy = union(Intervals(begun, begun + events.duration[work]))
     if not busy.start.size:
@@ -248,7 +248,7 @@ class _Ends:
     """The event that ends each of some gaps, and the host's track that launched it."""
 
     def __init__(self, events: EventTable, gaps: Gaps) -> None:
-        work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+        work = events.work_rows
         ends = np.unique(gaps.start + gaps.duration)
         begun = events.start[work]
         place = np.minimum(np.searchsorted(ends, begun), ends.size - 1)

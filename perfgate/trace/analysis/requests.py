@@ -14,7 +14,7 @@ from perfgate.trace.analysis.operators import row_kind
 from perfgate.trace.analysis.rows import TopOperator
 from perfgate.trace.analysis.stacks import requests_served, stacks_of
 from perfgate.trace.model.arithmetic import total_groups, union_length
-from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, NO_TEXT, EventTable
+from perfgate.trace.model.events import KERNEL_KINDS, NO_TEXT, EventTable
 
 _NS = 1e9
 
@@ -75,7 +75,7 @@ class Requests:
 
     def _request(self, name: str) -> RequestRow:
         events = self.events(name)
-        device = events.is_kind(*DEVICE_KINDS)
+        device = events.is_work
         start = int(events.start.min())
         return RequestRow(
             request=name,

@@ -115,7 +115,7 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
         )
     rows = None if real.all() else np.flatnonzero(real).astype(np.int32)
     chosen = selected(events, rows)
-    device = chosen.is_kind(*DEVICE_KINDS)
+    device = chosen.is_work
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
     around, cut = enclosing_calls(
         chosen, track, np.flatnonzero(~device).astype(np.int32)

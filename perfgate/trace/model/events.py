@@ -115,9 +115,19 @@ class EventTable(msgspec.Struct, frozen=True, dict=True):
         return Intervals(self.start, self.end)
 
     @cached_property
+    def is_work(self) -> Mask:
+        """Which events are work of a device."""
+        return self.is_kind(*DEVICE_KINDS)
+
+    @cached_property
+    def work_rows(self) -> Positions:
+        """The positions of the work of a device."""
+        return np.flatnonzero(self.is_work)
+
+    @cached_property
     def launch(self) -> CodeColumn:
         """The position of the runtime call that launched each event of a device; NOT_RECORDED for none and for host events."""
-        work = np.flatnonzero(self.is_kind(*DEVICE_KINDS))
+        work = self.work_rows
         calls = np.flatnonzero(self.is_kind("runtime"))
         called = launch_positions(
             self.correlation[work], self.correlation[calls], self.start[calls]

@@ -91,7 +91,7 @@ def time_faults(events: EventTable) -> TimeFaults:
 
 
 def _search(events: EventTable) -> TimeFaults:
-    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    work = events.work_rows
     if not work.size:
         return TimeFaults(0, _NONE, _NONE, _NONE)
     untimed = _untimed(events, work)
@@ -108,7 +108,7 @@ def _search(events: EventTable) -> TimeFaults:
 def untimed_work(events: EventTable) -> Mask:
     """Which events are work of a device without a time."""
     mask = np.zeros(len(events), dtype=bool)
-    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    work = events.work_rows
     mask[work[_untimed(events, work)]] = True
     return mask
 

@@ -13,7 +13,7 @@ from perfgate.trace.model.arithmetic import (
     IntColumn,
     Mask,
 )
-from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.events import EventTable
 
 if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
@@ -35,7 +35,7 @@ class Stacks(NamedTuple):
 
     @property
     def on_device(self) -> Mask:
-        return self.events.is_kind(*DEVICE_KINDS)
+        return self.events.is_work
 
 
 def selected(events: EventTable, rows: CodeColumn | None) -> EventTable:

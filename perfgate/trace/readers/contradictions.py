@@ -86,7 +86,7 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     At the begin and the end of a recording both are usual. So is work without a launch if no work of its name has one: some
     profilers do not record the calls of some libraries.
     """
-    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    work = events.work_rows
     calls = np.flatnonzero(events.is_kind("runtime"))
     launched = work[events.launch[work] != NOT_RECORDED]
     if events.rows_named(calls, _CAPTURE.search).size:
@@ -207,18 +207,19 @@ def _of_repeats(events: EventTable) -> Iterator[Message]:
     if _has_fractions(events.duration) or _has_fractions(events.start):
         repeatable = events.is_kind("host_op", *DEVICE_KINDS) & (events.duration > 0)
     else:
-        repeatable = events.is_kind(*DEVICE_KINDS) & (events.duration > _MICROSECOND_NS)
-    rows = np.flatnonzero(repeatable)
-    columns = events.start, events.duration, events.track, events.name
+        repeatable = events.is_work & (events.duration > _MICROSECOND_NS)
     # A hash of each event: sorting a single column takes a fraction of the time of sorting rows.
-    hashes = np.zeros(rows.size, dtype=np.uint64)
-    for column in columns:
-        hashes = (hashes ^ column[rows].astype(np.uint64)) * _ODD_FACTOR
+    hashes = np.zeros(len(events), dtype=np.uint64)
+    for column in (events.start, events.duration, events.track, events.name):
+        hashes ^= column.astype(np.uint64)
+        hashes *= _ODD_FACTOR
         hashes ^= hashes >> np.uint64(32)
-    hashes.sort()
+    hashes = np.sort(hashes[repeatable])
     repeated = int(np.count_nonzero(hashes[1:] == hashes[:-1]))
     if repeated:
-        yield Message("notes.events-repeated", {"count": repeated, "events": rows.size})
+        yield Message(
+            "notes.events-repeated", {"count": repeated, "events": hashes.size}
+        )
 
 
 def _has_fractions(times: IntColumn) -> bool:
@@ -291,7 +292,7 @@ def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
     events = timeline.events
     unknown = np.flatnonzero(_of_unknown_type(events))
     if unknown.size:
-        total = int(events.duration[events.is_kind(*DEVICE_KINDS)].sum())
+        total = int(events.duration[events.is_work].sum())
         time = int(events.duration[unknown].sum())
         share = time / total if total else 0.0
         names = _named(events, unknown)

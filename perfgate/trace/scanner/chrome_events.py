@@ -18,7 +18,6 @@ from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import IntColumn, Mask
 from perfgate.trace.model.events import (
-    DEVICE_KINDS,
     NO_CORRELATION,
     EventKind,
     EventTable,
@@ -261,7 +260,7 @@ def _of_device(events: EventTable, device_of: IntColumn, device: int) -> EventTa
     """The events of a device and of the host; calls that launched work of other devices say so."""
     is_other = (device_of != HOST) & (device_of != device)
     own = events.select(~is_other)
-    launched = own.correlation[own.is_kind(*DEVICE_KINDS)]
+    launched = own.correlation[own.is_work]
     elsewhere = np.setdiff1d(
         events.correlation[is_other], np.append(launched, NO_CORRELATION)
     )
@@ -273,7 +272,7 @@ def _of_device(events: EventTable, device_of: IntColumn, device: int) -> EventTa
 
 def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
     """The entry for a recording in which no device did anything."""
-    if any(timeline.events.is_kind(*DEVICE_KINDS).any() for timeline in timelines):
+    if any(timeline.events.is_work.any() for timeline in timelines):
         return {}
     return {"device": Message("notes.nothing-on-device")}
 

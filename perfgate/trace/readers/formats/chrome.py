@@ -24,7 +24,7 @@ from perfgate.trace.model.arithmetic import (
     group_rows,
 )
 from perfgate.trace.model.communication import kernel_kind
-from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventKind, EventTable
+from perfgate.trace.model.events import KIND_CODES, EventKind, EventTable
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME
@@ -243,7 +243,7 @@ def _table(
         tracks=tuple(keys),
     )
     devices = np.array([own.device for own in tracks], dtype=np.int64).take(track)
-    unnamed = table.is_kind(*DEVICE_KINDS) & (devices == HOST)
+    unnamed = table.is_work & (devices == HOST)
     return table, np.where(unnamed, UNNAMED, devices)
 
 

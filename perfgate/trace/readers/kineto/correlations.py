@@ -136,7 +136,7 @@ def give_shapes(
     ``label`` is the number of each event's rank, None in a file of one.
     """
     shaped = table.shape != NO_TEXT
-    bare = np.flatnonzero(table.is_kind(*DEVICE_KINDS) & ~shaped)
+    bare = np.flatnonzero(table.is_work & ~shaped)
     operators = np.flatnonzero(shaped)
     if not operators.size or not bare.size:
         return

@@ -159,7 +159,7 @@ def _missing_operators(events: EventTable, external: Codes) -> Iterator[Message]
     operators = np.flatnonzero(events.is_kind("host_op", "annotation") & is_numbered)
     if not operators.size:
         return
-    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS) & is_numbered)
+    work = np.flatnonzero(events.is_work & is_numbered)
     calls = np.flatnonzero(events.is_kind("runtime") & is_numbered)
     numbers = external[operators]
     of_work = first_positions(external[work], numbers)
@@ -231,7 +231,7 @@ def _on_threads(events: EventTable) -> Iterator[Message]:
         )
         > 0
     )
-    work = events.track[events.is_kind(*DEVICE_KINDS)]
+    work = events.track[events.is_work]
     count = int(np.count_nonzero(is_thread[work]))
     if 0 < count <= _MOST_UNLIKE * work.size:
         yield Message("notes.work-on-threads", {"count": count, "work": work.size})
@@ -250,9 +250,7 @@ def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Messa
     begin, end = int(window.start.min()), int(window.end.max())
     is_before = events.end < begin
     is_outside = (events.start > end) | (events.duration > end - begin)
-    is_outside |= is_before & (
-        ~events.is_kind(*DEVICE_KINDS) | (events.launch != NOT_RECORDED)
-    )
+    is_outside |= is_before & (~events.is_work | (events.launch != NOT_RECORDED))
     is_outside &= events.is_kind("host_op", "annotation", *DEVICE_KINDS)
     is_outside &= ~_are_open(events, end)
     count = int(np.count_nonzero(is_outside | (is_before & events.is_kind("runtime"))))
