@@ -177,28 +177,14 @@ def _complete(
     complete = np.ones(spans.start.size, dtype=bool)
     complete[owners[owners != OUTSIDE]] = False
     model = _amount_of_most_events if is_cut else _most_common
-    _exclude_unlike(
-        complete,
-        events.select(events.is_work & intact),
-        spans,
-        launches,
-        model,
-    )
     no_launches = events.select(_NO_ROWS)
-    _exclude_unlike(
-        complete,
-        events.select(events.is_kind("host_op") & intact),
-        spans,
-        no_launches,
-        model,
-    )
-    _exclude_unlike(
-        complete,
-        events.select(events.is_kind("runtime") & intact),
-        spans,
-        no_launches,
-        model,
-    )
+    for chosen, launched_by in (
+        (events.is_work, launches),
+        (events.is_kind("host_op"), no_launches),
+        (events.is_kind("runtime"), no_launches),
+    ):
+        work = events.select(chosen & intact)
+        _exclude_unlike(complete, work, spans, launched_by, model)
     # A single unit has no other to agree with, and a few of many may have lost the same.
     agree = int(complete.sum())
     if agree > 1 and 2 * agree >= complete.size:

@@ -6,7 +6,6 @@ is not JSON. A person viewing a trace wants the rest of it; the gate refuses suc
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -358,6 +357,8 @@ def _first_member(text: bytes) -> int:
     """The size of the JSON object that a text begins with; 0 if it begins with none."""
     if not text.startswith(b"{"):
         return 0
+    import json  # intact files need none
+
     words = text.decode("utf-8", "surrogateescape")
     try:
         _, size = json.JSONDecoder().raw_decode(words)

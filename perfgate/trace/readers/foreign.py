@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
-from perfgate.trace.scanner.compressed import damage, opened
+from perfgate.trace.scanner.compressed import opened, unreadable
 
 _HEAD_BYTES = 4096
 _MOST_FILES = 1000
@@ -164,8 +164,11 @@ def refuse_foreign(path: Path) -> None:
     heads = []
     # As stored, and unpacked: a pointer of Git LFS is plain text, whatever its name.
     for open_file in (_opened_as_it_is, opened):
-        with suppress(OSError, DocumentError, *damage(path)), open_file(path) as stream:
-            heads.append(stream.read(_HEAD_BYTES))
+        try:
+            with open_file(path) as stream:
+                heads.append(stream.read(_HEAD_BYTES))
+        except unreadable(path):
+            continue
     name = path.name.lower()
     for foreign in _FORMATS:
         if any(foreign.is_like(name, head) for head in heads):

@@ -26,7 +26,7 @@ from perfgate.trace.model.launches import LAUNCHED_ELSEWHERE
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.steps import MarkedSteps
-from perfgate.trace.scanner.compressed import damage, opened
+from perfgate.trace.scanner.compressed import damage, opened, unreadable
 
 BLOCK_BYTES = 4 << 20
 MAX_HEADER_BYTES = 16 << 20
@@ -206,11 +206,10 @@ def begins_with(path: Path, pattern: re.Pattern[bytes]) -> bool:
 
 def _begin(path: Path) -> bytes | None:
     """The first bytes of the text of a file, None if it cannot be read."""
-    unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
     try:
         with opened(path) as stream:
             return stream.read(LOOK_BYTES)
-    except unreadable:
+    except unreadable(path):
         return None
 
 

@@ -96,6 +96,11 @@ def damage(path: Path) -> tuple[type[Exception], ...]:
     return errors if isal is None else (*errors, isal.error)
 
 
+def unreadable(path: Path) -> tuple[type[Exception], ...]:
+    """All exceptions from opening and reading a file."""
+    return (DocumentError, OSError, *damage(path))
+
+
 class ReadableText:
     """The text of a compressed file as far as it can be read, block by block.
 
@@ -230,9 +235,8 @@ def _zstd(path: Path) -> Any:
 
 def _begins_like_json(path: Path) -> bool:
     """Whether the text of a file begins with a list or an object."""
-    unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
     try:
         with opened(path) as stream:
             return stream.read(_LOOK_BYTES).lstrip()[:1] in (b"[", b"{")
-    except unreadable:
+    except unreadable(path):
         return False
