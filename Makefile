@@ -216,8 +216,10 @@ INSTALL := $(BIN)/python .ci/install.py
 # On all CPUs, where pip would compile one file after the other and uv everything. It is not left to the first import, because a check
 # watches the packages for changes; tests of packages, and the packages that install others, are never imported by it. Some packages
 # hold files that are no Python of this version.
-COMPILE := $(BIN)/python -m compileall -qq -j 0 -x 'site-packages/(.*/tests|torch/testing/_internal|torchgen|pip|setuptools)/' \
-  $(VENV)/lib || true
+COMPILE := $(BIN)/python -m compileall -qq -x 'site-packages/(.*/tests|torch/testing/_internal|torchgen|pip|setuptools)/'
+# What torch brought, while other packages are looked for and downloaded.
+COMPILE_TORCH := $(COMPILE) $(VENV)/lib/python*/site-packages/torch $(VENV)/lib/python*/site-packages/sympy
+COMPILE_ALL := $(COMPILE) -j 0 $(VENV)/lib || true
 $(VENV)/.torch:
 	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"
 	$(PYTHON) -m venv $(VENV)
@@ -226,15 +228,17 @@ $(VENV)/.torch:
 	touch $@
 $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "Installing perfgate and what it needs"
-	$(INSTALL) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]'
-	$(COMPILE)
+	$(COMPILE_TORCH) & \
+	$(INSTALL) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]' && wait
+	$(COMPILE_ALL)
 	touch $@
 # The plug-ins are built with what dev brings: an environment would be made to build each of them in.
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) $(CONSTRAINTS)
 	@echo "Installing perfgate, and what it and the tests need"
-	$(INSTALL) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]'
+	$(COMPILE_TORCH) & \
+	$(INSTALL) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' && wait
 	$(INSTALL) --quiet --no-deps --no-build-isolation $(PLUGINS:%=--editable %)
-	$(COMPILE)
+	$(COMPILE_ALL)
 	touch $@ $(VENV)/.runnable
 
 # It is compiled when perfgate is installed; an older one than its sources is refused, and traces are then decoded in Python.
