@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.catalogue.records import GATE_STEP
@@ -58,8 +59,7 @@ from perfgate.judging.report.view.summary import Summary
 KEEP = 0
 
 
-@dataclass(frozen=True)
-class SectionText:
+class SectionText(NamedTuple):
     """The Markdown of a section, and the title of its fold, which is empty if the section stays outside of folds."""
 
     text: Words

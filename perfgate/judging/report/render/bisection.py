@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -127,8 +126,7 @@ class TrialWords(NamedTuple):
     folder: str
 
 
-@dataclass(frozen=True)
-class BisectionWords:
+class BisectionWords(NamedTuple):
     """The sentences about a bisection; ``quote`` makes outside text safe for the medium."""
 
     document: BisectionDocument

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -63,8 +63,7 @@ _OPERATOR_LABELS = phrases(
 _OWN_PAGES = frozenset({"flame.html", "base/flame.html", "head/flame.html"})
 
 
-@dataclass(frozen=True)
-class SamplesPlot:
+class SamplesPlot(NamedTuple):
     """The calls of both sides of one workload and shape, drawn."""
 
     place: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import NamedTuple
 from urllib.parse import quote
 
 from perfgate.document.served import (
@@ -52,8 +53,7 @@ class ProjectRow:
     failed: int | None = None
 
 
-@dataclass(frozen=True)
-class AuditRow:
+class AuditRow(NamedTuple):
     """A change of the store as the page of the audit log shows it; ``at`` is ISO 8601, ``action`` one of ACTIONS."""
 
     at: str
@@ -63,8 +63,7 @@ class AuditRow:
     subject: str
 
 
-@dataclass(frozen=True)
-class ServedRow:
+class ServedRow(NamedTuple):
     """A job or recording with its name in an address."""
 
     entry: ServedEntry

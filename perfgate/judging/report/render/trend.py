@@ -8,8 +8,8 @@ with block characters.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -64,16 +64,14 @@ _ENDINGS: dict[Medium, str] = {"markdown": "md", "html": "html", "terminal": "tx
 _MAX_WEEKS, _MAX_FAILED, _MAX_WARNINGS = 4, 6, 6
 
 
-@dataclass(frozen=True)
-class CauseList:
+class CauseList(NamedTuple):
     """The first causes of a kind, and how many others there are."""
 
     rows: Sequence[CauseRow]
     more: int
 
 
-@dataclass(frozen=True)
-class LeadingNumber:
+class LeadingNumber(NamedTuple):
     """A number that leads a step of the checklist."""
 
     series: TrendSeries
@@ -81,8 +79,7 @@ class LeadingNumber:
     step_title: Words
 
 
-@dataclass(frozen=True)
-class RunnerFacts:
+class RunnerFacts(NamedTuple):
     """How the newest runs went: runs by week, failures, findings, noise floor, temperature, warnings, and a new testbed."""
 
     weeks: Sequence[tuple[str, int]]

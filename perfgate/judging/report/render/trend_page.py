@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -52,8 +52,7 @@ _STANDINGS = phrases(
 Group = Sequence[TrendSeries]
 
 
-@dataclass(frozen=True)
-class ChangeCells:
+class ChangeCells(NamedTuple):
     """A change as a row of a table, with a line of its history; the addresses are empty without such a page."""
 
     row: ChangeView
@@ -63,16 +62,14 @@ class ChangeCells:
     compare: Words = EMPTY
 
 
-@dataclass(frozen=True)
-class KeptFiles:
+class KeptFiles(NamedTuple):
     """The kept files of a run before or after a change, with their addresses."""
 
     side: Words
     links: Sequence[tuple[str, Words]]
 
 
-@dataclass(frozen=True)
-class CausePicture:
+class CausePicture(NamedTuple):
     """One cause: the history of its leading change, and everything else that it moved."""
 
     row: CauseRow
@@ -84,8 +81,7 @@ class CausePicture:
     kept_files: Sequence[KeptFiles]
 
 
-@dataclass(frozen=True)
-class SeriesCells:
+class SeriesCells(NamedTuple):
     """A series as a row of a table; ``change`` is its newest open change."""
 
     series: TrendSeries

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +53,7 @@ class _Level(NamedTuple):
     change: TrendChange | None
 
 
-@dataclass(frozen=True)
-class StatusKey:
+class StatusKey(NamedTuple):
     """A status in the matrix, with its words."""
 
     cell: Markup

@@ -6,10 +6,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from types import CodeType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jinja2 import (
     BytecodeCache,
@@ -49,8 +48,7 @@ _MEDIA: dict[Medium, type[Markdown | Plain | Html]] = {
 }
 
 
-@dataclass(frozen=True)
-class Inlined:
+class Inlined(NamedTuple):
     """A style or script of ``templates/`` for an HTML page, and the hash by which the page's policy allows it."""
 
     text: Words

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -36,8 +35,7 @@ _MOST_BLOCKS = 3
 BlockName = Literal["cause", "unknown", "bound", "change", "metric"]
 
 
-@dataclass(frozen=True)
-class BlockCost:
+class BlockCost(NamedTuple):
     """The cost of a regression, for ``shared/block_cost.j2``.
 
     ``slower`` are the times that got worse, ``apart`` the time that the cause adds by itself, and ``at_most`` the slowdown that
@@ -50,8 +48,7 @@ class BlockCost:
     at_most: Words | None
 
 
-@dataclass(frozen=True)
-class AcceptCommands:
+class AcceptCommands(NamedTuple):
     """How to accept exactly one regression; each is None if it cannot be used.
 
     ``command`` works anywhere, ``short_command`` is the short form for readers with the check's folder, and ``order`` the
@@ -63,8 +60,7 @@ class AcceptCommands:
     order: str | None
 
 
-@dataclass(frozen=True)
-class RegressionBlock:
+class RegressionBlock(NamedTuple):
     """The regressions of one cause; if no cause was found, ``worst`` names it.
 
     ``also`` are the cause's effects on other lines. ``unexplained`` is whether times got worse and a search found no cause.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import OPERATOR_SHARE
@@ -39,8 +39,7 @@ _OF_STEPS = phrases(
 _OPERATORS_IN_SHORT = 2
 
 
-@dataclass(frozen=True)
-class StepLine:
+class StepLine(NamedTuple):
     """A step of the head as a row, with its leading numbers: one at most, except for the shares of operators."""
 
     step: StepView
@@ -60,8 +59,7 @@ class StepLine:
         return any(number.main for number in self.numbers)
 
 
-@dataclass(frozen=True)
-class CardLine:
+class CardLine(NamedTuple):
     """A workload in one line; ``place`` is empty if it is the only one.
 
     The operators, which are outside text, each with its share of the time, stand between the other parts.

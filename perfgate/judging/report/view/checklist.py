@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -34,8 +34,7 @@ _NOT_SELECTED = "notes.not-selected"
 _SHOWN_FINDINGS = 3
 
 
-@dataclass(frozen=True)
-class NumberView:
+class NumberView(NamedTuple):
     """A number of a step on both sides, and main's stored runs."""
 
     row: StepComparison
@@ -69,8 +68,7 @@ class NumberView:
         return svg.small_line(self.main.source.values, say("main's stored runs"), {})
 
 
-@dataclass(frozen=True)
-class QuantileRow:
+class QuantileRow(NamedTuple):
     """P50, P90 and P99 of all requests or steps of a job on both sides, with one unit."""
 
     name: str
@@ -80,8 +78,7 @@ class QuantileRow:
     counts: Words
 
 
-@dataclass(frozen=True)
-class StepView:
+class StepView(NamedTuple):
     """A step of the checklist: its findings worth a look, each with whether the change introduced it, or its reason."""
 
     number: int
@@ -95,8 +92,7 @@ class StepView:
     reason: Message | None
 
 
-@dataclass(frozen=True)
-class FindingView:
+class FindingView(NamedTuple):
     """A new or gone finding; ``block`` is the number of the listed cause that it belongs to."""
 
     step: int
@@ -273,7 +269,7 @@ def worded_steps(steps: Iterable[StepSummary]) -> list[StepView]:
         if step.status == "error" and step.reason is not None:
             number = first.setdefault((step.workload, word(step.reason)), step.number)
             if number != step.number:
-                view = replace(view, reason=Message("notes.as-step", {"step": number}))
+                view = view._replace(reason=Message("notes.as-step", {"step": number}))
         worded.append(view)
     return worded
 
@@ -373,8 +369,7 @@ _OUTSIDE = phrases(
 )
 
 
-@dataclass(frozen=True)
-class StoredRow:
+class StoredRow(NamedTuple):
     """A value of the head, and main's level.
 
     ``outside`` is set if it lies outside the range of one more run of main. If the level is

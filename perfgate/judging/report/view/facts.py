@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import FAST_PATHS
@@ -31,8 +30,7 @@ _COMMIT_LENGTH = 9
 _MOST_FUNCTIONS = 6
 
 
-@dataclass(frozen=True)
-class Untimed:
+class Untimed(NamedTuple):
     """The slowest of the workloads that were counted and not timed, and the budget for measuring its times."""
 
     workload: str
@@ -41,8 +39,7 @@ class Untimed:
     budget: int
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """The outcomes of metrics, and the size of the measurement: pairs of functions, quads of jobs."""
 
     metrics: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,7 @@ _NANOSECOND = 1e-9
 _Place = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class OperatorCells:
+class OperatorCells(NamedTuple):
     """An operator on both sides: its calls, its self time, the bars of that, and how the calls changed."""
 
     op: str
@@ -41,8 +41,7 @@ class OperatorCells:
     changed: bool
 
 
-@dataclass(frozen=True)
-class OperatorTable:
+class OperatorTable(NamedTuple):
     """The operators of a place, most self time first, and how many are left out."""
 
     place: str
@@ -50,8 +49,7 @@ class OperatorTable:
     more: int
 
 
-@dataclass(frozen=True)
-class CounterRow:
+class CounterRow(NamedTuple):
     """An exact counter of both sides."""
 
     metric: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfgate.document.comparison import Bound, NumberComparison, Paired
 from perfgate.document.decision import InvalidKind, Missing
@@ -89,8 +89,7 @@ _LITERALS = {
 }
 
 
-@dataclass(frozen=True)
-class _OpenNumber:
+class _OpenNumber(NamedTuple):
     """A comparison that more evidence would decide, with the measured and the necessary amount."""
 
     comparison: Paired

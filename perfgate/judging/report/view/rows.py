@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
@@ -26,8 +26,7 @@ _OUTCOME_LABELS = phrases(
 )
 
 
-@dataclass(frozen=True)
-class ComparisonRow:
+class ComparisonRow(NamedTuple):
     """One comparison as a row of a table, with several ``places`` if their rows are equal.
 
     ``block`` is the number of the cause that is shown above the table, ``failed_check`` the message of a check.
@@ -81,7 +80,7 @@ def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
         key = _cells(entry)
         if key in merged:
             first = merged[key]
-            merged[key] = replace(first, places=(*first.places, *entry.places))
+            merged[key] = first._replace(places=(*first.places, *entry.places))
         else:
             merged[key] = entry
     return list(merged.values())

@@ -6,7 +6,6 @@ import math
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -112,8 +111,7 @@ class MovedSeries(NamedTuple):
     change: TrendChange
 
 
-@dataclass(frozen=True)
-class CommitView:
+class CommitView(NamedTuple):
     """A commit with the number of its change request, which a forge may turn into a link."""
 
     commit: str
@@ -125,8 +123,7 @@ class CommitView:
 _NO_COMMIT = CommitView("", "", "", EMPTY)
 
 
-@dataclass(frozen=True)
-class ChangeView:
+class ChangeView(NamedTuple):
     """A change of main's histories in words; ``measured`` is the interval of a side-by-side measurement, if there is one."""
 
     source: TrendChange
@@ -178,8 +175,7 @@ class ChangeView:
         return self.source.standing == "refuted"
 
 
-@dataclass(frozen=True)
-class CauseRow:
+class CauseRow(NamedTuple):
     """A cause with its leading change, some of the others, and the operator that runs more often.
 
     ``certain`` are exact counters among the others if the lead is only suspected; ``next`` are the commands to act on it.
@@ -203,8 +199,7 @@ class CauseRow:
     carried: str
 
 
-@dataclass(frozen=True)
-class BridgedView:
+class BridgedView(NamedTuple):
     """A metric that an uplift moved."""
 
     source: BridgedMetric
@@ -213,8 +208,7 @@ class BridgedView:
     span: Words
 
 
-@dataclass(frozen=True)
-class UpliftView:
+class UpliftView(NamedTuple):
     """A change of testbed with the metrics that it moved; ``command`` joins both testbeds if no commit does."""
 
     uplift: Uplift
@@ -223,8 +217,7 @@ class UpliftView:
     command: str
 
 
-@dataclass(frozen=True)
-class SkippedSeries:
+class SkippedSeries(NamedTuple):
     """Series that were not searched, and the reason."""
 
     series: int

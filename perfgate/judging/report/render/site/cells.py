@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -40,8 +40,7 @@ _POSITIONS: Mapping[Position, str] = phrases(
 )
 
 
-@dataclass(frozen=True)
-class CauseCard:
+class CauseCard(NamedTuple):
     """A regression or improvement: its leading change, and whatever else it moved.
 
     ``subject`` and ``author`` belong to the first bad run's commit.
@@ -55,8 +54,7 @@ class CauseCard:
     testbed: TestbedLink
 
 
-@dataclass(frozen=True)
-class LevelCells:
+class LevelCells(NamedTuple):
     """A number of one or two runs and main's level, in one unit."""
 
     source: BesideLevel
@@ -80,8 +78,7 @@ def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
     # The pages compare with no earlier report, to which a change could be new.
     if moved.change.is_unsettled:
         status = say("open")
-    return replace(
-        cells,
+    return cells._replace(
         status=status,
         address=page.to_series(moved.series),
         compare=page.to_both(*runs_beside(moved)),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from perfgate.document.clocks import CLOCK_SLACK
 from perfgate.document.conditions import BUSY
@@ -26,8 +26,7 @@ _QUEUED_SECONDS = 1.0
 _CLOCK_CODES = ("notes.clock-behind", "notes.clock-set-back")
 
 
-@dataclass(frozen=True)
-class MachineHealth:
+class MachineHealth(NamedTuple):
     """How the newest ``runs`` of a testbed went.
 
     The numbers of disturbed, throttled and failed runs are None if no run reports them.
@@ -43,8 +42,7 @@ class MachineHealth:
     floor: Words
 
 
-@dataclass(frozen=True)
-class FleetMachine:
+class FleetMachine(NamedTuple):
     """A testbed: its runs, how they went, and how far its clock is wrong.
 
     ``days`` have passed since its last run, and ``recent`` runs are of the last weeks. ``clock_ahead`` is how far its clock is

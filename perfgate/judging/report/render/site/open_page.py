@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 from msgspec.structs import replace
@@ -41,16 +41,14 @@ _OUTCOMES = phrases(
 )
 
 
-@dataclass(frozen=True)
-class AboutCommit:
+class AboutCommit(NamedTuple):
     """The full commit of a state, empty if it has none, and its place on the page, empty after the first entry."""
 
     commit: str
     anchor: Words
 
 
-@dataclass(frozen=True)
-class ConfirmedRow:
+class ConfirmedRow(NamedTuple):
     """The result of measuring two commits of main side by side."""
 
     entry: Confirmation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -57,8 +57,7 @@ for _name, _metric in METRICS.items():
         _RANKS.setdefault(_name, len(_RANKS))
 
 
-@dataclass(frozen=True)
-class NumberCells:
+class NumberCells(NamedTuple):
     """A leading number of a place, with its last change."""
 
     series: TrendSeries
@@ -74,8 +73,7 @@ class NumberCells:
         return self.change is not None and self.change.source.is_open_regression
 
 
-@dataclass(frozen=True)
-class PlaceCells:
+class PlaceCells(NamedTuple):
     """A shape of a workload on a testbed, which is named if there are several."""
 
     shape: str
@@ -83,8 +81,7 @@ class PlaceCells:
     numbers: Sequence[NumberCells]
 
 
-@dataclass(frozen=True)
-class WorkloadCells:
+class WorkloadCells(NamedTuple):
     """A workload with its first places, and how many series it has in all."""
 
     name: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
@@ -137,8 +138,7 @@ _NAVIGATION = phrases(
 _FOLDERS = {"series": ALL_SERIES, "runs": ALL_RUNS, "compare": ALL_RUNS}
 
 
-@dataclass(frozen=True)
-class TestbedLink:
+class TestbedLink(NamedTuple):
     """The short name of a testbed, its device, and its place on the page of machines."""
 
     short: str

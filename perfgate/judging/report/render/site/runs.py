@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote
 
 from perfgate.catalogue.lookup import CARDS
@@ -42,8 +42,7 @@ _DEVICE_METRICS = (
 )
 
 
-@dataclass(frozen=True)
-class KeptFile:
+class KeptFile(NamedTuple):
     """A kept file: a link to it, or, without an address that may become one, its place."""
 
     link: KeptLink
@@ -51,8 +50,7 @@ class KeptFile:
     address: Words
 
 
-@dataclass(frozen=True)
-class RunError:
+class RunError(NamedTuple):
     """A failed workload, step or check of the output; ``text`` is its traceback."""
 
     workload: str
@@ -61,8 +59,7 @@ class RunError:
     text: str
 
 
-@dataclass(frozen=True)
-class RunStep:
+class RunStep(NamedTuple):
     """A step with its title."""
 
     row: ChecklistRow
@@ -253,8 +250,7 @@ def _operators(run: RunDocument) -> list[tuple[str, list[OperatorRow]]]:
 _MAX_ROWS = 600
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(NamedTuple):
     """A property of how both runs were measured."""
 
     name: Words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from perfgate.document.trend import TrendPoint, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
@@ -25,8 +25,7 @@ _MAX_ROWS, _MAX_CHOICES, _MAX_VALUES, _VALUES_SHOWN = 2000, 60, 240, 12
 _NOT_PLAIN = re.compile(r"[^a-z0-9]+")
 
 
-@dataclass(frozen=True)
-class SeriesGroup:
+class SeriesGroup(NamedTuple):
     """The series of a workload."""
 
     name: str
@@ -34,8 +33,7 @@ class SeriesGroup:
     rows: list[SeriesCells]
 
 
-@dataclass(frozen=True)
-class ValueRow:
+class ValueRow(NamedTuple):
     """A version of a series, with the interval of its run if it is known."""
 
     point: TrendPoint
@@ -43,8 +41,7 @@ class ValueRow:
     interval: Words
 
 
-@dataclass(frozen=True)
-class FilterChoice:
+class FilterChoice(NamedTuple):
     """A value of a property, and the series that it leads to."""
 
     name: str
