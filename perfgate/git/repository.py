@@ -329,7 +329,7 @@ class Repository:
             f"{first}..{last}",
             "--",
         )
-        commits: list[tuple[str, str, str]] = []
+        commits = []
         for line in lines.split("\n"):
             if line:
                 commit, author, subject = line.split("\0", 2)
@@ -395,7 +395,7 @@ class Repository:
                 links = link
                 if not isinstance(links, Mapping):
                     links = dict.fromkeys(commits, links)
-                tracked: set[str] = set()
+                tracked = set()
                 if link:
                     for commit in set(commits.values()):
                         tracked.update(self.files(commit))
@@ -587,7 +587,7 @@ def merge_base(root: Path, first: str, second: str) -> str | None:
     """The common ancestor in the clone around a folder; None if its history is too short."""
     if run_git(root, ["rev-parse", "--is-shallow-repository"]).output != "false":
         return None
-    commits: list[str] = []
+    commits = []
     for name in (first, second):
         commit = fetched_tip(root, name) or _commit(root, name)
         if commit is None:

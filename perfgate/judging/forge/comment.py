@@ -181,7 +181,7 @@ def _find_turns(
 ) -> list[tuple[Comment, Decided]]:
     """Our replies about changed verdicts, oldest first, each with the verdict it announces."""
     verdicts: tuple[Decided, ...] = ("PASS", "FAIL")
-    turns: list[tuple[Comment, Decided]] = []
+    turns = []
     for verdict in verdicts:
         replies = find_own(comments, _turn_line(first_line, verdict))
         turns += [(reply, verdict) for reply in replies]

@@ -139,7 +139,7 @@ class ForgeSession:
     ) -> Iterator[T]:
         """Yield the elements of a list over all its pages; the list may be a field of each answer."""
         for answer in self._answers(path, query):
-            elements: list[T] = self._decode(answer.body, list[kind], path, field)  # type: ignore[valid-type]  # made here, for msgspec
+            elements = self._decode(answer.body, list[kind], path, field)  # type: ignore[valid-type]  # made here, for msgspec
             yield from elements
 
     def _answers(self, path: str, query: Query | None) -> Iterator[HttpAnswer]:

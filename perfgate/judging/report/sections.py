@@ -29,7 +29,6 @@ from perfgate.judging.report.view.causes import (
     worst_cause,
 )
 from perfgate.judging.report.view.checklist import (
-    FindingView,
     changed_findings,
     other_notes,
     quantile_rows,
@@ -234,7 +233,7 @@ def causes(summary: Summary) -> SectionText | None:
     listed = []
     for number, block in enumerate(blocks, 1):
         # Only step and line of a finding are shown: one in several shapes is one.
-        findings: dict[tuple[int, str | None], FindingView] = {}
+        findings = {}
         for finding in new:
             if finding.block == number:
                 findings[finding.step, finding.line] = finding

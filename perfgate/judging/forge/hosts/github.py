@@ -170,7 +170,7 @@ class GitHub(DialectForge):
         )
         if len(files) >= MOST_FILES:
             return None
-        names: list[str | None] = []
+        names = []
         for file in files:
             names += [file.filename, file.previous_filename]
         return [name for name in names if name]
@@ -191,7 +191,7 @@ class GitHub(DialectForge):
 
     def artifacts(self) -> list[ForgeArtifact]:
         run = f"actions/runs/{quote(self._event.job.run_id, safe='')}/artifacts"
-        query: Query = {"per_page": 100}
+        query = {"per_page": 100}
         artifacts = self._session.pages(
             f"{self._path}/{run}", _Artifact, query=query, field="artifacts"
         )

@@ -113,7 +113,7 @@ def render_double(language: Language) -> str:
 
 
 def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
-    parts: list[_Part] = []
+    parts = []
     for section in sections:
         content = section.fill(summary)
         if content is None:
@@ -131,7 +131,7 @@ def _shortened(
 
     ``whole`` builds it from the remaining parts and the titles of the omitted sections.
     """
-    omitted: list[Section] = []
+    omitted = []
     droppable = [part.section for part in parts if part.section.drop != KEEP]
     droppable.sort(key=lambda section: section.drop)
     while True:

@@ -331,7 +331,7 @@ def meanings(word: str) -> list[Named]:
 def suggestions(word: str) -> list[str]:
     """At most five words of the catalogue that are most similar to an unknown word."""
     key = _key(word)
-    texts: dict[str, str] = {}
+    texts = {}
     for entry_name in entries():
         for text in _texts(entry_name):
             texts[_key(text)] = text

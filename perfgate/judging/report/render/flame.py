@@ -237,7 +237,7 @@ def _stacks(
 ) -> tuple[list[list[int]], list[int]]:
     """The stack of each node as numbers of frames, and its root."""
     stacks: list[list[int]] = []
-    roots: list[int] = []
+    roots = []
     for node, parent in enumerate(tree.parent):
         if parent == NONE:
             stacks.append([])

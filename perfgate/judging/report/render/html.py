@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -187,7 +186,7 @@ def _measurements(
 def _plot(
     at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summary
 ) -> SamplesPlot:
-    noise: Sequence[float] = []
+    noise = []
     for floor in summary.decision.measured.noise_floors:
         if floor.place == at and floor.metric == LATENCY:
             noise = floor.effects

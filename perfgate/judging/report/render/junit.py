@@ -132,7 +132,7 @@ def _case(
 
 def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
     """Number the cases with equal names after cleaning: a host would show only the last of them."""
-    used: set[tuple[str, str]] = set()
+    used = set()
     for case in cases:
         classname, first = case.attrib["classname"], case.attrib["name"]
         name, number = first, 1

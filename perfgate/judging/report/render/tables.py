@@ -51,7 +51,7 @@ class Table:
         self._rows: list[list[Text]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        texts: list[Text] = []
+        texts = []
         for cell in cells:
             if isinstance(cell, str):
                 texts.append(Text(cell))

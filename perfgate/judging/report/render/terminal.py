@@ -362,7 +362,7 @@ def early_lines(
         title = _CERTAIN if certain else _OPEN
         if not has_pairs:
             title = _ALONE
-        lines: list[str] = [say(title, workload=clean(workload))]
+        lines = [say(title, workload=clean(workload))]
         for number, block in enumerate(listed, start=1):
             lines += _early_block(number, block, summary)
         if not listed:
@@ -378,7 +378,7 @@ def _early_block(number: int, block: RegressionBlock, summary: Summary) -> list[
     # No title of the comment stands above these, so the count that it would name is listed.
     titled = [(summary.worst, None)] if block.in_title else []
     counts = [*titled, *block.counts]
-    lines: list[str] = [f"{number}. {line('shared/block.j2', 'plain', block=block)}"]
+    lines = [f"{number}. {line('shared/block.j2', 'plain', block=block)}"]
     if block.cause and block.cause.code:
         lines.append(f"     {clean(block.cause.code)}")
     changed = line("shared/block_counts.j2", "plain", counts=counts, most=_SHOWN_COUNTS)

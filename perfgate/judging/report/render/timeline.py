@@ -94,8 +94,8 @@ def render_timeline(
 
 def packed_timelines(timelines: Sequence[DrawnTimeline]) -> str:
     """The length of the compressed JSON, the JSON, and the columns, in base 64."""
-    packed: list[PackedTimeline] = []
-    columns: list[bytes] = []
+    packed = []
+    columns = []
     for timeline in timelines:
         of_timeline = _columns(timeline)
         packed.append(_packed_timeline(timeline, of_timeline))

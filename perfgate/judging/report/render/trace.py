@@ -293,7 +293,7 @@ def _phases(phases: Sequence[PhaseTotal]) -> Table:
     table = Table("phase", "steps>", "requests>", "length>", "compute>", "free>")
     for phase in phases:
         medians = times_of(phase.length, phase.computing, phase.free)
-        requests: str = "–"
+        requests = "–"
         if phase.requests is not None:
             requests = whole(phase.requests)
         table.add_row(clean(phase.phase), whole(phase.count), requests, *medians)

@@ -296,7 +296,7 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         title = say(
             "{name}: ", name=f"{say(row.change)} {changed_name(row, 2 * _NAME)}"
         )
-        places: list[str | None] = []
+        places = []
         if cost:
             # Calls of one operator on one line differ in their shapes alone.
             shapes = cost.shapes if alike[row.name, cost.line] > 1 else None

@@ -154,7 +154,7 @@ def _changes_table(timeline: DiffTimeline, width: int) -> Table:
         if is_wide:
             cells += [say(row.kind), *times_of(_time(row.base), _time(row.head))]
         cost = row.head or row.base
-        places: list[str] = []
+        places = []
         if cost and cost.operator:
             places.append(cost.operator)
         if cost and cost.line:

@@ -253,18 +253,18 @@ class _Report:
 
 def _runner_facts(document: TrendDocument) -> RunnerFacts:
     runs = document.runs.health
-    floors: list[float | None] = []
-    temperatures: list[float | None] = []
-    throttled: list[float | None] = []
-    waits: list[float | None] = []
+    floors = []
+    temperatures = []
+    throttled = []
+    waits = []
     for run in runs:
         floors.append(run.conditions.noise_floor)
         temperatures.append(run.conditions.temperature)
         throttled.append(run.conditions.throttled or None)
         if run.conditions.waited is not None and run.conditions.waited >= BUSY:
             waits.append(run.conditions.waited)
-    attention: list[str] = []
-    warnings: list[Message] = []
+    attention = []
+    warnings = []
     new_testbed = None
     if runs:
         warnings = runs[-1].warnings[:_MAX_WARNINGS]

@@ -220,7 +220,7 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
         return Markup("")
     width = _ROW_NAME + max(len(health) * _CELL, 80) + 4
     height = len(titles) * _CELL + 20
-    parts: list[Markup] = []
+    parts = []
     for row, (number, title) in enumerate(titles.items()):
         top = row * _CELL
         name = title
@@ -276,8 +276,8 @@ def _layout(
 ) -> tuple[list[TrendPoint], list[_Level], list[int]]:
     """The newest points, their levels without those before them, and the places between two testbeds."""
     points: list[TrendPoint] = []
-    levels: list[_Level] = []
-    borders: list[int] = []
+    levels = []
+    borders = []
     skipped = max(0, sum(len(entry.points) for entry in series) - MAX_POINTS)
     for entry in series:
         offset = len(points) - skipped

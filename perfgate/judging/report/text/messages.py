@@ -168,7 +168,7 @@ def _word_value(value: MessageValue, spec: str) -> str:
 
 
 def _word_list(values: Sequence[MessageValue], separator: str, spec: str = "") -> str:
-    pieces: list[str] = []
+    pieces = []
     for position, value in enumerate(values):
         if position:
             pieces.append(separator)

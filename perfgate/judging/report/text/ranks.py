@@ -202,7 +202,7 @@ def _of_collectives(document: RanksDocument) -> list[RankAnswer]:
 
 def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
     """Gaps in the recordings, which may be why no rank is named."""
-    words: list[str] = []
+    words = []
     gaps = document.gaps
     left_out = gaps.left_out
     if left_out:

@@ -217,8 +217,8 @@ def histogram(base: Floats, head: Floats) -> Markup:
     bottom = _PLOT_HEIGHT - _BOTTOM
     place = linear(math.log(low), math.log(high), _LEFT, _PLOT_WIDTH - _RIGHT)
     borders = [place(math.log(edge)) for edge in edges.tolist()]
-    sides: dict[str, Floats] = {}
-    densities: dict[str, Floats] = {}
+    sides = {}
+    densities = {}
     peak = 0.0
     for name, side in (("base", base), ("head", head)):
         if side.size:

@@ -119,7 +119,7 @@ def listed_regressions(summary: Summary) -> list[Regression]:
 
 def block_numbers(summary: Summary) -> dict[int, int]:
     """The number of the listed cause that explains each comparison, by the comparison's ``id``."""
-    numbers_by_id: dict[int, int] = {}
+    numbers_by_id = {}
     for number, regression in enumerate(listed_regressions(summary), 1):
         if regression.causes:
             for comparison in summary.comparisons_at(regression.comparisons):

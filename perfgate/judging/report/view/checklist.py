@@ -302,8 +302,8 @@ def _worded_step(step: StepSummary) -> StepView:
 
 def changed_findings(summary: Summary) -> tuple[list[FindingView], list[FindingView]]:
     """New and gone findings in the order of steps."""
-    new: list[FindingView] = []
-    gone: list[FindingView] = []
+    new = []
+    gone = []
     for step in sorted(
         summary.decision.checklist.steps, key=lambda step: (step.number, step.workload)
     ):

@@ -116,7 +116,7 @@ def _function_names(
     functions: Iterable[ChangedFunction], summary: Summary
 ) -> SentencePieces:
     """The first of these functions, each with the line at which it changed."""
-    names: list[str] = []
+    names = []
     for function in functions:
         changed = (
             summary.linked(function.line) if function.side == "head" else function.line
@@ -166,9 +166,7 @@ def counts(summary: Summary) -> Counts:
     for comparison in decision.comparisons:
         if isinstance(comparison, Paired) and comparison.is_of_job:
             quads = max(quads, comparison.pairs or 0)
-    outcomes: Counter[Outcome] = Counter(
-        comparison.outcome for comparison in summary.metrics
-    )
+    outcomes = Counter(comparison.outcome for comparison in summary.metrics)
     return Counts(
         metrics=len(summary.metrics),
         moved=outcomes["regressed"] + outcomes["improved"],

@@ -58,8 +58,8 @@ _COUNTS = (LOW_PRECISION_OPS,)
 
 
 def headline(summary: Summary) -> Words:
-    decision: DecisionDocument = summary.decision
-    stack: str = ""
+    decision = summary.decision
+    stack = ""
     if decision.sides.comparing == "stack":
         stack = _stack(stack_differences(decision))
     title = _title(summary)
@@ -510,7 +510,7 @@ def _wider_margins(times: Sequence[Paired], margin: float) -> list[str]:
     for time in times:
         if time.excluded is not None and time.excluded > margin:
             wider[time.excluded, title_of(time)] = None
-    words: list[str] = []
+    words = []
     separator = Words(" (")
     for excluded, metric in wider:
         words += [
@@ -559,7 +559,7 @@ def _not_excluded(summary: Summary) -> list[str]:
         key=lambda entry: entry[0] - (entry[1].tolerance or 0.0),
         reverse=True,
     )
-    words: list[str] = []
+    words = []
     for bound, time in ranked[:_MOST_OPEN]:
         words.append(
             say(

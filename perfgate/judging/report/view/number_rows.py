@@ -100,7 +100,7 @@ def rows_of_check(
     for comparison in decision.comparisons:
         yield from _compared(comparison)
     for number in decision.checklist.numbers:
-        delta: float | None = None
+        delta = None
         low = high = confidence = None
         if number.difference is not None:
             delta = number.difference.delta

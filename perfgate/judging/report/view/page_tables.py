@@ -209,7 +209,7 @@ def paired_samples(
     base: RunDocument | None, head: RunDocument
 ) -> dict[_Place, tuple[Floats, Floats]]:
     """The calls of both sides in all pairs, in seconds, by workload and shape in document order."""
-    before: list[Replicate] = []
+    before = []
     if base is not None:
         before = base.pairs.replicates
     places: dict[_Place, None] = {}

@@ -140,7 +140,7 @@ def _value_notes(present: list[Value]) -> list[str]:
     """The values in their order; if there is no room for all, the leading values stay."""
     by_rank = sorted(present, key=lambda value: not _leads(value))
     leading = {id(value) for value in by_rank[:_SHOWN_VALUES]}
-    notes: list[str] = []
+    notes = []
     for value in present:
         if id(value) in leading:
             quantity = formats.quantity(value.value, formats.measure_of(value.metric))

@@ -302,7 +302,7 @@ def _worded_origin(cause: TrendCause) -> str:
     """What moved main, with the evidence; empty if the runs were not read, or only the size speaks for the code."""
     if cause.origin is None:
         return EMPTY
-    signs: list[str] = []
+    signs = []
     for evidence in cause.origin_evidence[:_MOST_SIGNS]:
         name, after = evidence.name, evidence.after
         match evidence.sign:
@@ -549,7 +549,7 @@ def change_words(moved: MovedSeries) -> Words:
 def headline(document: TrendDocument) -> Words:
     """A sentence on the changes since the last report, or that there are none, or that no series could be examined."""
     causes = sort_causes(document)
-    moved: list[Words] = []
+    moved = []
     if causes.new_worse:
         moved.append(numbers.counted(len(causes.new_worse), "regression"))
     if causes.new_better:
@@ -662,7 +662,7 @@ def biased_machine_lines(document: TrendDocument) -> list[Words]:
     """The machines whose gates favour one side, with the evidence."""
     if document.gates is None:
         return []
-    lines: list[Words] = []
+    lines = []
     for entry in document.gates.biased:
         low, high = entry.interval
         line = say(

@@ -107,8 +107,8 @@ def split_levels(
     rows: Sequence[BesideLevel],
 ) -> tuple[list[LevelCells], list[LevelCells]]:
     """The numbers apart from main's level, and the others."""
-    apart: list[LevelCells] = []
-    rest: list[LevelCells] = []
+    apart = []
+    rest = []
     for placed in rows:
         if placed.is_apart:
             apart.append(_level_cells(placed))

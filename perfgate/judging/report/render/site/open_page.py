@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Confirmation, Triage, moment
-from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries
+from perfgate.document.trend import TrendCause, TrendDocument, TrendSeries
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.cells import CauseCard, cause_card, moved_cells
@@ -116,7 +116,7 @@ def _around(moved: MovedSeries) -> TrendSeries:
         0, min(len(points) - trend_svg.MAX_POINTS, moved.change.at - _VERSIONS_BEFORE)
     )
     end = begin + trend_svg.MAX_POINTS
-    changes: list[TrendChange] = []
+    changes = []
     for change in moved.series.changes:
         if begin < change.at < end:
             changes.append(replace(change, at=change.at - begin))
@@ -152,7 +152,7 @@ def _failed_gates(
 
 
 def _confirmed(page: SitePage) -> list[ConfirmedRow]:
-    by_place: dict[tuple[str, ...], TrendSeries] = {}
+    by_place = {}
     for series in page.content.trend.series:
         if not series.labels:
             by_place[
@@ -177,7 +177,7 @@ def _confirmed(page: SitePage) -> list[ConfirmedRow]:
 
 
 def _settled(page: SitePage) -> list[ChangeCells]:
-    rows: list[ChangeCells] = []
+    rows = []
     for cause in page.content.trend.causes:
         if cause.standing in ("accepted", "resolved", "refuted", "superseded"):
             rows += [

@@ -150,7 +150,7 @@ def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str]]:
         run.session.finished_at,
         run.session.queued,
     )
-    facts: list[tuple[Words, str]] = [
+    facts = [
         (say("commit"), run.source.commit or say("none")),
         (say("branch"), run.source.branch or say("none")),
         (say("measured"), minute(began)),
