@@ -29,8 +29,9 @@ from perfgate.judging.report.view.causes import (
     worst_cause,
 )
 from perfgate.judging.report.view.checklist import (
+    NOT_IN_TURNS,
     changed_findings,
-    other_notes,
+    notes_except,
     quantile_rows,
     step_numbers,
     tally,
@@ -134,7 +135,8 @@ def coverage(summary: Summary) -> SectionText | None:
 @section("notes")
 def notes(summary: Summary) -> SectionText | None:
     """Notes to read first: a busy machine, and the gate's warnings."""
-    warnings, busy = other_notes(summary.decision.warnings), busy_line(summary)
+    warnings = notes_except(NOT_IN_TURNS, summary.decision.warnings)
+    busy = busy_line(summary)
     if not warnings and busy is None:
         return None
     return section_text(
@@ -273,7 +275,7 @@ def improved(summary: Summary) -> SectionText | None:
     return section_text(
         summary,
         "improved",
-        better=[_improvement(comparison) for comparison in better[:_MOST_IMPROVED]],
+        better=list(map(_improvement, better[:_MOST_IMPROVED])),
         more=beyond(better, _MOST_IMPROVED),
     )
 

@@ -114,7 +114,7 @@ def _head(summary: Summary) -> ReadyHtml:
         warnings=decision.warnings[:_MAX_ROWS],
         harness_changes=summary.telling_harness_changes[:_MAX_ROWS],
         remedy=remedy_lines(summary),
-        missing=[missing_words(entry) for entry in decision.gaps.missing[:_MAX_ROWS]],
+        missing=list(map(missing_words, decision.gaps.missing[:_MAX_ROWS])),
     )
 
 

@@ -21,7 +21,7 @@ from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.media import BOLD, END, plain_line
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import calls_or_metric, first_line, title_of
+from perfgate.judging.report.text.names import first_line, named, title_of
 from perfgate.judging.report.text.names import listed as named_places
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import EMPTY, phrase, say
@@ -32,7 +32,7 @@ from perfgate.judging.report.view.blocks import (
 )
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.causes import worst_cause
-from perfgate.judging.report.view.checklist import stored_row, terminal_notes
+from perfgate.judging.report.view.checklist import notes_except, stored_row
 from perfgate.judging.report.view.facts import base_line, counts_line
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import grouped, row
@@ -64,6 +64,8 @@ _STATUS_STYLES = {
     "invalid": "red",
 }
 LET_THROUGH = phrase("undecided, so the push proceeds; --strict would block it")
+# The selection of workloads, which the command line already says.
+_NOT_SELECTED = "notes.not-selected"
 _SHOWN = 12
 _SHOWN_RECORDED = 8
 _SHOWN_STORED = 4
@@ -107,7 +109,7 @@ def render_terminal(
     """Print a decision: verdict, facts, moved metrics, causes, remedy. ``folder`` is described in ``CommentContext``."""
     with speaking(language):
         decision = msgspec.structs.replace(
-            decision, warnings=terminal_notes(decision.warnings)
+            decision, warnings=notes_except(_NOT_SELECTED, decision.warnings)
         )
         summary = Summary(decision, "terminal", CommentContext(folder=folder), _SHOWN)
         _print_title(summary, console)
@@ -266,7 +268,7 @@ def _print_moved(summary: Summary, console: Console) -> None:
     styles = {say(word): style for word, style in _LABEL_STYLES.items()}
     for words in listed:
         comparison = words.comparison
-        metric = Text(plain_line(calls_or_metric(comparison)))
+        metric = Text(plain_line(named(comparison, placeless=True)))
         metric.append("\n").append(plain_line(named_places(words.places)), "dim")
         label = Text(words.label, styles.get(words.label, "dim"))
         table.add_row(

@@ -169,11 +169,6 @@ def named(comparison: Comparison, *, placeless: bool = False) -> str:
     return say("{metric} of {place}", metric=metric, place=at)
 
 
-def calls_or_metric(comparison: Comparison) -> str:
-    """The metric of a comparison in a table that has its place in another cell."""
-    return named(comparison, placeless=True)
-
-
 def listed(texts: Sequence[str], most: int = 3) -> SentencePieces:
     """The first texts with commas between, and how many more there are."""
     return with_more(texts[:most], len(texts) - most)

@@ -265,7 +265,8 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "place": names.place_of,
     "metric": names.title_of,
     "named": names.named,
-    "calls_or_metric": names.calls_or_metric,
+    # The metric of a comparison in a table that has its place in another cell.
+    "calls_or_metric": partial(names.named, placeless=True),
     "needed": _needed,
     "base": lambda comparison: formats.sides(comparison)[0],
     "head": lambda comparison: formats.sides(comparison)[1],

@@ -20,7 +20,7 @@ from perfgate.document.decision import (
     TurnDifference,
 )
 from perfgate.document.message import Message
-from perfgate.document.run import Finding
+from perfgate.document.run import Finding, StepResult
 from perfgate.judging.report.text import formats, numbers, svg
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import metric_name, place
@@ -29,8 +29,8 @@ from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.run_steps import STATUS_NAMES, busy_machine
 from perfgate.judging.report.view.summary import Summary, code_of
 
-_NOT_IN_TURNS = "notes.not-in-turns"
-_NOT_SELECTED = "notes.not-selected"
+# Of steps that had no time for turns; the checklist shows these notes.
+NOT_IN_TURNS = "notes.not-in-turns"
 _SHOWN_FINDINGS = 3
 
 
@@ -115,16 +115,13 @@ def step_numbers(summary: Summary) -> list[NumberView]:
 
 def uncompared(warnings: Iterable[Message]) -> list[Message]:
     """The notes of a check on steps that had no time for turns, which belong to the checklist."""
-    return [_of_side(note) for note in warnings if _code(note) == _NOT_IN_TURNS]
+    return [
+        _of_side(note) for note in warnings if code_of(_of_side(note)) == NOT_IN_TURNS
+    ]
 
 
-def other_notes(warnings: Iterable[Message]) -> list[Message]:
-    return [note for note in warnings if _code(note) != _NOT_IN_TURNS]
-
-
-def terminal_notes(warnings: Iterable[Message]) -> list[Message]:
-    """The notes, except for a repetition of the selection on the command line."""
-    return [note for note in warnings if _code(note) != _NOT_SELECTED]
+def notes_except(code: str, warnings: Iterable[Message]) -> list[Message]:
+    return [note for note in warnings if code_of(_of_side(note)) != code]
 
 
 def _of_side(note: Message) -> Message:
@@ -134,11 +131,6 @@ def _of_side(note: Message) -> Message:
         if isinstance(inner, Message):
             return inner
     return note
-
-
-def _code(note: Message) -> str:
-    """The code of a note, apart from its side; empty for plain text."""
-    return code_of(_of_side(note))
 
 
 def quantile_rows(summary: Summary) -> list[QuantileRow]:
@@ -316,7 +308,7 @@ def new_of(step: StepSummary) -> list[JudgedFinding]:
     return [finding for finding in step.findings if finding.standing == "new"]
 
 
-def step_title(step: StepSummary) -> str:
+def step_title(step: StepSummary | StepResult) -> str:
     if step.number in CARDS:
         return say(CARDS[step.number].title)
     return step.slug

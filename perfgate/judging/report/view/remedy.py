@@ -133,9 +133,8 @@ def remedy_text(summary: Summary) -> Words:
 
 def missing_numbers(entries: Sequence[Missing]) -> tuple[list[str], int]:
     """The first missing numbers in words, and how many others there are."""
-    return [missing_words(entry) for entry in entries[:_NAMED_MISSING]], beyond(
-        entries, _NAMED_MISSING
-    )
+    listed = list(map(missing_words, entries[:_NAMED_MISSING]))
+    return listed, beyond(entries, _NAMED_MISSING)
 
 
 def needs_workload(summary: Summary) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from perfgate.catalogue.lookup import CARDS
 from perfgate.document.clocks import clock_notes
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.kept import KeptLink, KeptOfRun
@@ -24,6 +23,7 @@ from perfgate.judging.report.text.media import is_linkable
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, minute, place, place_of
 from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
+from perfgate.judging.report.view.checklist import step_title
 from perfgate.judging.report.view.page_tables import counter_rows, testbed_rows
 from perfgate.judging.report.view.run_steps import ChecklistRow, step_row
 from perfgate.judging.report.view.trend_rows import check_command
@@ -183,24 +183,17 @@ def _kept_file(link: KeptLink) -> KeptFile:
 
 
 def _errors(run: RunDocument) -> list[RunError]:
-    errors = []
+    parts = []
     for workload in run.workloads:
-        if workload.error:
-            message, text = word(workload.error.message), workload.error.traceback
-            errors.append(
-                RunError(workload.name, say("workload"), str(message), text or "")
-            )
+        parts.append((workload.name, say("workload"), workload.error))
     for step in run.checklist.steps:
-        if step.error:
-            message, text = word(step.error.message), step.error.traceback
-            errors.append(
-                RunError(
-                    step.workload,
-                    say("step {number}", number=step.number),
-                    str(message),
-                    text or "",
-                )
-            )
+        what = say("step {number}", number=step.number)
+        parts.append((step.workload, what, step.error))
+    errors = []
+    for name, what, error in parts:
+        if error:
+            message, text = str(word(error.message)), error.traceback or ""
+            errors.append(RunError(name, what, message, text))
     errors = errors[:_MAX_WARNINGS]
     for check in run.checklist.correctness:
         if check.status in ("failed", "error"):
@@ -216,11 +209,7 @@ def _steps(run: RunDocument) -> list[RunStep]:
     for step in sorted(
         run.checklist.steps, key=lambda step: (step.number, step.workload)
     )[:_MAX_ROWS]:
-        row = step_row(step)
-        title = row.name
-        if row.number in CARDS:
-            title = say(CARDS[row.number].title)
-        steps.append(RunStep(row, step, title))
+        steps.append(RunStep(step_row(step), step, step_title(step)))
     return steps
 
 
