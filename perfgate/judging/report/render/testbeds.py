@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfgate.document.comparison import Bound, Comparison
+from perfgate.document.comparison import Bound
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.render.comment import render_section, tidied
 from perfgate.judging.report.sections import SIGNS
@@ -90,7 +90,16 @@ def render_column(
             number = SharedNumber(
                 title_of(comparison), at, isinstance(comparison, Bound)
             )
-            cells.setdefault(number, _cell(comparison, summary))
+            first_word = None
+            if comparison.outcome != "unchanged":
+                first_word = label(comparison, summary)
+            cell = MatrixCell(
+                label=first_word,
+                change=formats.change(comparison),
+                moved=comparison.outcome in ("regressed", "improved"),
+                decides=any(time is comparison for time in deciding_times(summary)),
+            )
+            cells.setdefault(number, cell)
         return MatrixColumn(
             name=Words(name),
             verdict=decision.verdict,
@@ -104,15 +113,6 @@ def render_column(
             section=render_section(decision, context, budget=budget),
             cells=cells,
         )
-
-
-def _cell(comparison: Comparison, summary: Summary) -> MatrixCell:
-    return MatrixCell(
-        label=None if comparison.outcome == "unchanged" else label(comparison, summary),
-        change=formats.change(comparison),
-        moved=comparison.outcome in ("regressed", "improved"),
-        decides=any(time is comparison for time in deciding_times(summary)),
-    )
 
 
 def section_budget(columns: int, budget: int) -> int:

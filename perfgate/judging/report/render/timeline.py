@@ -97,7 +97,16 @@ def packed_timelines(timelines: Sequence[DrawnTimeline]) -> str:
     packed = []
     columns = []
     for timeline in timelines:
-        of_timeline = _columns(timeline)
+        of_timeline = [
+            timeline.start,
+            timeline.duration,
+            timeline.name,
+            timeline.kind,
+            timeline.shape,
+            timeline.launch,
+        ]
+        for counter in timeline.counters:
+            of_timeline += [counter.time, counter.value]
         packed.append(_packed_timeline(timeline, of_timeline))
         columns += of_timeline
     header = PackedHeader(
@@ -110,20 +119,6 @@ def packed_timelines(timelines: Sequence[DrawnTimeline]) -> str:
     text = gzip.compress(msgspec.json.encode(header), compresslevel=6, mtime=0)
     content = b"".join([len(text).to_bytes(4, "little"), text, *columns])
     return base64.b64encode(content).decode()
-
-
-def _columns(timeline: DrawnTimeline) -> list[bytes]:
-    columns = [
-        timeline.start,
-        timeline.duration,
-        timeline.name,
-        timeline.kind,
-        timeline.shape,
-        timeline.launch,
-    ]
-    for counter in timeline.counters:
-        columns += [counter.time, counter.value]
-    return columns
 
 
 def _packed_timeline(

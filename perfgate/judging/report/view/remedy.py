@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from perfgate.document.comparison import Bound, NumberComparison, Paired
 from perfgate.document.decision import InvalidKind, Missing
@@ -87,18 +86,6 @@ _LITERALS = {
     "measure_threads": "[measure] threads",
     "perfgate_doctor_fitness": "perfgate doctor --fitness",
 }
-
-
-class _OpenNumber(NamedTuple):
-    """A comparison that more evidence would decide, with the measured and the necessary amount."""
-
-    comparison: Paired
-    measured: int
-    needed: int
-
-    @property
-    def evidence(self) -> str:
-        return evidence_of(self.comparison)
 
 
 def remedy_text(summary: Summary) -> Words:
@@ -334,7 +321,7 @@ def _is_undecided(summary: Summary) -> bool:
     )
 
 
-def _open_number(summary: Summary) -> _OpenNumber | None:
+def _open_number(summary: Summary) -> Paired | None:
     """The first comparison that more evidence would decide; None if no known amount would.
 
     An upgrade report starts anew each time, so it cannot ask for more pairs.
@@ -346,23 +333,18 @@ def _open_number(summary: Summary) -> _OpenNumber | None:
             continue
         measured, needed = comparison.pairs or 0, comparison.pairs_needed or 0
         if 0 < measured < needed:
-            return _OpenNumber(comparison, measured, needed)
+            return comparison
     return None
 
 
-def _for_more_evidence(open_number: _OpenNumber | None, summary: Summary) -> str:
+def _for_more_evidence(open_number: Paired | None, summary: Summary) -> str:
     """How much evidence would decide, and how to get it: by another job, or by a longer one."""
     if open_number is None:
         return say("re-run the job on a quieter machine; the noise exceeded the limit.")
-    evidence, measured = (
-        counted(open_number.needed, open_number.evidence),
-        Words(f"{open_number.measured:,}"),
-    )
-    is_of_job, last_look = (
-        open_number.comparison.is_of_job,
-        summary.decision.procedure.policy.looks[-1],
-    )
-    if not is_of_job and open_number.needed > _FULL_JOBS * last_look:
+    needed, unit = open_number.pairs_needed or 0, evidence_of(open_number)
+    evidence, measured = counted(needed, unit), Words(f"{open_number.pairs:,}")
+    last_look = summary.decision.procedure.policy.looks[-1]
+    if not open_number.is_of_job and needed > _FULL_JOBS * last_look:
         return say(
             "measure on a quieter machine: this one would need about {needed}, and this job measured {pairs}. "
             "{perfgate_doctor_fitness} shows the sources of noise.",
@@ -371,7 +353,7 @@ def _for_more_evidence(open_number: _OpenNumber | None, summary: Summary) -> str
             perfgate_doctor_fitness="perfgate doctor --fitness",
         )
     sentence = phrase("about {needed} would settle it; this job measured {pairs}.")
-    if open_number.evidence == "run":
+    if unit == "run":
         sentence = phrase(
             "about {needed} per side would settle it; this job measured {pairs}."
         )
@@ -383,9 +365,9 @@ def _for_more_evidence(open_number: _OpenNumber | None, summary: Summary) -> str
     )
 
 
-def _by_another_job(open_number: _OpenNumber, summary: Summary) -> str:
+def _by_another_job(open_number: Paired, summary: Summary) -> str:
     """Pairs accumulate per commit; uncommitted changes cannot be measured again."""
-    if open_number.evidence == "turn":
+    if evidence_of(open_number) == "turn":
         return EMPTY
     if summary.decision.measured.in_ci:
         return say(" Re-run the job to add to these.")
@@ -397,18 +379,15 @@ def _by_another_job(open_number: _OpenNumber, summary: Summary) -> str:
     )
 
 
-def _by_a_longer_job(open_number: _OpenNumber, summary: Summary) -> str:
-    if open_number.evidence in ("run", "quad"):
+def _by_a_longer_job(open_number: Paired, summary: Summary) -> str:
+    if open_number.is_of_job:
         return say(
             " To measure more in one job, raise {budget} of the workload in {perfgate_toml}.",
             budget="budget",
             perfgate_toml="perfgate.toml",
         )
     # The last look ended the measuring, so a larger budget alone gives no more pairs.
-    if (
-        not open_number.comparison.is_of_job
-        and open_number.measured >= summary.decision.procedure.policy.looks[-1]
-    ):
+    if (open_number.pairs or 0) >= summary.decision.procedure.policy.looks[-1]:
         return say(
             " To measure more in one job, add a larger number to {looks} under {place} in {perfgate_toml}, and raise "
             "{budget} with it.",
