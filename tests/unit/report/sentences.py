@@ -45,7 +45,7 @@ def step_sentences() -> dict[str, str]:
     folders = [
         checklist / "steps",
         checklist / "recorded.py",
-        checklist / "agreement.py",
+        checklist / "experiment.py",
         counting / "account.py",
         counting / "lines.py",
     ]
