@@ -77,14 +77,19 @@ FRAMEWORK_OPS, LOW_PRECISION_OPS = (
     "counters.low_precision_ops",
 )
 PYTHON_CALLS, BYTECODES = "counters.python_calls", "counters.bytecodes"
+# DEFERRED_OPS ran after the call had returned: in its output when that was read, or in a thread.
 FLOPS, DEFERRED_OPS = "counters.flops", "counters.deferred_ops"
+# Operators that autograd records, or would without an inference mode around the call; and the first of them.
 AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begins"
+# Operators in a region of the project without gradients.
 NO_GRAD_OPS = "counters.no_grad_ops"
+# Modules that run in training mode, and loaders that make batches in the process that uses them.
 TRAINING_MODULES, LOADERS_IN_PROCESS = (
     "counters.training_modules",
     "counters.loaders_in_process",
 )
 SETTINGS = "counters.settings"
+# Moves of tensors to a device that the host may wait for, and those that ask it not to.
 BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = (
     "counters.blocking_transfers",
     "counters.unblocked_transfers",

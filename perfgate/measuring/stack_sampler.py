@@ -79,7 +79,7 @@ def _end() -> None:
 
 @dataclass
 class _Sample:
-    """``count`` equal samples of a thread in a row; times in nanoseconds."""
+    """``count`` equal samples of a thread in a row; times in nanoseconds. Written in this order."""
 
     thread: str
     stack: int
@@ -88,17 +88,6 @@ class _Sample:
     cpu: int
     waited: bool
     count: int = 1
-
-    def as_row(self) -> tuple[str, int, int, int, int, bool, int]:
-        return (
-            self.thread,
-            self.stack,
-            self.begin,
-            self.end,
-            self.cpu,
-            self.waited,
-            self.count,
-        )
 
 
 class StackSampler:
@@ -257,7 +246,7 @@ class StackSampler:
                 "library": sysconfig.get_paths()["stdlib"],
                 "frames": self._listed,
                 "stacks": list(self._stacks),
-                "samples": [sample.as_row() for sample in self._samples],
+                "samples": [list(vars(sample).values()) for sample in self._samples],
             }
         ).encode()
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from perfgate.catalogue.names import FRAMEWORK_OPS
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.tally import (
-    FRAMEWORK_OPS,
     AllocatedBlock,
     CallTally,
     Dispatched,

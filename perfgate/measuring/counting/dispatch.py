@@ -16,6 +16,14 @@ import torch
 from torch._C import DispatchKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from perfgate.catalogue.names import (
+    COPIES,
+    DEFERRED_OPS,
+    FLOPS,
+    FRAMEWORK_OPS,
+    LOW_PRECISION_OPS,
+    SYNCS,
+)
 from perfgate.measuring.counting.modes import (
     Autograd,
     counted_settings_of_calls,
@@ -30,15 +38,9 @@ from perfgate.measuring.counting.operator_calls import (
     weak_storage,
 )
 from perfgate.measuring.counting.tally import (
-    COPIES,
     COPY_BYTES,
-    DEFERRED_OPS,
     DOUBLE_OPS,
-    FLOPS,
-    FRAMEWORK_OPS,
-    LOW_PRECISION_OPS,
     NONCONTIGUOUS_COPIES,
-    SYNCS,
     AllocatedBlock,
     CallTally,
     Dispatched,

@@ -11,15 +11,14 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from perfgate.measuring.counting.compiled import has_compiled
-from perfgate.measuring.counting.tally import (
+from perfgate.catalogue.names import (
     BLOCKING_TRANSFERS,
     LOADERS_IN_PROCESS,
     TRAINING_MODULES,
     UNBLOCKED_TRANSFERS,
-    CallTally,
-    SourceLines,
 )
+from perfgate.measuring.counting.compiled import has_compiled
+from perfgate.measuring.counting.tally import CallTally, SourceLines
 from perfgate.measuring.devices.batches import tensors
 from perfgate.system.folders import PACKAGE
 

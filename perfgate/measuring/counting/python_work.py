@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from perfgate.catalogue.names import BYTECODES, PYTHON_CALLS
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import counter_sites, with_counts
@@ -24,8 +25,6 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.folders import PACKAGE
 from perfgate.system.garbage import quiet
 
-PYTHON_CALLS = "counters.python_calls"
-BYTECODES = "counters.bytecodes"
 # Of a call that executes more, only the functions are counted: each bytecode takes a microsecond or two under the tracer.
 MOST_BYTECODES = 1_000_000
 MAX_CALLERS = 8  # of a function

@@ -9,34 +9,27 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
+from perfgate.catalogue.names import (
+    AUTOGRAD_BEGINS,
+    AUTOGRAD_OPS,
+    BLOCKING_TRANSFERS,
+    COPIES,
+    DEFERRED_OPS,
+    FLOPS,
+    FRAMEWORK_OPS,
+    LOADERS_IN_PROCESS,
+    LOW_PRECISION_OPS,
+    NO_GRAD_OPS,
+    SYNCS,
+    TRAINING_MODULES,
+)
 from perfgate.document.run import OpCount
 from perfgate.system.folders import PACKAGE
 from perfgate.trace.model.spans import COLLECTIVES
 
-FRAMEWORK_OPS = "counters.framework_ops"
-COPIES = "counters.copies"
 COPY_BYTES = "counters.copy_bytes"
 NONCONTIGUOUS_COPIES = "counters.noncontiguous_copies"
-SYNCS = "counters.syncs"
-LOW_PRECISION_OPS = "counters.low_precision_ops"
 DOUBLE_OPS = "counters.double_ops"
-FLOPS = "counters.flops"
-# Operators that ran after the call had returned: in its output when that was read, or in a thread.
-DEFERRED_OPS = "counters.deferred_ops"
-# Operators that autograd records, or would without an inference mode around the call; and the first of them.
-AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begins"
-# Operators in a region of the project without gradients.
-NO_GRAD_OPS = "counters.no_grad_ops"
-# Modules that run in training mode, and loaders that make batches in the process that uses them.
-TRAINING_MODULES, LOADERS_IN_PROCESS = (
-    "counters.training_modules",
-    "counters.loaders_in_process",
-)
-# Moves of tensors to a device that the host may wait for, and those that ask it not to.
-BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = (
-    "counters.blocking_transfers",
-    "counters.unblocked_transfers",
-)
 # Counters of every call; memory and others are present only if they can be counted.
 _DISPATCHED = (
     FRAMEWORK_OPS,

@@ -11,9 +11,10 @@ from types import ModuleType
 import pytest
 import torch
 
+from perfgate.catalogue.names import BYTECODES, PYTHON_CALLS
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting import python_work
-from perfgate.measuring.counting.python_work import BYTECODES, PYTHON_CALLS, count_python, with_python_work
+from perfgate.measuring.counting.python_work import count_python, with_python_work
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from perfgate.catalogue.lookup import card
-from perfgate.catalogue.names import START_SPREAD
+from perfgate.catalogue.names import START_SPREAD, STD, TAIL
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.copies.copies import level_of_new_process, start_cold
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
@@ -52,7 +52,6 @@ from perfgate.stats.summary import (
 from perfgate.system.garbage import quiet
 
 _QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
-_SPREAD, _TAIL = "latency.std", "latency.tail"
 _STEADINESS = ("latency.drift", "latency.steady_share")
 _COLD_START = ("start.import", "start.load", "start.first_call", "start.total")
 _COLD_STARTS = 3
@@ -103,7 +102,7 @@ class LatencyStep:
                 lengths, reason = None, NO_STEPS
             if lengths is None:
                 outcome.under(shape=summary.shape).missing(
-                    [*_QUANTILES, _TAIL, _SPREAD, "latency.max"], reason
+                    [*_QUANTILES, TAIL, STD, "latency.max"], reason
                 )
             elif len(lengths) == 1:
                 outcome.under(**profiled(summary)).number(
@@ -319,15 +318,15 @@ def _add_quantiles(outcome: StepOutcome, seconds: Floats) -> None:
         "latency.p99", quantile(seconds, 0.99), "times.p99-too-few-calls-see-p90"
     )
     if seconds.size >= TENTH_FLOOR:
-        outcome.estimate(_TAIL, slowest_tenth(seconds))
+        outcome.estimate(TAIL, slowest_tenth(seconds))
     else:
         too_few = Message(
             "times.tenth-too-few-calls",
             {"needed": TENTH_FLOOR, "calls": int(seconds.size)},
         )
-        outcome.missing([_TAIL], too_few)
+        outcome.missing([TAIL], too_few)
     if seconds.size > 1:
-        outcome.estimate(_SPREAD, standard_deviation(seconds))
+        outcome.estimate(STD, standard_deviation(seconds))
     outcome.number("latency.max", float(seconds.max()), count=int(seconds.size))
 
 

@@ -77,19 +77,16 @@ class TransferStep:
         for summary in context.summaries:
             _add_traffic(outcome.under(shape=summary.shape), summary)
             parts = summary.parts()
-            if summary.on_host or parts is None or parts.exposed_copies_ns is None:
-                no_parts = summary.on_host or parts is None
-                reason = (
-                    device_times_missing(summary)
-                    if no_parts
-                    else Message("times.no-device-timeline")
+            reason = Message("times.no-device-timeline")
+            if summary.on_host or parts is None:
+                reason = device_times_missing(summary)
+            elif parts.exposed_copies_ns is not None:
+                share = parts.exposed_copies_ns / parts.length_ns
+                outcome.under(**profiled(summary)).number(
+                    _EXPOSED, share, count=summary.spans
                 )
-                outcome.under(shape=summary.shape).missing(_EXPOSED, reason)
                 continue
-            share = parts.exposed_copies_ns / parts.length_ns
-            outcome.under(**profiled(summary)).number(
-                _EXPOSED, share, count=summary.spans
-            )
+            outcome.under(shape=summary.shape).missing(_EXPOSED, reason)
         return or_absent(outcome)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.catalogue.names import SYNCS
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
@@ -21,7 +22,7 @@ from perfgate.measuring.checklist.step import (
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import CountedCalls
-from perfgate.measuring.counting.tally import SYNCS, CallTally
+from perfgate.measuring.counting.tally import CallTally
 from perfgate.measuring.devices.device import Call
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
