@@ -286,7 +286,7 @@ def test_count_calls__memory_that_compiling_for_a_size_keeps__is_no_leak(tmp_pat
         device.launch("mm", MS)
 
     workload = bound(device, call, lambda batch, seed: FakeTensor(batch, 64 * seed))
-    counters = count_calls(workload, "default", root=tmp_path)
+    counters = count_calls(workload, "default")
 
     assert len(compiled) >= POOL_SIZE
     assert counters.values["memory.kept"] == 0

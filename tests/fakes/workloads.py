@@ -61,11 +61,12 @@ def curve(fixed_ns: int, per_item_ns: int, **fields: Any) -> Workload:
     return fake_workload(FakeKernel("aten::mm", fixed_ns, per_item_ns), **fields)
 
 
-def context_on(device: FakeDevice, workload: Workload, *, quick: bool = True, **fields: Any) -> StepContext:
+def context_on(
+    device: FakeDevice, workload: Workload, *, quick: bool = True, root: Path = Path(), **fields: Any
+) -> StepContext:
     """Return what a step works with: the workload bound to the device, seed 1, no limits but the defaults."""
-    bound = BoundWorkload("fake", workload, device, seed=1)
+    bound = BoundWorkload("fake", workload, device, seed=1, root=root)
     given: dict[str, Any] = {
-        "root": Path(),
         "limits": {},
         "seed": 1,
         "artifacts": Path(),

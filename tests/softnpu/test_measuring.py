@@ -36,9 +36,10 @@ from tests.softnpu import npu_workloads
 device = open_device("npu")
 found, recordings = {}, {}
 for name in ("plain", "autocast", "formats", "ranges", "waiting", "graph"):
-    bound = BoundWorkload(name, getattr(npu_workloads, name), device, seed=1)
+    root = Path(npu_workloads.__file__).parent
+    bound = BoundWorkload(name, getattr(npu_workloads, name), device, seed=1, root=root)
     block = BlockRecorder(bound).record("default", calls=5, quad=0, sequence=0)
-    counted = count_calls(bound, "default", root=Path(npu_workloads.__file__).parent)
+    counted = count_calls(bound, "default")
     recordings[name] = device.record_raw(bound.caller("default"), calls=4, folder=Path.cwd())
     found[name] = {
         "timed": bool((block.calls.wall > 0).all() and (block.calls.cpu > 0).all()),

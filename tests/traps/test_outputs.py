@@ -66,8 +66,8 @@ def _looked_at(run: RunDocument, call: Call, check: Check | None) -> RunDocument
         build=lambda device: {}, inputs=random_inputs, call=call, check=check, batch=8, shapes={SHAPE: {}}
     )
     device = open_device()
-    bound, root = BoundWorkload(WORKLOAD, workload, device, seed=1), Path(__file__).parent
-    counted = with_steady(with_kept_bytes(bound, count_calls(bound, SHAPE, root=root), root=root))
+    bound = BoundWorkload(WORKLOAD, workload, device, seed=1, root=Path(__file__).parent)
+    counted = with_steady(with_kept_bytes(bound, count_calls(bound, SHAPE)))
     correctness = check_outputs(BoundWorkload(WORKLOAD, workload, device, seed=1))
     return changed(run, counters=[counted], correctness=correctness)
 

@@ -264,7 +264,7 @@ class _InProcessWorker(WorkerLoop):
         self.side = Path(request.root).name
         make = self._gate.head if self.side == "head" else self._gate.base
         device = self._open("fake")
-        workload = BoundWorkload(request.name, workload_of(make()), device, seed=request.seed)
+        workload = BoundWorkload(request.name, workload_of(make()), device, seed=request.seed, root=Path(request.root))
         self.take_up(request, workload, _holdings())
         # A fake device has no memory that could lie elsewhere, and to draw the pads takes longer than to measure.
         movable = Layout(workload).movable
@@ -471,8 +471,8 @@ def with_counts(document: RunDocument, call: Call, folder: Path, *, root: Path) 
     """Return a document with what step 4 counts in this call; lines are those of files below ``root``."""
     folder.mkdir()
     device = FakeDevice(launch_ns=10_000)
-    workload = BoundWorkload(WORKLOAD, workload_of(call), device, seed=1)
-    context = context_on(device, workload_of(call), root=root, artifacts=folder)
+    workload = BoundWorkload(WORKLOAD, workload_of(call), device, seed=1, root=root)
+    context = context_on(device, workload_of(call), artifacts=folder)
     counted = TOP_OPS.measure(replace(context, workload=workload))
     return changed(document, counters=counted.counters, accounts=counted.accounts, operators=counted.operators)
 

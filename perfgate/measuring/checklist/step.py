@@ -305,8 +305,6 @@ class StepContext(Judging):
     workload: BoundWorkload
     limits: dict[str, float]
     seed: int
-    # The checkout of the measured code.
-    root: Path
     # The folder a step may write files into.
     artifacts: Path
     # Reports the current activity.
@@ -321,6 +319,10 @@ class StepContext(Judging):
     @property
     def device(self) -> Device:
         return self.workload.device
+
+    @property
+    def root(self) -> Path:
+        return self.workload.root
 
     def doing(self, english: str, **values: object) -> None:
         """Report the current activity."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.collect import calls_within, trace_calls
@@ -29,25 +28,20 @@ _TRACED_CALLS = 3
 
 
 def count_again(
-    workload: BoundWorkload,
-    *,
-    root: Path,
-    parts: Collection[CountedPart] = COUNTED_PARTS,
+    workload: BoundWorkload, *, parts: Collection[CountedPart] = COUNTED_PARTS
 ) -> list[CounterSet]:
     """The counters of every shape in the order in which step 4 counts them, without compilations.
 
     Without any of the ``parts`` these are the operators of the first few calls.
     """
-    counters = [_count(workload, shape, root, parts) for shape in workload.shapes]
+    counters = [_count(workload, shape, parts) for shape in workload.shapes]
     if "kept" in parts:
-        counters = [
-            with_kept_bytes(workload, counted, root=root) for counted in counters
-        ]
+        counters = [with_kept_bytes(workload, counted) for counted in counters]
     return [with_steady(counted) for counted in counters]
 
 
 def _count(
-    workload: BoundWorkload, shape: str, root: Path, parts: Collection[CountedPart]
+    workload: BoundWorkload, shape: str, parts: Collection[CountedPart]
 ) -> CounterSet:
     if parts:
         # Make calls until all effects of the first calls are gone.
@@ -63,14 +57,14 @@ def _count(
                 call()
             device.synchronize()
     count = count_calls if "memory" in parts else count_operators
-    counted = count(workload, shape, root=root)
+    counted = count(workload, shape)
     if parts and "kernel_timeline" in workload.device.capabilities:
         counted = _with_traced_kernels(workload, shape, counted)
     fallbacks = workload.device.fallbacks()
     if fallbacks is not None:
         counted = with_fallbacks(counted, fallbacks)
     if "python" in parts:
-        counted = with_python_work(workload, counted, root=root)
+        counted = with_python_work(workload, counted)
     return counted
 
 

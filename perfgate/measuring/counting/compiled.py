@@ -9,7 +9,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,7 +52,7 @@ class Compilations(NamedTuple):
 
 
 def with_compilations(
-    workload: BoundWorkload, counters: list[CounterSet], *, root: Path
+    workload: BoundWorkload, counters: list[CounterSet]
 ) -> list[CounterSet]:
     """Add graph breaks and recompiles to the counters of the workload's shapes, if it compiles."""
     if not has_compiled():
@@ -61,11 +60,13 @@ def with_compilations(
             msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES])
             for counted in counters
         ]
-    result = compilations(workload, [counted.shape for counted in counters], root=root)
+    result = compilations(workload, [counted.shape for counted in counters])
     completed = []
     for counted in counters:
         breaks, recompiles = result.breaks[counted.shape], result.steady[counted.shape]
-        sites = counter_sites([*Counter(breaks).items(), *recompiles.items()], root)
+        sites = counter_sites(
+            [*Counter(breaks).items(), *recompiles.items()], workload.root
+        )
         completed.append(
             with_counts(
                 counted,
@@ -83,9 +84,7 @@ def has_compiled() -> bool:
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 
 
-def compilations(
-    workload: BoundWorkload, shapes: Sequence[str], *, root: Path
-) -> Compilations:
+def compilations(workload: BoundWorkload, shapes: Sequence[str]) -> Compilations:
     """Make calls of every shape and return the compiler's work during them.
 
     Everything is compiled anew, so that the numbers do not depend on earlier work of this process; the compiler's own
@@ -95,7 +94,7 @@ def compilations(
     from torch._dynamo import config, reset
 
     reset()
-    lines = SourceLines(root)
+    lines = SourceLines(workload.root)
     result = Compilations({}, {}, {shape: Counter() for shape in shapes})
     with config.patch(
         recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT

@@ -52,25 +52,23 @@ _REPEAT_SAVES = "counters.repeat_saves"
 _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
 
 
-def count_calls(
-    workload: BoundWorkload, shape: str, *, repeats: int = 3, root: Path
-) -> CounterSet:
-    return count_in_order(workload, shape, repeats=repeats, root=root)[0]
+def count_calls(workload: BoundWorkload, shape: str, *, repeats: int = 3) -> CounterSet:
+    return count_in_order(workload, shape, repeats=repeats)[0]
 
 
 def count_in_order(
-    workload: BoundWorkload, shape: str, *, repeats: int = 3, root: Path
+    workload: BoundWorkload, shape: str, *, repeats: int = 3
 ) -> tuple[CounterSet, list[Dispatched]]:
     """Count ``repeats`` single steady calls, each on another input of the shape, then the work that a repeated input saves.
 
-    Source lines are given relative to ``root``, the checkout. A metric that differs between the repeats, an operator's
-    count (``ops.count:NAME``) included, is listed in ``unstable``; values come from the last repeat, of which all
-    dispatched operators follow in order. Compiled regions are counted as the framework dispatches them under a dispatch
-    mode, which is without their fusion.
+    Source lines are given relative to the checkout. A metric that differs between the repeats, an operator's count
+    (``ops.count:NAME``) included, is listed in ``unstable``; values come from the last repeat, of which all dispatched
+    operators follow in order. Compiled regions are counted as the framework dispatches them under a dispatch mode, which
+    is without their fusion.
 
     Of a slow call fewer are made: two repeats, the last of which is the repeated call on the first new input.
     """
-    calls = CountedCalls(workload, shape, root)
+    calls = CountedCalls(workload, shape)
     with quiet():
         call_ns = calls.warm_up()
         if call_ns >= _SLOW_NS:
@@ -86,9 +84,9 @@ def count_in_order(
     return calls.counter_set(tallies, savings), tallies[-1].order or []
 
 
-def count_operators(workload: BoundWorkload, shape: str, *, root: Path) -> CounterSet:
+def count_operators(workload: BoundWorkload, shape: str) -> CounterSet:
     """Count the operators of two calls after one, without memory and savings: all that a first look at slow calls needs."""
-    calls = CountedCalls(workload, shape, root)
+    calls = CountedCalls(workload, shape)
     with quiet():
         workload.invoke(calls.pool[0])
         tallies = [calls.count(inputs) for inputs in calls.pool[:_FEWEST_REPEATS]]
@@ -98,11 +96,11 @@ def count_operators(workload: BoundWorkload, shape: str, *, root: Path) -> Count
 class CountedCalls:
     """Makes calls of one shape and counts them."""
 
-    def __init__(self, workload: BoundWorkload, shape: str, root: Path) -> None:
+    def __init__(self, workload: BoundWorkload, shape: str) -> None:
         self._workload = workload
         self._device = workload.device
         self._shape = shape
-        self._root = root
+        self._root = workload.root
         self.pool = workload.pool(shape)
 
     def warm_up(self) -> float:

@@ -11,7 +11,6 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from gc import collect
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -64,9 +63,7 @@ class _Look(NamedTuple):
         return any(_is_leak(name, growths) for name, growths in self.growths().items())
 
 
-def with_kept_bytes(
-    workload: BoundWorkload, counted: CounterSet, *, root: Path
-) -> CounterSet:
+def with_kept_bytes(workload: BoundWorkload, counted: CounterSet) -> CounterSet:
     """Add to the counters of a shape the bytes that a call leaves behind in Python and in malloc.
 
     Only a leak counts: growth in every stretch of two looks, beyond the normal growth of a call; anything else is 0. Without a
@@ -74,7 +71,7 @@ def with_kept_bytes(
     themselves.
     """
     with quiet():
-        look = _look(workload, counted, root)
+        look = _look(workload, counted)
     if look is None:
         return msgspec.structs.replace(
             counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE]
@@ -98,12 +95,12 @@ def with_kept_bytes(
         counted = msgspec.structs.replace(
             counted, uncounted=[*counted.uncounted, KEPT_NATIVE]
         )
-    return with_counts(counted, values, ranges, counter_sites(sites, root))
+    return with_counts(counted, values, ranges, counter_sites(sites, workload.root))
 
 
-def _look(workload: BoundWorkload, counted: CounterSet, root: Path) -> _Look | None:
+def _look(workload: BoundWorkload, counted: CounterSet) -> _Look | None:
     """A short look, a longer one if that shows no leak, and one that locates a leak."""
-    rounds = _Rounds(workload, counted, root)
+    rounds = _Rounds(workload, counted)
     length = _FIRST_ROUNDS
     began = workload.device.clock_ns()
     look = rounds.look(length, _FIRST_FRAMES)
@@ -129,12 +126,10 @@ def _is_leak(name: str, growths: list[int]) -> bool:
 class _Rounds:
     """Makes rounds of calls and observes how memory grows."""
 
-    def __init__(
-        self, workload: BoundWorkload, counted: CounterSet, root: Path
-    ) -> None:
+    def __init__(self, workload: BoundWorkload, counted: CounterSet) -> None:
         self._workload = workload
         self._kept_in_tensors = counted.values.get("memory.kept", 0)
-        self._lines = SourceLines(root)
+        self._lines = SourceLines(workload.root)
         # Drivers of accelerators take memory of the host whenever they like.
         self._malloc = (
             _malloc_in_use()

@@ -217,10 +217,10 @@ class SubroutineTimes:
     On a device with a queue these are the times of the host, which launches and does not wait.
     """
 
-    def __init__(self, workload: BoundWorkload, root: Path) -> None:
+    def __init__(self, workload: BoundWorkload) -> None:
         self._device = workload.device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
-        self._names = _Names(SourceLines(root))
+        self._names = _Names(SourceLines(workload.root))
         self._calls: dict[str, list[TimesByOperator]] = defaultdict(list)
 
     def run(self, shape: str, *, calls: int) -> None:

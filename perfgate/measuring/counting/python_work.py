@@ -35,14 +35,12 @@ _OURS = str(PACKAGE) + "/"
 _Tracer = Callable[[FrameType, str, Any], Any]
 
 
-def with_python_work(
-    workload: BoundWorkload, counted: CounterSet, *, root: Path
-) -> CounterSet:
+def with_python_work(workload: BoundWorkload, counted: CounterSet) -> CounterSet:
     """Add the Python work of a shape's calls to its counters, in their own thread, on one input.
 
     The counters stay unchanged if a call sets its own trace function, as a debugger does: the count would be incomplete.
     """
-    inputs = workload.pool(counted.shape)[0]
+    inputs, root = workload.pool(counted.shape)[0], workload.root
     call = partial(workload.invoke, inputs)
     repeats: list[CountedPython] = []
     most = _REPEATS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -49,6 +48,7 @@ class BlockRecorder:
         counters: HardwareCounters | None = None,
     ) -> None:
         self._device = workload.device
+        self._root = workload.root
         self._counters = counters
         self._kernels = KernelRecorder(workload.device)
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
@@ -150,8 +150,8 @@ class BlockRecorder:
         """The profiled blocks of every shape, in the order they ran."""
         return self._kernels.columns()
 
-    def preprocess_columns(self, root: Path) -> dict[str, BlockColumns]:
-        """The blocks of preprocessing of every shape; lines of stages are those below ``root``."""
+    def preprocess_columns(self) -> dict[str, BlockColumns]:
+        """The blocks of preprocessing of every shape; lines of stages are those of the project."""
         columns = {}
         for shape, blocks in self._preprocess_blocks.items():
             if not blocks:
@@ -167,7 +167,9 @@ class BlockRecorder:
             ):
                 times.append(
                     StageTimes(
-                        name=stage.name, wall=pack(wall), line=line_of(stage.run, root)
+                        name=stage.name,
+                        wall=pack(wall),
+                        line=line_of(stage.run, self._root),
                     )
                 )
             columns[shape] = _as_columns(blocks, "thread_cpu", times)

@@ -92,11 +92,11 @@ def prepare_libraries(*, threads: int, seed: int) -> None:
 _SAMPLED = 4096
 
 
-def signature_of(workload: BoundWorkload, root: Path) -> Signature:
+def signature_of(workload: BoundWorkload) -> Signature:
     """Describe the model's parameters and buffers, and count the operators of every shape."""
     kind = type(workload.model)
     operators: dict[str, dict[str, int]] = {}
-    for counters in count_again(workload, root=root, parts=()):
+    for counters in count_again(workload, parts=()):
         operators[counters.shape] = {entry.op: entry.count for entry in counters.ops}
     return Signature(
         model=f"{kind.__module__}.{kind.__qualname__}",

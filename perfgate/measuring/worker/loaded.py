@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -38,11 +37,7 @@ class LoadedWorkload:
     describe_error: Callable[[BaseException], ErrorDetail]
 
     @property
-    def root(self) -> Path:
-        return Path(self.request.root)
-
-    @property
     def project(self) -> ProjectCode:
         return ProjectCode(
-            self.root, self.request.python_path, self.workload.device.kind
+            self.workload.root, self.request.python_path, self.workload.device.kind
         )

@@ -45,7 +45,7 @@ class TrialFailure(NamedTuple):
     error: BaseException
 
 
-def try_calls(workload: BoundWorkload, root: Path) -> TrialFailure | None:
+def try_calls(workload: BoundWorkload) -> TrialFailure | None:
     """Call every shape once and have the output checked."""
     device = workload.device
     for shape in workload.shapes:
@@ -60,7 +60,7 @@ def try_calls(workload: BoundWorkload, root: Path) -> TrialFailure | None:
             if refused := answered_no(workload, output, inputs):
                 assert workload.workload.check is not None, "it has refused the output"
                 why = quote(refused)
-                if place := line_of(workload.workload.check, root):
+                if place := line_of(workload.workload.check, workload.root):
                     why = Message("mistake.at", {"error": refused, "place": place})
                 raise WorkloadError(why)
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included

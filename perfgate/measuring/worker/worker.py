@@ -181,6 +181,7 @@ class WorkerLoop:
         )
 
     def _build(self, request: protocol.LoadRequest, device: Device) -> BoundWorkload:
+        root, file = Path(request.root), Path(request.file)
         if self.built is not None and self.built.serves(request):
             self._say(Activity("copying {name} to the device", name=request.name))
             model = device.place(self.built.model)
@@ -189,15 +190,17 @@ class WorkerLoop:
                 self.built.workload,
                 device,
                 seed=request.seed,
+                root=root,
                 model=model,
             )
-        root, file = Path(request.root), Path(request.file)
         self._say(Activity("importing {name}", name=file.name))
         workload = load_workload(
             file, request.attribute, root=root, python_path=request.python_path
         )
         self._say(Activity("building {name}", name=request.name))
-        bound = BoundWorkload(request.name, workload, device, seed=request.seed)
+        bound = BoundWorkload(
+            request.name, workload, device, seed=request.seed, root=root
+        )
         if bound.model is None:
             raise WorkloadError(
                 Message("workload.no-model", {"name": repr(request.name)})

@@ -20,7 +20,7 @@ POOL_SIZE = 8
 
 
 class BoundWorkload:
-    """A built model and its inputs on one device; ``model`` is one that is already there.
+    """A built model and its inputs on one device; ``model`` is one that is already there, ``root`` the checkout of the code.
 
     Inputs rotate: call ``i`` takes input ``i % POOL_SIZE``, each made from its own seed, so that no cache sees the same
     data twice in a row.
@@ -33,9 +33,11 @@ class BoundWorkload:
         device: Device,
         *,
         seed: int,
+        root: Path = Path(),
         model: Any = None,
     ) -> None:
         self.name = name
+        self.root = root
         self.workload = workload
         self.device = device
         self.seed = seed

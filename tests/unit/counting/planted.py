@@ -72,9 +72,9 @@ def count(root: Path, body: Sequence[str], *, compiled: bool = False, repeats: i
         shapes={"eight": {"rows": 8}} if not compiled else {"eight": {"rows": 8}, "four": {"rows": 4}},
     )
     device = open_device("cpu")
-    bound = BoundWorkload("encoder", workload, device, seed=1)
-    counters = [count_calls(bound, shape, repeats=repeats, root=root) for shape in bound.shapes]
-    return with_compilations(bound, counters, root=root)
+    bound = BoundWorkload("encoder", workload, device, seed=1, root=root)
+    counters = [count_calls(bound, shape, repeats=repeats) for shape in bound.shapes]
+    return with_compilations(bound, counters)
 
 
 def judged(base: list[CounterSet], head: list[CounterSet]) -> list[Comparison]:

@@ -54,9 +54,9 @@ def line_of(text: str) -> str:
 
 
 def made(workload: Workload, device: Device, folder: Path, *, order: bool = True) -> CallAccount:
-    bound = BoundWorkload("model", workload, device, seed=1)
+    bound = BoundWorkload("model", workload, device, seed=1, root=HERE)
     trace = record_calls(device, bound.caller("default"), calls=6, folder=folder, name="trace")
-    _, counted = count_in_order(bound, "default", root=HERE) if order else (None, ())
+    _, counted = count_in_order(bound, "default") if order else (None, ())
     return account_for(trace, "model", "default", order=counted, root=HERE)
 
 

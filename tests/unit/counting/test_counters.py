@@ -57,7 +57,7 @@ def inputs(batch, seed):
 
 def counted(workload, root, repeats=3):
     device = open_device("cpu")
-    return count_calls(BoundWorkload("w", workload, device, seed=1), "default", repeats=repeats, root=root)
+    return count_calls(BoundWorkload("w", workload, device, seed=1, root=root), "default", repeats=repeats)
 
 
 @pytest.mark.parametrize(("call_ns", "calls"), [(1_000_000, 3 + 3 + 8 + 9 + 4), (2_000_000_000, 2 + 3 + 5)])
@@ -71,7 +71,7 @@ def test_count_calls__slow_call__fewer_of_them(tmp_path: Path, call_ns: int, cal
         return x.clone()
 
     workload = Workload(build=lambda device: call, inputs=inputs, batch=1)
-    found = count_calls(BoundWorkload("w", workload, device, seed=1), "default", root=tmp_path)
+    found = count_calls(BoundWorkload("w", workload, device, seed=1, root=tmp_path), "default")
     assert len(made) == calls
     assert found.values["counters.copies"] == 1
     assert found.values["counters.repeat_saves"] == 0
@@ -90,7 +90,7 @@ def test_count_calls__slow_call_that_keeps_its_answers__saving_of_every_new_inpu
         return answers[id(x)][1]
 
     workload = Workload(build=lambda device: call, inputs=inputs, batch=1)
-    found = count_calls(BoundWorkload("w", workload, device, seed=1), "default", root=tmp_path)
+    found = count_calls(BoundWorkload("w", workload, device, seed=1, root=tmp_path), "default")
     assert found.values["counters.copies"] == 0
     assert found.values["counters.repeat_saves"] == 1
 

@@ -37,8 +37,8 @@ def counted(call: Callable[[Any, torch.Tensor], Any]) -> CounterSet:
 
     device = open_device("cpu")
     workload = Workload(build=lambda device: {}, inputs=inputs, call=call)
-    bound = BoundWorkload("w", workload, device, seed=1)
-    return count_calls(bound, "default", root=Path(__file__).parents[1])
+    bound = BoundWorkload("w", workload, device, seed=1, root=Path(__file__).parents[1])
+    return count_calls(bound, "default")
 
 
 def products(x: torch.Tensor, count: int) -> torch.Tensor:

@@ -75,10 +75,10 @@ def _count(call: Callable[[Any], Any], root: Path) -> CounterSet:
     workload = Workload(
         build=lambda device: call, inputs=lambda batch, seed: torch.full((batch, 8), float(seed)), batch=2
     )
-    bound = BoundWorkload(WORKLOAD, workload, open_device("cpu"), seed=1)
+    bound = BoundWorkload(WORKLOAD, workload, open_device("cpu"), seed=1, root=root)
     empty = CounterSet(workload=WORKLOAD, shape=SHAPE, repeats=3, values={"memory.kept": 0}, ops=[])
-    counted = with_python_work(bound, msgspec.structs.replace(empty, shape="default"), root=root)
-    return with_steady(msgspec.structs.replace(with_kept_bytes(bound, counted, root=root), shape=SHAPE))
+    counted = with_python_work(bound, msgspec.structs.replace(empty, shape="default"))
+    return with_steady(msgspec.structs.replace(with_kept_bytes(bound, counted), shape=SHAPE))
 
 
 def _compared(base: CounterSet, head: CounterSet) -> dict[str, Comparison]:
@@ -155,13 +155,13 @@ MORE_MODELS = {
 @pytest.mark.parametrize("name", [*MODELS, *MORE_MODELS])
 def test_with_kept_bytes__usual_models__within_what_a_call_may_grow_by(name: str, tmp_path: Path) -> None:
     device = open_device("cpu")
-    bound = BoundWorkload(WORKLOAD, {**MODELS, **MORE_MODELS}[name], device, seed=1)
+    bound = BoundWorkload(WORKLOAD, {**MODELS, **MORE_MODELS}[name], device, seed=1, root=tmp_path)
     # As many calls as the other counts make before.
     for _ in range(3):
         for inputs in bound.pool("default"):
             bound.invoke(inputs)
     empty = CounterSet(workload=WORKLOAD, shape="default", repeats=3, values={}, ops=[])
-    found = [with_kept_bytes(bound, empty, root=tmp_path) for _ in range(3)]
+    found = [with_kept_bytes(bound, empty) for _ in range(3)]
     assert max(counted.values[KEPT_PYTHON] for counted in found) <= 512
     assert max(counted.values[KEPT_NATIVE] for counted in found) <= 64 * KIB
     assert all(counted.unstable == [] for counted in found)
@@ -237,6 +237,6 @@ def test_with_kept_bytes__slow_call__fewer_of_them(tmp_path: Path, call_ns: int,
         return x
 
     workload = Workload(build=lambda device: call, inputs=lambda batch, seed: seed, batch=1)
-    bound = BoundWorkload(WORKLOAD, workload, device, seed=1)
-    with_kept_bytes(bound, CounterSet(workload=WORKLOAD, shape="default", repeats=3, values={}, ops=[]), root=tmp_path)
+    bound = BoundWorkload(WORKLOAD, workload, device, seed=1, root=tmp_path)
+    with_kept_bytes(bound, CounterSet(workload=WORKLOAD, shape="default", repeats=3, values={}, ops=[]))
     assert len(made) == calls

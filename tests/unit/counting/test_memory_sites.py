@@ -122,7 +122,7 @@ def test_count_calls__result_written_into_an_older_tensor__takes_no_block(tmp_pa
     workload = Workload(
         build=lambda _: None, inputs=lambda batch, seed: torch.ones(8), call=lambda _, x: written.add_(x)
     )
-    counters = count_calls(BoundWorkload("w", workload, device, seed=1), "default", root=tmp_path)
+    counters = count_calls(BoundWorkload("w", workload, device, seed=1, root=tmp_path), "default")
 
     assert [site for site in counters.sites if site.metric == "counters.allocations"] == []
 
@@ -166,7 +166,7 @@ def counted(source: str, folder: Path) -> CounterSet:
         inputs=lambda batch, seed: torch.randn(batch, 64, generator=torch.Generator().manual_seed(seed)),
         batch=32,
     )
-    return count_calls(BoundWorkload("encoder", workload, device, seed=1), "default", root=folder)
+    return count_calls(BoundWorkload("encoder", workload, device, seed=1, root=folder), "default")
 
 
 def judged(base: CounterSet, head: CounterSet) -> DecisionDocument:

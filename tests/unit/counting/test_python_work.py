@@ -158,10 +158,8 @@ def test_count_python__more_bytecodes_than_are_counted__the_functions_alone(
 def with_counts(model, tmp_path: Path) -> CounterSet:
     device = open_device("cpu")
     workload = Workload(build=lambda device: model, inputs=lambda batch, seed: torch.zeros(batch, 8), batch=2)
-    bound = BoundWorkload("w", workload, device, seed=1)
-    return with_python_work(
-        bound, CounterSet(workload="w", shape="default", repeats=3, values={}, ops=[]), root=tmp_path
-    )
+    bound = BoundWorkload("w", workload, device, seed=1, root=tmp_path)
+    return with_python_work(bound, CounterSet(workload="w", shape="default", repeats=3, values={}, ops=[]))
 
 
 def test_with_python_work__model__counts_without_those_of_perfgate_itself(project: ModuleType, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class Clock(FakeDevice):
 def timed(device: Clock, call, root: Path, calls: int = 2) -> dict[str, float]:
     """Return the microseconds of every subroutine of a call."""
     workload = Workload(build=lambda _: torch.nn.Identity(), inputs=lambda batch, seed: torch.ones(1), call=call)
-    times = SubroutineTimes(BoundWorkload("timed", workload, device, seed=1), root)
+    times = SubroutineTimes(BoundWorkload("timed", workload, device, seed=1, root=root))
     times.run("default", calls=calls)
     return {name: round(seconds * 1e6, 6) for name, seconds in times.typical_times().get("default", {}).items()}
 

@@ -80,8 +80,8 @@ def measure(step: Step, workload: Workload, folder: Path, **fields: Any) -> Step
 def context(workload: Workload, folder: Path, **fields: Any) -> StepContext:
     """Return what a step works with on the CPU."""
     device = open_device("cpu")
-    given = {"limits": {}, "seed": 1, "root": ROOT, "progress": lambda text: None}
-    bound = BoundWorkload("model", workload, device, seed=1)
+    given = {"limits": {}, "seed": 1, "progress": lambda text: None}
+    bound = BoundWorkload("model", workload, device, seed=1, root=ROOT)
     return StepContext(workload=bound, artifacts=folder, **{**given, **fields})
 
 

@@ -78,7 +78,7 @@ def test_contiguity__copies_by_cause__add_up_to_the_counters(
 
     assert {cause: count for cause, count in copies.items() if count} == causes
     here = context(workload, tmp_path)
-    counted = count_calls(here.workload, "default", root=here.root).values
+    counted = count_calls(here.workload, "default").values
     assert sum(copies.values()) == counted["counters.copies"]
     assert copies["layout"] == counted["counters.noncontiguous_copies"]
 

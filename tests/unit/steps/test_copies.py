@@ -73,10 +73,9 @@ def _context(folder: Path, name: str, *, copies: Sequence[int] = (), cold_start:
     request, device = _request(folder, name), open_device("cpu")
     workload = load_workload(Path(request.file), name, root=folder, python_path=[])
     return StepContext(
-        workload=BoundWorkload(name, workload, device, seed=1),
+        workload=BoundWorkload(name, workload, device, seed=1, root=folder),
         limits={},
         seed=1,
-        root=folder,
         artifacts=folder,
         progress=lambda text: None,
         settings=StepSettings(copies=[*copies], cold_start=cold_start),

@@ -53,7 +53,7 @@ def test_format__permute_and_contiguous__counted_as_the_counter_does_and_named_w
     assert finding.evidence["line"] == line_of("rows.t().contiguous()")
     assert finding.evidence["pair"] == "strided -> contiguous"
     here = context(workload, tmp_path)
-    counted = count_calls(here.workload, "default", root=here.root)
+    counted = count_calls(here.workload, "default")
     assert counted.values["counters.noncontiguous_copies"] == 2
     assert numbers(outcome, "format.conversions", "pair") == {"strided -> contiguous": 2.0}
 

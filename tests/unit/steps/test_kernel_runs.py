@@ -79,8 +79,8 @@ def on_cpu(tmp_path, model, limits, expected=()):
     device = open_device("cpu")
     workload = Workload(build=lambda device: model.eval(), inputs=inputs, batch=64)
     context = StepContext(
-        workload=BoundWorkload("real", workload, device, seed=1), limits=limits,
-        seed=1, root=ROOT, artifacts=tmp_path, progress=lambda text: None, settings=StepSettings(expected_kernels=[*expected]),
+        workload=BoundWorkload("real", workload, device, seed=1, root=ROOT), limits=limits,
+        seed=1, artifacts=tmp_path, progress=lambda text: None, settings=StepSettings(expected_kernels=[*expected]),
     )  # fmt: skip
     return STEP.measure(context)
 

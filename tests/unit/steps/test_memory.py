@@ -57,12 +57,11 @@ def on_cpu(call: Any, **fields: Any) -> StepOutcome:
         call=call,
         batch=8,
     )
-    bound = BoundWorkload("real", workload, device, seed=1)
+    bound = BoundWorkload("real", workload, device, seed=1, root=HERE)
     context = StepContext(
         workload=bound,
         limits={},
         seed=1,
-        root=HERE,
         artifacts=HERE,
         progress=lambda text: None,
         **fields,

@@ -32,7 +32,6 @@ def _context(workload: Workload) -> StepContext:
         workload=_bound(workload),
         limits={},
         seed=1,
-        root=Path(),
         artifacts=Path(),
         progress=lambda text: None,
     )

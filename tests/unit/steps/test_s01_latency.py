@@ -317,10 +317,9 @@ def _soak(tmp_path: Path, call: Callable[[torch.nn.Module, torch.Tensor], object
     )
     device = open_device("cpu")
     context = StepContext(
-        workload=BoundWorkload("soaked", workload, device, seed=1),
+        workload=BoundWorkload("soaked", workload, device, seed=1, root=tmp_path),
         limits={},
         seed=1,
-        root=tmp_path,
         artifacts=tmp_path,
         progress=lambda text: None,
         extent=StepExtent(steady=0.7),

@@ -271,10 +271,9 @@ def test_top_ops__kernels_on_cpu_like_device__host_ops(tmp_path: Path) -> None:
 
 def cpu_context(workload, artifacts):
     device = open_device("cpu")
-    bound = BoundWorkload("real", workload, device, seed=1)
+    bound = BoundWorkload("real", workload, device, seed=1, root=Path(__file__).parents[3])
     return StepContext(
-        workload=bound, limits={}, seed=1, root=Path(__file__).parents[3],
-        artifacts=artifacts, progress=lambda text: None,
+        workload=bound, limits={}, seed=1, artifacts=artifacts, progress=lambda text: None,
     )  # fmt: skip
 
 

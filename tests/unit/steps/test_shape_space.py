@@ -57,7 +57,6 @@ def context_of(workload: Workload) -> StepContext:
         workload=BoundWorkload("shaped", workload, device, seed=1),
         limits={},
         seed=1,
-        root=Path(),
         artifacts=Path(),
         progress=lambda text: None,
         settings=StepSettings(shape_space=True),

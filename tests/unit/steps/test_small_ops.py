@@ -133,8 +133,8 @@ def on_cpu(tmp_path, model, batch, features):
     workload = Workload(build=lambda device: model, inputs=inputs, batch=batch)
     device = open_device("cpu")
     context = StepContext(
-        workload=BoundWorkload("real", workload, device, seed=1), limits={}, seed=1,
-        root=Path(__file__).parents[3], artifacts=tmp_path, progress=lambda text: None,
+        workload=BoundWorkload("real", workload, device, seed=1, root=Path(__file__).parents[3]),
+        limits={}, seed=1, artifacts=tmp_path, progress=lambda text: None,
     )  # fmt: skip
     return STEP.measure(context)
 

@@ -119,8 +119,8 @@ def on_cpu(tmp_path, model, inputs, batch, limits=None):
     device = open_device("cpu")
     workload = Workload(build=lambda device: model.eval(), inputs=inputs, batch=batch)
     context = StepContext(
-        workload=BoundWorkload("real", workload, device, seed=1),
-        limits=limits or {}, seed=1, root=ROOT, artifacts=tmp_path, progress=lambda text: None,
+        workload=BoundWorkload("real", workload, device, seed=1, root=ROOT),
+        limits=limits or {}, seed=1, artifacts=tmp_path, progress=lambda text: None,
     )  # fmt: skip
     return STEP.measure(context)
 

@@ -30,7 +30,7 @@ def _works(device: FakeDevice, ns: int) -> Any:
 
 
 def _bound(device: FakeDevice, stages: dict[str, Any], **fields: Any) -> BoundWorkload:
-    return BoundWorkload("fake", curve(MS, 0, preprocess=stages, **fields), device, seed=1)
+    return BoundWorkload("fake", curve(MS, 0, preprocess=stages, **fields), device, seed=1, root=HERE)
 
 
 def test_preprocessing__stages__each_timed_and_the_wall_is_their_sum() -> None:
@@ -39,7 +39,7 @@ def test_preprocessing__stages__each_timed_and_the_wall_is_their_sum() -> None:
     block = recorder.record_preprocessing("default", calls=4, quad=0, sequence=0)
     recorder.record_preprocessing("default", calls=2, quad=1, sequence=5)
     assert block.calls.wall.tolist() == [5 * MS] * 4
-    columns = recorder.preprocess_columns(HERE)["default"]
+    columns = recorder.preprocess_columns()["default"]
     assert (columns.quad, columns.sequence, columns.calls) == ([0, 1], [0, 5], [4, 2])
     assert [(stage.name, unpack(stage.wall).tolist()) for stage in columns.times.stages] == [
         ("decode", [2 * MS] * 6),
@@ -85,5 +85,5 @@ def test_block_recorder__no_preprocessing__costs_nothing() -> None:
     bound = BoundWorkload("fake", curve(MS, 0), device, seed=1)
     recorder = BlockRecorder(bound)
     assert recorder.preprocessing == {}
-    assert recorder.preprocess_columns(HERE) == {}
+    assert recorder.preprocess_columns() == {}
     assert warm_up(bound, block_seconds=0.02, cap_seconds=5.0).preprocess_calls == {}

@@ -54,8 +54,8 @@ def workload(code: str, arguments: str = "") -> Mistake:
         file = root / "workload.py"
         file.write_text(WORKLOAD.format(code=code, arguments=f", {arguments}" if arguments else ""))
         device = open_device("cpu")
-        bound = BoundWorkload("net", load_workload(file, "net", root=root, python_path=[]), device, seed=0)
-        if failed := try_calls(bound, root):
+        bound = BoundWorkload("net", load_workload(file, "net", root=root, python_path=[]), device, seed=0, root=root)
+        if failed := try_calls(bound):
             raise failed[2]
 
     return measure

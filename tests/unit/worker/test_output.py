@@ -267,7 +267,7 @@ def test_holds_result__value_that_a_call_may_have_computed(output: Any, holds: b
 def _trial(call: Callable[[Any, torch.Tensor], Any]) -> str:
     workload = Workload(build=lambda device: {}, inputs=lambda batch, seed: torch.ones(batch, 2), call=call)
     device = open_device("cpu")
-    failed = try_calls(BoundWorkload("w", workload, device, seed=1), Path(__file__).parent)
+    failed = try_calls(BoundWorkload("w", workload, device, seed=1, root=Path(__file__).parent))
     (checked,) = check_outputs(BoundWorkload("w", workload, device, seed=1))
     # In CI the trial refuses nothing; there the document says it, as an error, which no verdict passes.
     assert (failed is None) == (checked.status != "error")

@@ -113,13 +113,14 @@ def _serve(connection: socket.socket, spawned_ns: int) -> None:
     device = open_device(request.device)
     imported_ns = time.monotonic_ns()
     os.chdir(request.root)
+    root = Path(request.root)
     workload = load_workload(
         Path(request.file),
         request.attribute,
-        root=Path(request.root),
+        root=root,
         python_path=request.python_path,
     )
-    bound = BoundWorkload(request.name, workload, device, seed=request.seed)
+    bound = BoundWorkload(request.name, workload, device, seed=request.seed, root=root)
     loaded_ns = time.monotonic_ns()
     call = bound.caller(bound.shapes[0])
     first_call_ns = timed_call(call, device)

@@ -163,7 +163,7 @@ def _count(
     roof: Roof | None,
 ) -> None:
     """Add the exact counters of a shape, and the account of its call line by line."""
-    counters, order = count_in_order(context.workload, shape, root=context.root)
+    counters, order = count_in_order(context.workload, shape)
     account = account_for(
         trace, context.workload.name, shape, order=order, root=context.root, roof=roof
     )
@@ -176,15 +176,13 @@ def _count(
     if (fallbacks := context.device.fallbacks()) is not None:
         counters = with_fallbacks(counters, fallbacks)
     dispatched = with_kernel_lines(counters, account.rows)
-    worked = with_python_work(context.workload, dispatched, root=context.root)
+    worked = with_python_work(context.workload, dispatched)
     outcome.accounts.append(account)
-    outcome.counters.append(
-        with_kept_bytes(context.workload, worked, root=context.root)
-    )
+    outcome.counters.append(with_kept_bytes(context.workload, worked))
 
 
 def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
-    counters = with_compilations(context.workload, outcome.counters, root=context.root)
+    counters = with_compilations(context.workload, outcome.counters)
     for counter_set in counters:
         # Every operator without a kernel for the device is a finding, with its line.
         for site in counter_set.sites:

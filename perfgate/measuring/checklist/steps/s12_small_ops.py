@@ -99,7 +99,7 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     state = context.warm_up(shape, quick=0.5, full=5.0)
     summary = steady_summary(context, shape)
     # The operators that one steady call dispatches, in order.
-    counted = CountedCalls(context.workload, shape, context.root)
+    counted = CountedCalls(context.workload, shape)
     tally = counted.count(counted.pool[0], in_order=True)
     names = {name for name, count in tally.ops.items() if count} - tally.views
     launches = _launches_of(summary, outcome.limit(_SHORT), dispatched=names)

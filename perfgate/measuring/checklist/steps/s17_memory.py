@@ -205,7 +205,7 @@ def _growth_evidence(value: Value) -> MaybeEvidence:
 
 def _leaking_op(context: StepContext, shape: str) -> MaybeEvidence:
     """The operator with the most results that outlive a call, and its line; empty if there is none."""
-    counters = count_calls(context.workload, shape, repeats=2, root=context.root)
+    counters = count_calls(context.workload, shape, repeats=2)
     sites = [site for site in counters.sites if site.metric == "memory.kept"]
     if not sites:
         return {}

@@ -142,7 +142,7 @@ class BlockAnswers:
             settings["torch interop threads"] = str(torch.get_num_interop_threads())
         collected = Collected(
             shapes=self.recorder.columns(),
-            preprocess=self.recorder.preprocess_columns(self._loaded.root),
+            preprocess=self.recorder.preprocess_columns(),
             kernels=self.recorder.kernel_columns(),
             settings=settings,
             uncounted=self.recorder.uncounted,

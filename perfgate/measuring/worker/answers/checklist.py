@@ -63,7 +63,6 @@ class ChecklistAnswers:
             workload=self._workload,
             limits=request.limits,
             seed=request.seed,
-            root=self._loaded.root,
             artifacts=Path(request.artifacts),
             progress=self._loaded.say,
             extent=request.extent,
@@ -96,14 +95,13 @@ class ChecklistAnswers:
             workload=self._workload,
             limits=limits,
             seed=seed,
-            root=self._loaded.root,
             artifacts=folder,
             progress=self._loaded.say,
         )
 
     def _try_sizes(self, request: TrySizesRequest) -> SizesTried:
         context = self._experiment_context(
-            request.limits, request.seed, self._loaded.root
+            request.limits, request.seed, self._workload.root
         )
         sweep = Sweep()
         with collector_off(), self._device.leave_out_waits():

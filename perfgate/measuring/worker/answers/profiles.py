@@ -33,7 +33,6 @@ class ProfileAnswers:
     def __init__(self, loaded: LoadedWorkload) -> None:
         self._workload = loaded.workload
         self._device = loaded.workload.device
-        self._root = loaded.root
         self.answers: Answers = {
             ProfileRequest: self._profile,
             ProfileSubroutinesRequest: self._profile_subroutines,
@@ -49,7 +48,7 @@ class ProfileAnswers:
 
     @cached_property
     def _subroutines(self) -> SubroutineTimes:
-        return SubroutineTimes(self._workload, self._root)
+        return SubroutineTimes(self._workload)
 
     def _profile(self, request: ProfileRequest) -> Profiled:
         with collector_off():
@@ -88,7 +87,7 @@ class ProfileAnswers:
         samples = locate_stalls(
             self._workload.caller(request.shape),
             self._device,
-            SourceLines(self._root),
+            SourceLines(self._workload.root),
             longer_than=request.longer_than,
             calls=request.calls,
             seconds=request.seconds,

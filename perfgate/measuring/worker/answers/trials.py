@@ -42,7 +42,7 @@ class TrialAnswers:
 
     def _try(self, request: TryRequest) -> Tried:
         began = time.monotonic()
-        failure = try_calls(self._workload, self._loaded.root)
+        failure = try_calls(self._workload)
         seconds = time.monotonic() - began
         packages = loaded_distributions() if request.packages else None
         if failure is not None:
@@ -59,7 +59,7 @@ class TrialAnswers:
         )
 
     def _sign(self, _: SignatureRequest) -> Signature:
-        return signature_of(self._workload, self._loaded.root)
+        return signature_of(self._workload)
 
     def _time_call(self, _: TimeCallRequest) -> CallTimed:
         total_ns = 0
@@ -74,8 +74,4 @@ class TrialAnswers:
         return CheckReply(results=check_outputs(self._workload))
 
     def _recount(self, request: RecountRequest) -> Recounted:
-        return Recounted(
-            counters=count_again(
-                self._workload, root=self._loaded.root, parts=request.parts
-            )
-        )
+        return Recounted(counters=count_again(self._workload, parts=request.parts))

@@ -186,7 +186,7 @@ def _take_graphs(context: StepContext, *, compiles_itself: bool) -> Compilations
         twin = (
             context.workload if compiles_itself else compiled_twin(context, GRAPHS_ONLY)
         )
-        return compilations(twin, context.workload.shapes, root=context.root)
+        return compilations(twin, context.workload.shapes)
 
 
 def _time_graph(context: StepContext, shape: str) -> _Timed:
