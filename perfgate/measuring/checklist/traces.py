@@ -24,7 +24,6 @@ from perfgate.trace.analysis.summary import DeviceSummary, summarize
 
 # The devices' formats: Kineto's JSON, and torch_npu's folder as an archive.
 _SUFFIXES = (".json.gz", ".zip")
-_FEWEST_CALLS = 3
 # A further turn is one of several, and its process differs more from another than its calls from each other.
 _BRIEF_CALLS, _QUICK_CALLS, _FULL_CALLS = 4, 10, 20
 
@@ -73,9 +72,7 @@ def _record(context: StepContext, shape: str, name: str) -> CallTrace:
         tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".trace-") as folder,
     ):
         state = context.warm_up(shape, quick=1.0, full=5.0)
-        calls = calls_within(
-            state.call_ns, seconds=5.0, fewest=_FEWEST_CALLS, most=most
-        )
+        calls = calls_within(state.call_ns, seconds=5.0, fewest=3, most=most)
         trace = record_calls(
             context.device, call, calls=calls, folder=Path(folder), name=name
         )

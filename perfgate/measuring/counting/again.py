@@ -21,11 +21,6 @@ from perfgate.protocol import COUNTED_PARTS, CountedPart
 from perfgate.system.garbage import quiet
 from perfgate.trace.model.spans import KERNEL_METRICS, work_by_span
 
-# The first process has made many calls before it counts: tuners have chosen and caches are full by then.
-_SETTLING_SECONDS = 0.5
-_SETTLING_CALLS = 2 * POOL_SIZE
-_TRACED_CALLS = 3
-
 
 def count_again(
     workload: BoundWorkload, *, parts: Collection[CountedPart] = COUNTED_PARTS
@@ -44,15 +39,14 @@ def _count(
     workload: BoundWorkload, shape: str, parts: Collection[CountedPart]
 ) -> CounterSet:
     if parts:
-        # Make calls until all effects of the first calls are gone.
+        # Make calls until all effects of the first calls are gone: the first process has made many calls before it counts,
+        # so that tuners have chosen and caches are full by then.
         call, device = workload.caller(shape), workload.device
         with quiet():
             timed_call(call, device)
             took = timed_call(call, device)
             for _ in range(
-                calls_within(
-                    took, seconds=_SETTLING_SECONDS, fewest=0, most=_SETTLING_CALLS
-                )
+                calls_within(took, seconds=0.5, fewest=0, most=2 * POOL_SIZE)
             ):
                 call()
             device.synchronize()
@@ -72,9 +66,7 @@ def _with_traced_kernels(
     workload: BoundWorkload, shape: str, counted: CounterSet
 ) -> CounterSet:
     with quiet():
-        trace = trace_calls(
-            workload.device, workload.caller(shape), calls=_TRACED_CALLS
-        )
+        trace = trace_calls(workload.device, workload.caller(shape), calls=3)
         works = work_by_span(trace.events, trace.spans())
     return with_kernels(
         counted, works, absent=KERNEL_METRICS if trace.hides_kernels else ()

@@ -43,8 +43,6 @@ _SLOW_NS = 1e9
 _FEWEST_REPEATS = 2
 # A cache may need to see an input more than once; a saving counts when every new input shows it.
 NEW_INPUTS = 2
-# Time for half of the calls in which memory is counted.
-_HALF_SECONDS = 0.5
 MAX_CODE = 120
 RECORDED_OPS = "counters.recorded_ops"
 FALLBACKS = "counters.fallbacks"
@@ -156,9 +154,7 @@ class CountedCalls:
 
         Memory is kept if both halves of them keep some: a leak in every second call counts, a buffer that grew once does not.
         """
-        half = calls_within(
-            call_ns, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2
-        )
+        half = calls_within(call_ns, seconds=0.5, fewest=2, most=POOL_SIZE // 2)
         # The first call only establishes the baseline of held memory.
         indices = [POOL_SIZE - 1, *range(max(2 * half, len(tallies)))]
         calls = [

@@ -26,9 +26,6 @@ from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
 
 KEPT_PYTHON, KEPT_NATIVE = "memory.kept_python", "memory.kept_native"
-# A round takes every input of the pool once: caches, free lists and interned objects fill in the first round.
-_FEWEST_CALLS = 2
-_ROUND_SECONDS = 0.7
 # Growth is a leak if every stretch of calls adds as much: then twice the calls leave twice the bytes.
 _STRETCHES = 2
 # A stretch of the first look is one round. If that shows no leak, stretches are longer: a leak in every hundredth call has
@@ -139,11 +136,9 @@ class _Rounds:
         pool = workload.pool(counted.shape)
         workload.device.synchronize()
         took = timed_call(lambda: workload.invoke(pool[0]), workload.device)
-        self._inputs = pool[
-            : calls_within(
-                took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE
-            )
-        ]
+        # A round takes every input of the pool once: caches, free lists and interned objects fill in the first round.
+        calls = calls_within(took, seconds=0.7, fewest=2, most=POOL_SIZE)
+        self._inputs = pool[:calls]
 
     def _run(self, rounds: int) -> None:
         for inputs in self._inputs * rounds:

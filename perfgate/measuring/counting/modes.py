@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +68,8 @@ class Autograd:
     def following(self) -> Iterator[None]:
         """Follow the regions that the project enters meanwhile."""
         with ExitStack() as stack:
-            stack.enter_context(self._region(torch.no_grad, lambda _: False))
-            stack.enter_context(self._region(torch.enable_grad, lambda _: True))
-            stack.enter_context(
-                self._region(torch.inference_mode, lambda region: not region.mode)
-            )
-            stack.enter_context(
-                self._region(torch.set_grad_enabled, lambda region: region.mode)
-            )
+            for kind, records in _REGIONS.items():
+                stack.enter_context(self._region(kind, records))
             yield
 
     @contextmanager
@@ -95,6 +89,15 @@ class Autograd:
 
         with replaced(kind, "__enter__", entering), replaced(kind, "__exit__", leaving):
             yield
+
+
+# Whether autograd records in a region that was entered.
+_REGIONS: Mapping[Any, Callable[[Any], bool]] = {
+    torch.no_grad: lambda _: False,
+    torch.enable_grad: lambda _: True,
+    torch.inference_mode: lambda region: not region.mode,
+    torch.set_grad_enabled: lambda region: region.mode,
+}
 
 
 def _is_called_by_perfgate() -> bool:
@@ -118,8 +121,9 @@ def counted_settings_of_calls(tally: CallTally, lines: SourceLines) -> Iterator[
         yield
 
 
-@contextmanager
-def _counted_training(tally: CallTally, lines: SourceLines) -> Iterator[None]:
+def _counted_training(
+    tally: CallTally, lines: SourceLines
+) -> AbstractContextManager[None]:
     """Count the modules that run in training mode meanwhile, by their class and the line that calls them."""
     call = torch.nn.Module.__call__
 
@@ -130,17 +134,16 @@ def _counted_training(tally: CallTally, lines: SourceLines) -> Iterator[None]:
             )
         return call(module, *args, **keywords)
 
-    with replaced(torch.nn.Module, "__call__", calling):
-        yield
+    return replaced(torch.nn.Module, "__call__", calling)
 
 
-@contextmanager
-def _counted_loaders(tally: CallTally, lines: SourceLines) -> Iterator[None]:
+def _counted_loaders(
+    tally: CallTally, lines: SourceLines
+) -> AbstractContextManager[None]:
     """Count the passes through loaders that have no worker processes."""
     data: Any = sys.modules.get("torch.utils.data")
     if data is None:
-        yield
-        return
+        return nullcontext()
     iterate = data.DataLoader.__iter__
 
     def iterating(loader: Any) -> Any:
@@ -150,12 +153,12 @@ def _counted_loaders(tally: CallTally, lines: SourceLines) -> Iterator[None]:
             )
         return iterate(loader)
 
-    with replaced(data.DataLoader, "__iter__", iterating):
-        yield
+    return replaced(data.DataLoader, "__iter__", iterating)
 
 
-@contextmanager
-def _counted_transfers(tally: CallTally, lines: SourceLines) -> Iterator[None]:
+def _counted_transfers(
+    tally: CallTally, lines: SourceLines
+) -> AbstractContextManager[None]:
     """Count the requests to move a tensor to a device, by whether they let the host go on (``non_blocking``)."""
     move = torch.Tensor.to
 
@@ -167,8 +170,7 @@ def _counted_transfers(tally: CallTally, lines: SourceLines) -> Iterator[None]:
                 tally.add(metric, "Tensor.to", lines.of(sys._getframe(1)))
         return move(tensor, *args, **keywords)
 
-    with replaced(torch.Tensor, "to", moving):
-        yield
+    return replaced(torch.Tensor, "to", moving)
 
 
 @contextmanager

@@ -32,8 +32,6 @@ from perfgate.protocol import FEWEST_CALLS
 from perfgate.stats.summary import low_location
 from perfgate.system.processes import die_with_parent
 
-_WARM_UP_SECONDS = 1.0
-
 
 class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Make calls from ``begin_ns`` of the monotonic clock, which processes of a machine share, until ``end_ns``."""
@@ -124,7 +122,7 @@ def _serve(connection: socket.socket, spawned_ns: int) -> None:
     loaded_ns = time.monotonic_ns()
     call = bound.caller(bound.shapes[0])
     first_call_ns = timed_call(call, device)
-    find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
+    find_steady_state(call, device, cap_seconds=1.0)
     stands = Stands(
         import_ns=imported_ns - spawned_ns,
         load_ns=loaded_ns - imported_ns,

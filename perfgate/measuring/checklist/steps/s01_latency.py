@@ -56,8 +56,6 @@ _STEADINESS = ("latency.drift", "latency.steady_share")
 _COLD_START = ("start.import", "start.load", "start.first_call", "start.total")
 _COLD_STARTS = 3
 _OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")
-# The fewest windows that bound the median with 95 % confidence by order statistics.
-_WINDOWS = 6
 # Fewer calls are not traffic.
 _FEWEST_ARRIVALS = 10
 # Seconds of all promised rates and shapes together, if that is what their P99 takes; a step may take 300 s.
@@ -136,8 +134,9 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     times = time_calls(call, device, _call_budget(context, shape))
     after = _memory(device)
     window_seconds = 0.1 if context.extent.quick else 1.0
+    # Six windows are the fewest that bound the median with 95 % confidence by order statistics.
     rates, _ = measure_throughput(
-        call, device, items=batch, window_seconds=window_seconds, windows=_WINDOWS
+        call, device, items=batch, window_seconds=window_seconds, windows=6
     )
     seconds = times.wall / 1e9
     outcome.number("latency.first_call", steady.first_call_ns / 1e9, count=1)

@@ -28,7 +28,6 @@ from perfgate.trace.model.readings import ACCELERATOR_TRAFFIC, Readings
 
 _TIMELINE_METRICS = ("utilization.busy", "utilization.gap")
 _FEWEST_CALLS = 20
-_MOST_CALLS = 100
 # A workload of minutes per call gets fewer than twenty rather than an hour.
 _LONGEST_NS = 2_000_000_000
 _FEWEST_LONG_CALLS = 3
@@ -104,7 +103,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     state = context.warm_up(shape, quick=1.0, full=10.0)
     calls = _FEWEST_LONG_CALLS
     if state.call_ns <= _LONGEST_NS:
-        most = _MOST_CALLS
+        most = 100
         if context.extent.quick:
             most = _FEWEST_CALLS
         calls = calls_within(

@@ -45,8 +45,6 @@ from perfgate.trace.model.readings import DIRECTIONS, link_traffic
 _HALF = 2
 _CALLS_PER_ROUND = 5
 _MARKED_CALLS = 20
-# The fewest rounds that bound the median with 95 % confidence by order statistics.
-_FEWEST_ROUNDS = 6
 _ON_DEVICE = "device"
 _PLAIN = "pageable"
 _PREFETCH = "prefetch"
@@ -188,7 +186,8 @@ def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, Flo
         device,
         seconds=seconds,
         seed=context.seed,
-        fewest=_FEWEST_ROUNDS,
+        # The fewest rounds that bound the median with 95 % confidence by order statistics.
+        fewest=6,
         most=most_rounds,
     )
 

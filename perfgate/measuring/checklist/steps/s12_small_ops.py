@@ -38,9 +38,6 @@ from perfgate.trace.model.arithmetic import (
 from perfgate.trace.model.events import KERNEL_KINDS
 from perfgate.trace.model.spans import KERNEL_LAUNCH, OUTSIDE
 
-# The fewest samples with order statistics that bound the median with 95 % confidence.
-_FEWEST_ENQUEUED = 6
-_MOST_ENQUEUED = 100
 # Work of less than ten microseconds on any device: 128 KiB take five at 25 GB/s, a million operations one at 1 TFLOP/s.
 # An operator below both costs little more than its launch.
 _SMALL_BYTES = 128 << 10
@@ -126,9 +123,8 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
         outcome.missing(_BOUND, reason)
         return
     seconds = 0.5 if context.extent.quick else 3.0
-    enqueued = calls_within(
-        state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED
-    )
+    # Six samples are the fewest with order statistics that bound the median with 95 % confidence.
+    enqueued = calls_within(state.call_ns, seconds=seconds, fewest=6, most=100)
     _judge_bound(
         outcome,
         summary,

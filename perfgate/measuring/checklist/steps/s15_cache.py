@@ -43,7 +43,6 @@ from perfgate.trace.model.readings import MEMORY_READ, MEMORY_WRITE
 _HOT, _COLD, _ROTATING = "hot", "cold", "rotating"
 _SENSITIVITY = "cache.sensitivity"
 _TIMED_CALLS = 3
-_MOST_ROUNDS = 30
 # More copies than this take longer to make than to measure.
 _MOST_COPIES = 4096
 _TOP_RATES = 10
@@ -206,9 +205,7 @@ def _time_ways(
     if buffers.refusal is None:
         ways[_ROTATING] = lambda: _repeated(buffers.next, device)
     seconds = context.seconds(quick=0.8, full=8.0)
-    return time_in_rounds(
-        ways, device, seconds=seconds, seed=context.seed, most=_MOST_ROUNDS
-    )
+    return time_in_rounds(ways, device, seconds=seconds, seed=context.seed, most=30)
 
 
 def _repeated(call: Call, device: Device) -> float:

@@ -38,7 +38,6 @@ from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import summarize
 
 _MIB = 1 << 20
-_TRACED_CALLS = 5
 # The share of rounds in which a straggler is last: by chance one of two ranks is last in 18 of 20 with 0.04 %.
 _MOSTLY = 0.9
 _FEWEST_SIZES = 3
@@ -132,9 +131,7 @@ def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:
     context.doing("tracing the communication of shape {shape}", shape=shape)
     with quiet():
         call = context.workload.caller(shape)
-        trace = trace_calls(
-            context.device, call, calls=_TRACED_CALLS, within=context.artifacts
-        )
+        trace = trace_calls(context.device, call, calls=5, within=context.artifacts)
     judge_recorded_ranks(outcome, summarize([trace.timeline]))
 
 

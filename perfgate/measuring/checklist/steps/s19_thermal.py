@@ -40,7 +40,6 @@ from perfgate.trace.model.readings import CORE_CLOCK
 _FULL_CLOCK = 0.97
 _FEWEST_READINGS = 2
 _TOP_OPS = 10
-_WARM_UP_SECONDS = 1.0
 _SLICE_SECONDS = 0.25
 # The compared first and last parts of a soak.
 _QUICK_ENDS, _FULL_ENDS = (1.5, 2.0), (3.0, 10.0)
@@ -49,8 +48,6 @@ _QUICK_ENDS, _FULL_ENDS = (1.5, 2.0), (3.0, 10.0)
 WORKLOAD, CANARY, LAUNCHES = "workload", "canary", "launches"
 # The fastest of these counts, because disturbances only add time.
 _CANARIES = 5
-_CPU_SIZE = 256
-_DEVICE_SIZE = 2048
 _LAUNCHES = 50
 _NO_SENSED_CLOCK = Message("system.no-rated-clock")
 _NO_SENSED_POWER = Message("system.no-power")
@@ -204,7 +201,7 @@ def _soak_and_sense(
             except MeasuringError as error:
                 reason = reason_of(error)
         stack.enter_context(quiet())
-        find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
+        find_steady_state(call, device, cap_seconds=1.0)
         soaked = soak(call, device, items=context.workload.batch, seconds=seconds)
         if sampler is None:
             return soaked, reason
@@ -453,9 +450,9 @@ def _canaries(device: Device) -> dict[str, Call]:
     handle = device.handle()
     if not isinstance(handle, torch.device):
         return {}
-    size = _CPU_SIZE
+    size = 256
     if "own_memory" in device.capabilities:
-        size = _DEVICE_SIZE
+        size = 2048
     # Fixed numbers, because the state of the random generator belongs to the workload.
     matrix = (
         torch.arange(size * size, dtype=torch.float32).reshape(size, size) % 7

@@ -89,20 +89,18 @@ class ChecklistAnswers:
         )
 
     def _experiment_context(
-        self, limits: dict[str, float], seed: int, folder: Path
+        self, request: TrySizesRequest | CompileRequest, folder: Path
     ) -> StepContext:
         return StepContext(
             workload=self._workload,
-            limits=limits,
-            seed=seed,
+            limits=request.limits,
+            seed=request.seed,
             artifacts=folder,
             progress=self._loaded.say,
         )
 
     def _try_sizes(self, request: TrySizesRequest) -> SizesTried:
-        context = self._experiment_context(
-            request.limits, request.seed, self._workload.root
-        )
+        context = self._experiment_context(request, self._workload.root)
         sweep = Sweep()
         with collector_off(), self._device.leave_out_waits():
             probe(context, self._workload.shapes[0], QUICK, sweep)
@@ -127,9 +125,7 @@ class ChecklistAnswers:
         return SizeBlockDone(rate=rate, latencies=latencies)
 
     def _compile(self, request: CompileRequest) -> CompiledCall:
-        context = self._experiment_context(
-            request.limits, request.seed, Path(request.folder)
-        )
+        context = self._experiment_context(request, Path(request.folder))
         shape = self._workload.shapes[0]
         for _ in range(WARM_UP_CALLS):
             own_call(context, shape)
