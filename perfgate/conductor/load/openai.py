@@ -95,7 +95,11 @@ class OpenAITarget(HttpServer):
             raise AnswerError(
                 f"expected {_EVENT_STREAM}, received {response.content_type}: {text}"
             )
-        await _Answer(exchange, self.api, clock).read(response.content)
+        answer = _Answer(exchange, self.api, clock)
+        try:
+            await answer.read(response.content)
+        finally:
+            exchange.text = "".join(answer.texts)
 
 
 class _Delta(msgspec.Struct, frozen=True):
@@ -143,6 +147,7 @@ class _Answer:
         self._exchange = exchange
         self._api = api
         self._clock = clock
+        self.texts: list[str] = []
         self._done = False
         # The stream of `transformers serve` ends with a chunk that has the finish reason, without [DONE].
         self._finished = False
@@ -204,7 +209,7 @@ class _Answer:
             if exchange.first is None:
                 exchange.first = arrived
             exchange.tokens.append(arrived)
-            exchange.text += text
+            self.texts.append(text)
 
     def _text(self, choice: _Choice, event: str) -> str:
         if self._api == "completions" and choice.text is not None:
