@@ -21,7 +21,7 @@ from pathlib import Path
 from aiohttp import web
 from tests.fakes.openai_server import FakeOpenAI
 
-server = FakeOpenAI(seconds=0.002)
+server = FakeOpenAI(seconds=0.01)
 
 @web.middleware
 async def choosing(request, handler):
