@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections import OrderedDict
-from concurrent.futures import CancelledError, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +42,7 @@ class SiteReader:
     def __init__(self, address: StoreAddress) -> None:
         self._address = address
         self._pool: ProcessPoolExecutor | None = None
+        self._process: Future[int] | None = None
         self._is_closed = False
 
     def read(
@@ -50,7 +51,10 @@ class SiteReader:
         """The content of a project with runs. Raises StoreError or UsageError if it cannot be read."""
         if self._is_closed:
             raise PerfgateError("the service ends; open this page again")
-        pool = self._pool = self._pool or _pool()
+        if self._pool is None:
+            self._pool = _pool()
+            self._process = self._pool.submit(os.getpid)
+        pool = self._pool
         try:
             return _decode(
                 pool.submit(
@@ -79,6 +83,10 @@ class SiteReader:
         self._is_closed = True
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+        # The service would not end before a reading does, which takes long for a large project.
+        if self._process is not None and self._process.done():
+            with suppress(BrokenProcessPool, CancelledError, ProcessLookupError):
+                os.kill(self._process.result(), signal.SIGTERM)
 
 
 def _pool() -> ProcessPoolExecutor:

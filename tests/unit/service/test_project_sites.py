@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import threading
+from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -221,6 +223,30 @@ def test_site_reader__service_that_ends__an_error(tmp_path: Path) -> None:
     reader.close()
     with pytest.raises(PerfgateError, match="the service ends"):
         reader.read("shop", "1", 1.8e9)
+
+
+def test_site_reader__service_that_ends_during_a_reading__does_not_wait_for_it(tmp_path: Path) -> None:
+    record_runs(SqlStore(tmp_path / "store.db"), main_runs(2, shapes=("long",)))
+    address = StoreAddress(str(tmp_path / "store.db"), tmp_path, {})
+    (project,) = address.open().projects()
+    reader = SiteReader(address)
+    reader.read(project, "1", 1.8e9)
+
+    def read() -> None:
+        with suppress(PerfgateError):
+            reader.read(project, "2", 1.8e9)
+
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
+        # Readers wait for half a minute.
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("UPDATE log SET number = number")
+        other.execute("COMMIT")
+        reading = threading.Thread(target=read)
+        reading.start()
+        reader.close()
+        reading.join(20.0)
+        assert not reading.is_alive()
 
 
 def test_changes_remembered__series_as_it_was__not_searched_again() -> None:
