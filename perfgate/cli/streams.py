@@ -8,11 +8,14 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from perfgate.errors import PerfgateError
+
+if TYPE_CHECKING:
+    from perfgate.flows.shared.doors import Doors
 
 _LONGEST = 2000
 # A command to GitHub's runner, at the beginning of a line that a carriage return may begin anew.
@@ -63,6 +66,13 @@ def cleaned(text: str, *, whole: bool = False) -> str:
 def say_line(text: str, *, err: bool = False) -> None:
     """Print a text with foreign parts as one line, however long."""
     click.echo(cleaned(text, whole=True), err=err)
+
+
+def doors_of_process() -> Doors:
+    """The doors of a flow: this process, which prints by click."""
+    from perfgate.flows.shared.doors import Doors
+
+    return Doors.of_this_process(click.echo)
 
 
 def print_json(value: object) -> None:

@@ -23,7 +23,7 @@ from perfgate.cli.options import (
     json_alone_option,
     project_option,
 )
-from perfgate.cli.streams import cleaned, print_json, say_line
+from perfgate.cli.streams import cleaned, doors_of_process, print_json, say_line
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
@@ -112,12 +112,11 @@ def record(
         drop_secrets(directory, allow_token=allow_token)
     from perfgate.flows.baseline import BaselineRequest
     from perfgate.flows.baseline import record as record_run
-    from perfgate.flows.shared.doors import Doors
 
     request = options.record(
         BaselineRequest, run_file=run_file, artifact=artifact, download=download
     )
-    doors = Doors.of_this_process(click.echo)
+    doors = doors_of_process()
     recorded = record_run(request, config, doors, lambda: _measure(request, config))
     if as_json:
         _print_recorded(recorded)

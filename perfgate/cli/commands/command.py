@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from perfgate.cli.options import FOLDER, directory_option, key_option, language_option
+from perfgate.cli.streams import doors_of_process
 
 
 @click.command("command")
@@ -34,10 +35,9 @@ def COMMAND(
     """
     from perfgate.config import report_language
     from perfgate.flows.publish.command import answer_bisection, run_command
-    from perfgate.flows.shared.doors import Doors
 
     spoken = report_language(language, directory)
-    doors = Doors.of_this_process(click.echo)
+    doors = doors_of_process()
     if answer is None:
         run_command(directory, doors, key=key, language=spoken)
     else:

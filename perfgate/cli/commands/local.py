@@ -22,6 +22,7 @@ from perfgate.cli.options import (
     measuring_options,
     workload_option,
 )
+from perfgate.cli.streams import doors_of_process
 from perfgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,7 +98,6 @@ def COMMAND(
     from perfgate.cli.results import show_decision
     from perfgate.flows.check.job import check_change
     from perfgate.flows.check.local import GitPush, judge_push
-    from perfgate.flows.shared.doors import Doors
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import LET_THROUGH, render_line
@@ -123,7 +123,7 @@ def COMMAND(
         push = GitPush(strict=strict)
         if remote:
             push = GitPush(remote[0], sys.stdin.read().splitlines(), strict)
-        doors = Doors.of_this_process(click.echo)
+        doors = doors_of_process()
         return None, judge_push(directory, push, request, doors, judge, show)
     decision = judge(request)
     code = exit_code(decision)

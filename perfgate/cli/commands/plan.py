@@ -16,6 +16,7 @@ from perfgate.cli.options import (
     key_option,
     workload_option,
 )
+from perfgate.cli.streams import doors_of_process
 from perfgate.errors import EXIT_PASS
 
 if TYPE_CHECKING:
@@ -51,10 +52,9 @@ def COMMAND(options: Options, directory: Path) -> tuple[MeasurementPlan, int]:
     whatever the plan, 2 for a wrong configuration, 4 if the forge refuses the status.
     """
     from perfgate.flows.check.plan import PlanRequest, plan_check
-    from perfgate.flows.shared.doors import Doors
     from perfgate.judging.report.render.ci import plan_line
 
     request = options.record(PlanRequest)
-    plan = plan_check(directory, request, Doors.of_this_process(click.echo))
+    plan = plan_check(directory, request, doors_of_process())
     click.echo(plan_line(plan, request.language))
     return plan, EXIT_PASS

@@ -14,6 +14,7 @@ from perfgate.cli.options import (
     key_option,
     language_option,
 )
+from perfgate.cli.streams import doors_of_process
 
 
 @click.command("publish", cls=RecordCommand)
@@ -97,7 +98,6 @@ def COMMAND(
     from perfgate.errors import UsageError
     from perfgate.flows.publish.job import publish
     from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
-    from perfgate.flows.shared.doors import Doors
     from perfgate.judging.forge.detect import detect
 
     if download == (artifact is not None):
@@ -107,7 +107,7 @@ def COMMAND(
     request = options.record(
         PublishRequest, language=report_language(language, directory)
     )
-    doors = Doors.of_this_process(click.echo)
+    doors = doors_of_process()
     # A trial with an artifact at hand does not use the forge.
     posts = download or not request.dry_run
     trusted = read_trusted_inputs(directory, detect(doors.environ), doors, posts=posts)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfgate.cli.options import FOLDER, DocumentCommand, document_options
+from perfgate.cli.streams import doors_of_process
 from perfgate.errors import EXIT_PASS
 from perfgate.locale import Language, sentence
 
@@ -37,10 +38,9 @@ def COMMAND(
     replaces the pages, and removes the pages of runs that left the store.
     """
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.shared.doors import Doors
     from perfgate.flows.site.job import write_site
 
-    doors = Doors.of_this_process(click.echo)
+    doors = doors_of_process()
     with TerminalProgress() as progress:
         written = write_site(
             directory, out, doors, progress, runs=runs, language=language

@@ -12,7 +12,7 @@ import click
 from perfgate.cli.artifacts import age, bytes_text, say_kept, sending, show_pushed, size
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import FOLDER, PATH, directory_option, json_alone_option
-from perfgate.cli.streams import cleaned, print_json, say_line
+from perfgate.cli.streams import cleaned, doors_of_process, print_json, say_line
 from perfgate.errors import EXIT_FAIL
 from perfgate.locale import sentence
 
@@ -176,10 +176,9 @@ def upload(folder: Path, as_json: bool, directory: Path) -> None:
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows import artifacts
-    from perfgate.flows.shared.doors import Doors
 
     with TerminalProgress() as progress:
-        doors = Doors.of_this_process(click.echo)
+        doors = doors_of_process()
         store, upload_result = artifacts.upload(
             directory, folder, doors, sending(progress)
         )
@@ -229,10 +228,9 @@ def prune(
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows import artifacts
-    from perfgate.flows.shared.doors import Doors
 
     with TerminalProgress() as progress:
-        doors = Doors.of_this_process(click.echo)
+        doors = doors_of_process()
         pruned = artifacts.prune(
             directory,
             doors,

@@ -17,7 +17,7 @@ from perfgate.cli.options import (
     measuring_options,
     workload_option,
 )
-from perfgate.cli.streams import make_streams_harmless
+from perfgate.cli.streams import doors_of_process, make_streams_harmless
 from perfgate.errors import EXIT_FAIL, EXIT_PASS
 from perfgate.locale import sentence
 
@@ -103,14 +103,13 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.bisect.job import search_commits
     from perfgate.flows.check.job import check_change
-    from perfgate.flows.shared.doors import Doors
     from perfgate.flows.trend.job import TrendRequest, run_trend
     from perfgate.judging.report.render.trend import render_trend
 
     request = options.record(
         TrendRequest, root=directory, out=out, email=email, confirm=confirm, post=post
     )
-    doors = Doors.of_this_process(click.echo)
+    doors = doors_of_process()
     with TerminalProgress() as progress:
         document = run_trend(request, doors, progress, check_change, search_commits)
     # The text contains commit subjects.

@@ -8,7 +8,7 @@ import msgspec
 
 from perfgate.conductor.code.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.workers.bench import Bench
-from perfgate.config import Config
+from perfgate.config import Config, WorkloadReference
 from perfgate.document.run import Harness
 from perfgate.flows.check.measured import Job
 from perfgate.job_settings import JobReference
@@ -22,29 +22,28 @@ _MEASURING = (
 
 def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
     """The harnesses of base and head."""
-    base, head = job.checkouts["base"], job.checkouts["head"]
-    base_config = job.change.base_config
+    unreadable, config = (
+        job.change.base_config.unreadable,
+        job.change.base_config.config,
+    )
+    names = job.options.workloads
+    before: dict[str, WorkloadReference] = {}
+    jobs_before: dict[str, JobReference] = {}
+    if config is not None:
+        for reference in config.references:
+            if not names or reference.name in names:
+                before[reference.name] = reference
+        jobs_before = {entry.name: entry for entry in config.selected_jobs(names)}
     after = {reference.name: reference for reference in job.workloads}
-    if base_config.unreadable:
-        unknown = unknown_harnesses(list(after), base_config.unreadable)
-        _, of_head = read_harnesses(bench, base, head, ({}, after))
-        return unknown, of_head
-    jobs_after = {entry.name: entry for entry in job.jobs}
-    if base_config.config is None:
-        of_base, of_head = read_harnesses(bench, base, head, ({}, after))
-        _add_jobs({}, jobs_after, of_base, of_head)
-        return of_base, of_head
-
-    config, names = base_config.config, job.options.workloads
-    before = {
-        reference.name: reference
-        for reference in config.references
-        if not names or reference.name in names
-    }
-    jobs_before = {entry.name: entry for entry in config.selected_jobs(names)}
+    base, head = job.checkouts["base"], job.checkouts["head"]
     of_base, of_head = read_harnesses(bench, base, head, (before, after))
+    if unreadable:
+        return unknown_harnesses(list(after), unreadable), of_head
+    jobs_after = {entry.name: entry for entry in job.jobs}
     _add_jobs(jobs_before, jobs_after, of_base, of_head)
-    return _with_settings(config, of_base, of_head, job)
+    if config is not None:
+        return _with_settings(config, of_base, of_head, job)
+    return of_base, of_head
 
 
 def _add_jobs(
@@ -87,10 +86,10 @@ def _with_settings(
     references = {reference.name: reference.text for reference in job.workloads}
     for entry in job.jobs:
         references[entry.name] = entry.settings.line
-    on_one_side = {harness.workload for harness in of_base} ^ {
-        harness.workload for harness in of_head
-    }
-    for name in on_one_side:
+    # A workload that one side lacks differs anyway.
+    in_base = {harness.workload for harness in of_base}
+    in_head = {harness.workload for harness in of_head}
+    for name in in_base ^ in_head:
         references.pop(name, None)
     changed_before = {name: before[name] for name in changed}
     changed_after = {name: after[name] for name in changed}

@@ -70,8 +70,18 @@ class UnsentRuns:
                 written[path] = path.stat().st_mtime_ns
         for path in sorted(written, key=written.__getitem__):
             try:
+                content = path.read_bytes()
+                signature = content[:_SIGNATURE_LENGTH]
+                data = content[_SIGNATURE_LENGTH:]
+                if not hmac.compare_digest(signature, self._signature(data)):
+                    raise DocumentError(
+                        "{path} was not written with the present token of the service; if the token was renewed, check the "
+                        "file and record its document with `perfgate baseline record --run FILE`",
+                        path=path,
+                    )
+                run = parse_run(data, name=str(path))
                 # Its uncommitted changes were accepted when it was recorded.
-                sent.append(record_run(store, self._read(path), allow_dirty=True))
+                sent.append(record_run(store, run, allow_dirty=True))
             except FileNotFoundError:
                 continue
             except (DocumentError, SessionKeptError, UnfitRunError) as error:
@@ -82,17 +92,6 @@ class UnsentRuns:
                 continue
             path.unlink(missing_ok=True)
         return PushedRuns(tuple(sent), tuple(refused))
-
-    def _read(self, path: Path) -> RunDocument:
-        content = path.read_bytes()
-        signature, data = content[:_SIGNATURE_LENGTH], content[_SIGNATURE_LENGTH:]
-        if not hmac.compare_digest(signature, self._signature(data)):
-            raise DocumentError(
-                "{path} was not written with the present token of the service; if the token was renewed, check the file and "
-                "record its document with `perfgate baseline record --run FILE`",
-                path=path,
-            )
-        return parse_run(data, name=str(path))
 
     def _signature(self, data: bytes) -> bytes:
         return hmac.new(self._token, data, hashlib.sha256).hexdigest().encode()
