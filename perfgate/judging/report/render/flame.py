@@ -243,17 +243,13 @@ def _stacks(
             stacks.append([])
             roots.append(node)
             continue
-        key = tree.texts[tree.name[node]], _place(tree, node)
+        place = ""
+        if tree.place[node] != NONE:
+            place = tree.texts[tree.place[node]]
+        key = tree.texts[tree.name[node]], place
         stacks.append([*stacks[parent], frames.setdefault(key, len(frames))])
         roots.append(roots[parent])
     return stacks, roots
-
-
-def _place(tree: FlameTree, node: int) -> str:
-    place = tree.place[node]
-    if place == NONE:
-        return ""
-    return tree.texts[place]
 
 
 def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:

@@ -218,14 +218,12 @@ class _Report:
             ranges=[
                 cause_row(cause, document, most=0).lead for cause in several[:rows]
             ],
-            gone=document.searched.gone[:rows],
+            most=rows,
             uplifts=uplifts,
-            expired=document.expired[:rows],
             not_looked_at=[
                 skipped_series(entry, most=_MAX_NAMES)
                 for entry in document.searched.not_looked_at
             ],
-            notes=document.notes[:rows],
             numbers=list(map(_number, leading[:rows])),
             more_numbers=numbers.beyond(leading, rows),
             runner=_runner_facts(document),

@@ -121,24 +121,20 @@ def render_trend_page(
             biased_machines=biased_machine_lines(document),
             pictures=pictures,
             more_pictures=numbers.beyond(document.causes, MAX_PICTURES),
-            gone=document.searched.gone[:_MAX_ROWS],
+            most=_MAX_ROWS,
             uplifts=uplifts,
-            expired=document.expired[:_MAX_ROWS],
             rows=list(map(series_cells, groups[:_MAX_ROWS])),
             matrix=trend_svg.steps_matrix(health, step_titles(health)),
             statuses=trend_svg.steps_legend(),
-            testbeds=document.testbeds[::-1],
             has_pairs=any(
                 run.conditions.discarded is not None
                 or run.conditions.noise_floor is not None
                 for run in health
             ),
-            health=health[::-1],
             not_looked_at=[
                 skipped_series(entry, most=_MAX_NAMES)
                 for entry in document.searched.not_looked_at
             ],
-            notes=document.notes[:_MAX_ROWS],
         )
 
 

@@ -26,7 +26,6 @@ from perfgate.judging.report.text.words import (
 from perfgate.judging.report.view.headline import loaded_differences
 from perfgate.judging.report.view.summary import Summary, code_of
 
-_COMMIT_LENGTH = 9
 _MOST_FUNCTIONS = 6
 
 
@@ -72,12 +71,8 @@ def base_line(summary: Summary) -> Words:
     return line(
         "shared/base.j2",
         summary.medium,
-        base=decision.sides.base,
-        base_commit=short(decision.sides.base.commit),
-        head=decision.sides.head,
-        head_commit=short(decision.sides.head.commit),
+        sides=decision.sides,
         measured=summary.is_measured,
-        differences=decision.sides.testbed_differences,
         packages=packages,
         unloaded=len(decision.sides.package_differences) - len(packages),
         rules=summary.is_about_rules,
@@ -103,12 +98,9 @@ def coverage_line(summary: Summary) -> Words | None:
         "shared/coverage.j2",
         summary.medium,
         is_measured=summary.is_measured,
-        measured=len(coverage.executed),
-        total=len(coverage.functions),
+        coverage=coverage,
         missed=_function_names(unmeasured, summary),
         unseen=_function_names(unknown, summary),
-        doubt=next(iter(coverage.doubts), None),
-        nearest=coverage.nearest,
     )
 
 
@@ -202,11 +194,6 @@ def _number(failure: Failure, name: str) -> float:
 def budget_of(failure: Failure) -> int:
     """The budget that a workload with slow calls needs, in seconds; 0 if unknown."""
     return round(_number(failure, "budget"))
-
-
-def short(commit: str | None) -> str | None:
-    """The first characters of a commit, as git shows it."""
-    return commit and commit[:_COMMIT_LENGTH]
 
 
 def shared_failures(failures: Iterable[Failure]) -> list[SharedFailure]:
