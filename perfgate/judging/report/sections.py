@@ -92,7 +92,11 @@ def section(
 
 
 def section_text(summary: Summary, name: str, **values: object) -> SectionText:
-    """Render ``templates/comment/NAME.md.j2``, which may set a ``summary``."""
+    """Render ``templates/comment/NAME.md.j2``, which may set a ``summary``.
+
+    ``detail`` limits the length of its lists.
+    """
+    values["detail"] = summary.detail
     return SectionText(
         *render_with_summary(f"comment/{name}.md.j2", summary.medium, **values)
     )
@@ -434,9 +438,7 @@ def findings(summary: Summary) -> SectionText | None:
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding.block is None]
     if new or gone:
-        return section_text(
-            summary, "findings", new=new, gone=gone, detail=summary.detail
-        )
+        return section_text(summary, "findings", new=new, gone=gone)
     return None
 
 
@@ -516,7 +518,7 @@ def informing(summary: Summary) -> SectionText | None:
     """Both sides' values of metrics that no test compares."""
     rows = summary.informing
     if rows:
-        return section_text(summary, "informing", rows=rows, detail=summary.detail)
+        return section_text(summary, "informing", rows=rows)
     return None
 
 
@@ -525,7 +527,7 @@ def recorded(summary: Summary) -> SectionText | None:
     """The profiler's times of whole steps and of their heaviest operators, side by side and not compared."""
     rows = summary.recorded
     if rows:
-        return section_text(summary, "recorded", rows=rows, detail=summary.detail)
+        return section_text(summary, "recorded", rows=rows)
     return None
 
 
@@ -536,11 +538,7 @@ def undecided(summary: Summary) -> SectionText | None:
     if not rows:
         return None
     return section_text(
-        summary,
-        "undecided",
-        rows=rows,
-        detail=summary.detail,
-        undecided=len(summary.inconclusive),
+        summary, "undecided", rows=rows, undecided=len(summary.inconclusive)
     )
 
 

@@ -75,8 +75,7 @@ def plan_line(plan: MeasurementPlan, language: Language = "en") -> Words:
         return line(
             "ci/plan.j2",
             "plain",
-            measure=plan.measure,
-            reason=plan.reason,
+            plan=plan,
             workloads=plan.workloads[:_MOST_WORKLOADS],
             more=beyond(plan.workloads, _MOST_WORKLOADS),
             places=plan.testbeds or [plan.device],

@@ -154,9 +154,7 @@ def _whole(summary: Summary, parts: list[_Part], omitted: list[Words]) -> str:
         "comment/end.md.j2",
         "markdown",
         omitted=omitted,
-        artifact_url=summary.context.artifact_url,
-        report_url=summary.context.report_url,
-        job_url=summary.context.job_url,
+        context=summary.context,
         # Without a measurement, no report was written either.
         has_report=summary.is_measured,
     )
@@ -252,17 +250,6 @@ def render_answer(answer: OrderAnswer, language: Language) -> str:
     """The Markdown of a reply, one line."""
     with speaking(language):
         words = render(
-            f"order/answer/{answer.outcome}.md.j2",
-            "markdown",
-            head=answer.head,
-            named=answer.named,
-            workload=answer.workload,
-            metric=", ".join(answer.metrics),
-            close=answer.close,
-            block=answer.block,
-            verdict=Words(answer.verdict or ""),
-            job_url=answer.job_url,
-            until=Words(answer.until),
-            command=answer.command,
+            f"order/answer/{answer.outcome}.md.j2", "markdown", answer=answer
         )
         return words.strip()

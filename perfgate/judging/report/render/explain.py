@@ -215,23 +215,13 @@ def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
                 on_device = words
             else:
                 on_others.append((Words(kind), words))
-    metrics = [(metric.name, say(metric.title)) for metric in card.metrics]
     return _render(
         "step",
-        number=card.number,
-        slug=card.slug,
-        title=say(card.title),
-        question=say(card.question),
-        how=say(card.how),
+        card=card,
         kind=Words(device),
         here=on_device,
         others=on_others,
-        metrics=metrics,
         limits=[_limit(limit, limits) for limit in card.limits],
-        # The braces of their evidence stay: they show which values a finding inserts there.
-        rules=[(rule.name, say(rule.message)) for rule in card.rules],
-        cost=say(card.cost),
-        remedy=say(card.remedy),
     )
 
 
@@ -264,8 +254,7 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
         kind=say(_KINDS[metric.kind]),
         gate=say(gate),
         source=say(metric.source),
-        step=card.number,
-        step_title=say(card.title),
+        card=card,
         tolerance=allowed,
         limits=[_limit(limit, limits) for limit in judging],
     )
@@ -276,12 +265,9 @@ def _explain_rule(name: str, limits: _Settings) -> str:
     judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
     return _render(
         "rule",
-        name=name,
-        title=say(RULES[name].message),
-        step=card.number,
-        step_title=say(card.title),
+        rule=RULES[name],
+        card=card,
         limits=[_limit(limit, limits) for limit in judged],
-        remedy=say(card.remedy),
     )
 
 
@@ -293,8 +279,7 @@ def _explain_limit(name: str, limits: _Settings) -> str:
         limit=_limit(limit, limits),
         severity=Words(severity) if severity in _SEVERITIES else None,
         message=say(RULES[rule].message) if rule in RULES else None,
-        step=limit.step,
-        step_title=say(CARDS[limit.step].title),
+        card=CARDS[limit.step],
     )
 
 

@@ -158,8 +158,7 @@ def _joint_comment(
         numbers=numbers[:most_rows],
         more=beyond(numbers, most_rows),
         no_value=DASH,
-        artifact_url=context.artifact_url,
-        job_url=context.job_url,
+        context=context,
     )
     return f"{context.marker}\n\n{tidied(text)}\n"
 

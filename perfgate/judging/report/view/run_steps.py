@@ -46,16 +46,12 @@ class ChecklistRow(NamedTuple):
 
 def run_title(run: RunDocument) -> Words:
     """One line: project, commit, device."""
-    commit = run.source.commit
     return line(
         "shared/run_title.j2",
         "plain",
-        project=run.project,
-        commit=commit and commit[:9],
-        dirty=run.source.dirty,
+        run=run,
         recorded=run.session.command == FROM_PROFILE,
         device=run.testbed.comparable.get("device.name", run.testbed.device_kind),
-        steps=len(run.checklist.steps),
     )
 
 
