@@ -64,7 +64,7 @@ def status_line(decision: DecisionDocument, language: Language = "en") -> str:
         return line(
             "ci/status.j2",
             "plain",
-            verdict=Words(decision.verdict),
+            verdict=decision.verdict,
             counts=counts(Summary(decision, "plain")),
         )
 

@@ -94,7 +94,7 @@ def render_index(
             folder=folder,
             folder_address=_quoted(folder),
             contains=contains,
-            home=Words(home),
+            home=home,
             forms=True,
         )
 
@@ -120,9 +120,9 @@ def render_projects(
         return _page(
             "projects",
             projects=projects,
-            recordings=Words(recordings),
-            audit=Words(audit),
-            webhooks=Words(webhooks),
+            recordings=recordings,
+            audit=audit,
+            webhooks=webhooks,
         )
 
 
@@ -132,7 +132,7 @@ def render_audit(
     """The changes of a store, newest first, and the address of the page with older changes."""
     with speaking(language):
         return _page(
-            "audit", rows=[(row, say(row.action)) for row in rows], older=Words(older)
+            "audit", rows=[(row, say(row.action)) for row in rows], older=older
         )
 
 
@@ -144,7 +144,7 @@ def render_webhooks(
         return _page(
             "webhooks",
             webhooks=webhooks,
-            form_key=Words(form_key),
+            form_key=form_key,
             has_dead_letters=any(webhook.dead_letters for webhook in webhooks),
         )
 
@@ -152,7 +152,7 @@ def render_webhooks(
 def render_refusal(error: str, back: str, language: Language) -> str:
     """The page in the place of a form that was refused."""
     with speaking(language):
-        return _page("refusal", error=error, back=Words(back))
+        return _page("refusal", error=error, back=back)
 
 
 def _page(name: str, **values: object) -> str:

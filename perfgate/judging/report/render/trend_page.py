@@ -74,7 +74,6 @@ class CausePicture(NamedTuple):
 
     row: CauseRow
     plot: Markup
-    noise: Words
     testbeds: int
     change: ChangeCells
     further: Sequence[ChangeCells]
@@ -181,19 +180,11 @@ def _picture(
     return CausePicture(
         row=cause_row(cause, document, most=0),
         plot=trend_svg.series_plot(group, cause.first_bad or ""),
-        noise=noise_words(lead.series),
         testbeds=len(group),
         change=change_cells(lead),
         further=list(map(change_cells, further[:_MAX_ROWS])),
         kept_files=_kept_beside(lead, kept_files),
     )
-
-
-def noise_words(series: TrendSeries) -> Words:
-    """How much one version differs from the next, empty if it is not known."""
-    if series.noise is None:
-        return EMPTY
-    return numbers.plus_minus(series.noise)
 
 
 def _kept_beside(

@@ -106,7 +106,6 @@ def render_overview(page: SitePage) -> str:
         say("Overview"),
         mark=mark_of(trend, is_bad=bool(causes)),
         headline=_headline(trend),
-        runs=trend.runs.count,
         searched=searched(trend),
         cards=cards,
         more_cards=numbers.beyond(causes, _MAX_CARDS),

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
-from perfgate.judging.report.text.names import day
 from perfgate.judging.report.text.templates import inlined, render_page
 from perfgate.judging.report.text.words import EMPTY, Words, phrases, say
 
@@ -193,12 +192,10 @@ class SitePage:
             title=title,
             site=self,
             forms=self.links.forms,
-            project=trend.project,
+            trend=trend,
             navigation=[
                 (Words(address), say(name), address == current)
                 for address, name in _NAVIGATION.items()
             ],
-            made_at=day(trend.made_at),
-            newest=day(trend.runs.newest),
             **values,
         )

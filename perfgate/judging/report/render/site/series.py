@@ -10,11 +10,7 @@ from perfgate.document.trend import TrendPoint, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.cells import is_regressed, moved_cells
 from perfgate.judging.report.render.site.page import SitePage
-from perfgate.judging.report.render.trend_page import (
-    SeriesCells,
-    noise_words,
-    series_cells,
-)
+from perfgate.judging.report.render.trend_page import SeriesCells, series_cells
 from perfgate.judging.report.text import formats, numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
@@ -80,15 +76,11 @@ def render_series(series: TrendSeries, branch: str, page: SitePage) -> str:
     """The page of a series, of the runs of one branch alone if ``branch`` is not empty."""
     points = series.points[-_MAX_VALUES:]
     values = [_value_row(point, series) for point in reversed(points)]
-    metric, place = metric_name(series.metric), series.place_words
     return page.render(
         "series",
-        Words(f"{metric} · {clean(place)}"),
+        Words(f"{metric_name(series.metric)} · {clean(series.place_words)}"),
         series=series,
-        metric=metric,
-        place=place,
         branch=branch,
-        noise=noise_words(series),
         filters=_filters(series, page, branch),
         plot=trend_svg.series_plot(
             [series], None, lambda point: page.to_run(point.run_id)
