@@ -39,7 +39,7 @@ def render_gates(page: SitePage) -> str:
     return page.render(
         "gates",
         say("Gates"),
-        mark=Words(mark),
+        mark=mark,
         headline=numbers.counted(count, "gate"),
         line=gates_line(content.trend),
         rows=rows,

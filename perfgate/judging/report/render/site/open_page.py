@@ -87,7 +87,7 @@ def render_open(page: SitePage) -> str:
         count=len(causes),
         pictures=pictures,
         more=numbers.beyond(causes, _MAX_CAUSES),
-        triage_address=Words(TRIAGE),
+        triage_address=TRIAGE,
         triage_states=TRIAGE_STATES,
         returned=_returned(trend, anchors),
         failed_gates=_failed_gates(trend, anchors),

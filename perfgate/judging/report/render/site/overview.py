@@ -116,8 +116,8 @@ def render_overview(page: SitePage) -> str:
         more_workloads=numbers.beyond(workloads, _MAX_WORKLOADS),
         spans=spans,
         notes=trend.notes[:_MAX_CARDS],
-        open_page=Words(OPEN),
-        gates_page=Words(GATES),
+        open_page=OPEN,
+        gates_page=GATES,
     )
 
 
