@@ -214,7 +214,7 @@ def _of_repeats(events: EventTable) -> Iterator[Message]:
         hashes ^= column.astype(np.uint64)
         hashes *= _ODD_FACTOR
         hashes ^= hashes >> np.uint64(32)
-    hashes = np.sort(hashes[repeatable])
+    hashes = np.sort(hashes[np.flatnonzero(repeatable)])
     repeated = int(np.count_nonzero(hashes[1:] == hashes[:-1]))
     if repeated:
         yield Message(
@@ -292,7 +292,7 @@ def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
     events = timeline.events
     unknown = np.flatnonzero(_of_unknown_type(events))
     if unknown.size:
-        total = int(events.duration[events.is_work].sum())
+        total = int(events.duration[events.work_rows].sum())
         time = int(events.duration[unknown].sum())
         share = time / total if total else 0.0
         names = _named(events, unknown)

@@ -107,10 +107,9 @@ def merged_processes(
     )
     # A device has the number of a process too, and waits of its streams are among the calls.
     is_device = np.zeros(process.size, dtype=bool)
-    is_device[
-        process[track[one_of(kind, (KIND_CODES[work] for work in DEVICE_KINDS))]]
-    ] = True
-    launches = launches[~is_device[process[track[launches]]]]
+    work = np.flatnonzero(one_of(kind, (KIND_CODES[name] for name in DEVICE_KINDS)))
+    is_device[process[np.flatnonzero(np.bincount(track[work]))]] = True
+    launches = launches[~is_device[process][track[launches]]]
     owner = process[track[launches]]
     launching = np.flatnonzero(np.bincount(owner))
     if launching.size < 2:

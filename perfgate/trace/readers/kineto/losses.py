@@ -115,8 +115,11 @@ def losses_of(
     yield from _missing_operators(events, external)
     yield from _missing_arrows(events, spans, arrows)
     yield from _without_thread(spans)
-    yield from _in_another_process(events)
-    yield from _on_threads(events)
+    # A mask of a column costs eight times as much as positions.
+    host_ops = events.track[np.flatnonzero(events.is_kind("host_op"))]
+    operators = np.bincount(host_ops, minlength=len(events.tracks))
+    yield from _in_another_process(events, operators)
+    yield from _on_threads(events, operators)
     yield from _outside_recording(events, is_recording)
     yield from _missing_marks(marks, is_recording, indices)
 
@@ -140,9 +143,9 @@ def _missing_indices(indices: IntColumn) -> Iterator[Message]:
 
 def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
     """A note on operators that start before one of their thread with a smaller number: torch numbers them by their start."""
-    is_operator = events.kind[index.rows] == KIND_CODES["host_op"]
-    rows = index.rows[is_operator]
-    rows = rows[np.lexsort((index.values[is_operator], events.track[rows]))]
+    operators = np.flatnonzero(events.kind[index.rows] == KIND_CODES["host_op"])
+    rows = index.rows[operators]
+    rows = rows[np.lexsort((index.values[operators], events.track[rows]))]
     start, track = events.start[rows], events.track[rows]
     count = int(np.count_nonzero((start[1:] < start[:-1]) & (track[1:] == track[:-1])))
     if count:
@@ -186,7 +189,7 @@ def _missing_arrows(
     sglang_decode), and excerpts have none.
     """
     is_linked = events.launch != NOT_RECORDED
-    is_linked[events.launch[is_linked]] = True
+    is_linked[events.launch[np.flatnonzero(is_linked)]] = True
     # Arrows also follow the operators that join the forward and the backward pass.
     number = spans.arguments[CORRELATION]
     is_bare = events.is_kind("runtime", *DEVICE_KINDS)
@@ -208,14 +211,14 @@ def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
         yield Message("notes.without-thread", {"count": count, "events": len(spans)})
 
 
-def _in_another_process(events: EventTable) -> Iterator[Message]:
-    """A note on operators in another process than nearly all others: a profiler of torch records its own."""
+def _in_another_process(events: EventTable, operators: IntColumn) -> Iterator[Message]:
+    """A note on operators in another process than nearly all others: a profiler of torch records its own.
+
+    ``operators`` are the numbers of operators of each track.
+    """
     counts: Counter[str] = Counter()
-    by_track = np.bincount(
-        events.track[events.is_kind("host_op")], minlength=len(events.tracks)
-    )
-    for (process, _), operators in zip(events.tracks, by_track.tolist()):
-        counts[process] += operators
+    for (process, _), count in zip(events.tracks, operators.tolist()):
+        counts[process] += count
     astray = counts.total() - max(counts.values(), default=0)
     if 0 < astray <= _MOST_ASTRAY * counts.total():
         yield Message(
@@ -223,16 +226,10 @@ def _in_another_process(events: EventTable) -> Iterator[Message]:
         )
 
 
-def _on_threads(events: EventTable) -> Iterator[Message]:
+def _on_threads(events: EventTable, operators: IntColumn) -> Iterator[Message]:
     """A note on work of a device on a thread that runs operators, if most work is on other tracks."""
-    is_thread = (
-        np.bincount(
-            events.track[events.is_kind("host_op")], minlength=len(events.tracks)
-        )
-        > 0
-    )
-    work = events.track[events.is_work]
-    count = int(np.count_nonzero(is_thread[work]))
+    work = events.track[events.work_rows]
+    count = int(np.count_nonzero(operators[work]))
     if 0 < count <= _MOST_UNLIKE * work.size:
         yield Message("notes.work-on-threads", {"count": count, "work": work.size})
 
