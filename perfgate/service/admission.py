@@ -63,11 +63,8 @@ class Admission:
         # FastAPI has no HEAD; the server sends the headers of a GET alone (RFC 9110, 9.3.2).
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
-        request = Request(scope)
-        refusal: Response | None = None
         try:
-            if not self._is_known_at_once(request):
-                refusal = await run_in_threadpool(self._refusal, request)
+            refusal = await run_in_threadpool(self._refusal, Request(scope))
         except StoreError as error:
             # Clients repeat a request that was answered with 503.
             self._troubles.note(str(error))
@@ -76,22 +73,6 @@ class Admission:
                 HTTPStatus.SERVICE_UNAVAILABLE,
             )
         await (refusal or self._application)(scope, receive, send_with_headers)
-
-    def _is_known_at_once(self, request: Request) -> bool:
-        """Admit a program with its token, if neither a browser nor waiting for the store is possible.
-
-        To hand such a request to a thread and back takes longer than to look for its token.
-        """
-        bearer = _bearer(request)
-        if not bearer or self._authenticator.is_open or request.scope["query_string"]:
-            return False
-        try:
-            host_name(request.headers.get("Host", ""))
-        except ValueError:
-            return False
-        caller = self._authenticator.caller(bearer, at_once=True)
-        request.state.caller = caller
-        return caller is not None
 
     def _refusal(self, request: Request) -> Response | None:
         """The response to a request that is not admitted: a refusal, or the redirect without the token."""

@@ -47,17 +47,12 @@ class Authenticator:
         """Whether every user of this machine may read without a token."""
         return self._own is None
 
-    def caller(self, secret: str, *, at_once: bool = False) -> Caller | None:
-        """The sender who knows a secret; with ``at_once`` None also for one whom only waiting for the store would tell."""
+    def caller(self, secret: str) -> Caller | None:
         if not secret:
             return None
         if self._own is not None and is_same_secret(secret, self._own):
             return Caller("the token of the server")
-        if self._ledger is None:
-            return None
-        find = self._ledger.find_at_once if at_once else self._ledger.find
-        token = find(secret)
-        if token is None:
+        if self._ledger is None or (token := self._ledger.find(secret)) is None:
             return None
         return Caller(
             f"token {token.id} {token.name}",

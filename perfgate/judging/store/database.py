@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import sqlalchemy as sa
 
@@ -31,11 +31,6 @@ class StoreDatabase(Protocol):
 
     def reading(self) -> AbstractContextManager[sa.Connection | None]:
         """A connection to read with; None if there is no store yet, and none is created."""
-
-    def glance(
-        self, query: sa.Select[Any], values: Mapping[str, str]
-    ) -> Sequence[Mapping[str, Any]] | None:
-        """The rows of a short query that waits for nobody; None if that is not possible now. One thread asks at a time."""
 
     def writing(self) -> AbstractContextManager[sa.Connection]:
         """A transaction that is committed at the end, on tables that are created or brought up to date first."""

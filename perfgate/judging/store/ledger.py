@@ -29,7 +29,6 @@ _VALID = sa.select(TOKENS).where(
 )
 _ADD_ENTRY = AUDIT.insert()
 
-_Row = sa.RowMapping | Mapping[str, Any]
 TokenScope = Literal["read", "write"]
 AuditAction = Literal[
     "run recorded",
@@ -149,12 +148,10 @@ class Ledger:
         The search is by hash, so its duration reveals no part of a secret.
         """
         sent = _hash(secret)
-        return _valid(self._rows(_VALID, {"sent": sent}), sent)
-
-    def find_at_once(self, secret: str) -> ServiceToken | None:
-        """The same without waiting for anybody; None also if that is not possible now. One thread asks at a time."""
-        sent = _hash(secret)
-        return _valid(self._database.glance(_VALID, {"sent": sent}) or [], sent)
+        for row in self._rows(_VALID, {"sent": sent}):
+            if hmac.compare_digest(row["sha256"], sent):
+                return _token(row)
+        return None
 
     def entries(
         self, *, project: str | None = None, limit: int, before: int | None = None
@@ -301,14 +298,7 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
-def _valid(rows: Sequence[_Row], sent: str) -> ServiceToken | None:
-    for row in rows:
-        if hmac.compare_digest(row["sha256"], sent):
-            return _token(row)
-    return None
-
-
-def _token(row: _Row) -> ServiceToken:
+def _token(row: sa.RowMapping) -> ServiceToken:
     return ServiceToken(**{name: row[name] for name in ServiceToken.__struct_fields__})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -70,9 +70,6 @@ class PostgresDatabase:
                 yield connection
             else:
                 yield None
-
-    def glance(self, query: sa.Select[Any], values: Mapping[str, str]) -> None:
-        """Nothing, as every query waits for the network."""
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:

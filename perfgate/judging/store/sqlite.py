@@ -7,9 +7,8 @@ import re
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,11 +73,6 @@ class SqliteFile:
         weakref.finalize(self, self._engine.dispose)
         self._has_tables = False
         self._turns = WriterTurns()
-        self._glances: _Glances | None = None
-        if keeps_connections:
-            self._glances = _Glances(path)
-            # Before the engine, whose last connection folds the log into the file.
-            weakref.finalize(self, self._glances.close)
 
     @property
     def name(self) -> str:
@@ -106,14 +100,6 @@ class SqliteFile:
                 yield connection
             else:
                 yield None
-
-    def glance(
-        self, query: sa.Select[Any], values: Mapping[str, str]
-    ) -> list[dict[str, Any]] | None:
-        """The rows of a short query, None if it would have to wait."""
-        if self._glances is None:
-            return None
-        return self._glances.rows(query, values)
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -213,54 +199,6 @@ class SqliteFile:
                 path=self._path,
             )
         return is_there
-
-
-class _Glances:
-    """A kept connection for queries that must not wait, as those of an event loop.
-
-    In a write-ahead log a reader waits for nobody, except while another process repairs or converts the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.absolute()
-        self._connection: sqlite3.Connection | None = None
-        self._file = (0, 0)
-
-    def rows(
-        self, query: sa.Select[Any], values: Mapping[str, str]
-    ) -> list[dict[str, Any]] | None:
-        text, names = _compiled(query)
-        try:
-            file = _identity(self._path)
-            if self._connection is None or file != self._file:
-                self.close()
-                self._connection, self._file = self._connect(), file
-            cursor = self._connection.execute(text, [values[name] for name in names])
-            columns = [column[0] for column in cursor.description]
-            return [dict(zip(columns, row)) for row in cursor.fetchall()]
-        except (sqlite3.Error, OSError):
-            self.close()
-            return None
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
-    def _connect(self) -> sqlite3.Connection:
-        address = f"file:{quote(str(self._path))}?mode=rw"
-        connection = sqlite3.connect(
-            address, uri=True, timeout=0, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA query_only = ON")
-        return connection
-
-
-@cache
-def _compiled(query: sa.Select[Any]) -> tuple[str, list[str]]:
-    """The text of a query and the names of its values, in their order."""
-    compiled = query.compile(dialect=sqlite.dialect())
-    return compiled.string, list(compiled.positiontup or [])
 
 
 def open_engine(path: Path, *, keeps_connections: bool = False) -> sa.Engine:

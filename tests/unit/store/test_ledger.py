@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +12,6 @@ import pytest
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.ledger import TOKEN_PREFIX
 from perfgate.judging.store.postgres import PostgresDatabase
-from perfgate.judging.store.sqlite import SqliteFile
 from tests.fakes.recorded import record_as
 from tests.unit.document.minimal import minimal_run
 
@@ -55,28 +52,3 @@ def test_record__same_run_again__one_entry_of_its_writer(store: SqlStore) -> Non
     for actor in ("runner 1", "runner 2"):
         record_as(store, actor, minimal_run())
     assert [(entry.actor, entry.action) for entry in store.ledger().entries(limit=5)] == [("runner 1", "run recorded")]
-
-
-def test_find_at_once__token_of_a_served_file__found_until_it_is_revoked_or_another_file_is_there(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "store.db"
-    served = SqlStore(SqliteFile(path, keeps_connections=True)).ledger()
-    assert served.find_at_once("perfgate_x") is None
-    written = SqlStore(path).ledger()
-    made, other = (written.create_token(name, None, "read") for name in ("ci", "other"))
-    assert served.find_at_once(made.secret) == made.token
-    assert served.find_at_once(made.secret + "x") is None
-    written.revoke(made.token.id)
-    assert served.find_at_once(made.secret) is None
-    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-        writer.execute("BEGIN IMMEDIATE")
-        assert served.find_at_once(other.secret) == other.token
-    moved = path.rename(tmp_path / "moved.db")
-    assert served.find_at_once(other.secret) is None
-    restored = SqlStore(path).ledger().create_token("ci", None, "read")
-    assert served.find_at_once(restored.secret) == restored.token
-    assert served.find_at_once(other.secret) is None
-    assert SqlStore(moved).ledger().find(other.secret) == other.token
-    # Without kept connections a thread asks.
-    assert SqlStore(path).ledger().find_at_once(restored.secret) is None
