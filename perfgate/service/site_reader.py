@@ -6,6 +6,7 @@ import hashlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections import OrderedDict
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -43,24 +44,26 @@ class SiteReader:
         self._address = address
         self._pool: ProcessPoolExecutor | None = None
         self._process: Future[int] | None = None
+        self._lock = threading.Lock()
         self._is_closed = False
 
     def read(
         self, project: str, revision: str, seconds_since_1970: float
     ) -> ReadContent:
         """The content of a project with runs. Raises StoreError or UsageError if it cannot be read."""
-        if self._is_closed:
-            raise PerfgateError("the service ends; open this page again")
-        if self._pool is None:
-            self._pool = _pool()
-            self._process = self._pool.submit(os.getpid)
-        pool = self._pool
+        pool: ProcessPoolExecutor | None = None
         try:
-            return _decode(
-                pool.submit(
+            with self._lock:
+                if self._is_closed:
+                    raise PerfgateError("the service ends; open this page again")
+                if self._pool is None:
+                    self._pool = _pool()
+                    self._process = self._pool.submit(os.getpid)
+                pool = self._pool
+                reading = pool.submit(
                     _read, self._address, project, revision, seconds_since_1970
-                ).result()
-            )
+                )
+            return _decode(reading.result())
         except (BrokenProcessPool, CancelledError) as error:
             if self._pool is pool:
                 self._pool = None
@@ -80,9 +83,10 @@ class SiteReader:
         return None
 
     def close(self) -> None:
-        self._is_closed = True
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._is_closed = True
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
         # The service would not end before a reading does, which takes long for a large project.
         if self._process is not None and self._process.done():
             with suppress(BrokenProcessPool, CancelledError, ProcessLookupError):
