@@ -372,9 +372,10 @@ def _index() -> tuple[Mapping[str, list[Named]], Mapping[str, list[Named]]]:
     for entry_name in entries():
         for key in dict.fromkeys(map(_key, _texts(entry_name))):
             whole.setdefault(key, []).append(entry_name)
-        if entry_name.kind in ("metric", "rule"):
-            last = _key(entry_name.name.rpartition(".")[2])
-            parts.setdefault(last, []).append(entry_name)
+        match entry_name:
+            case Named(kind="metric" | "rule", name=name):
+                last = _key(name.rpartition(".")[2])
+                parts.setdefault(last, []).append(entry_name)
     return whole, parts
 
 

@@ -64,7 +64,7 @@ _STATUS_STYLES = {
     "invalid": "red",
 }
 LET_THROUGH = phrase("undecided, so the push proceeds; --strict would block it")
-# The selection of workloads, which the command line already says.
+# The selection of workloads, which repeats the command line.
 _NOT_SELECTED = "notes.not-selected"
 _SHOWN = 12
 _SHOWN_RECORDED = 8

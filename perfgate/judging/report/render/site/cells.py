@@ -41,7 +41,7 @@ _POSITIONS: Mapping[Position, str] = phrases(
 
 
 class CauseCard(NamedTuple):
-    """A regression or improvement: its leading change, and whatever else it moved.
+    """A regression or improvement: its leading change, and the others.
 
     ``subject`` and ``author`` belong to the first bad run's commit.
     """
