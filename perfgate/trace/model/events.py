@@ -182,7 +182,7 @@ class EventTable(msgspec.Struct, frozen=True, dict=True):
     def rows_named(
         self, rows: Positions | CodeColumn, matches: Callable[[str], object]
     ) -> Positions:
-        """Those of some rows whose names match: the names of other events are not tried."""
+        """The rows whose names match; the names of other events are not tried."""
         name = look_up(self.name, rows.astype(np.int32, copy=False))
         used = first_places(name, len(self.names))[1:] >= 0
         matching = np.zeros(len(self.names), dtype=bool)
