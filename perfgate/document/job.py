@@ -51,6 +51,11 @@ class JobRecord(FrozenStruct, kw_only=True):
     numbers: list[JobNumber] = []
 
     @property
+    def workload(self) -> str:
+        """The name by which all entries about the job refer to it."""
+        return self.name
+
+    @property
     def is_server(self) -> bool:
         return self.kind == "server"
 

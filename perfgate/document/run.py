@@ -470,6 +470,11 @@ class WorkloadRecord(FrozenStruct, kw_only=True):
     quick: bool | None = None
     error: ErrorDetail | None = None
 
+    @property
+    def workload(self) -> str:
+        """The name by which all entries about the workload refer to it."""
+        return self.name
+
 
 class Artifact(FrozenStruct, kw_only=True):
     """A file kept with the document; ``path`` is relative to the document's folder."""

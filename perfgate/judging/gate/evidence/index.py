@@ -299,6 +299,8 @@ class Evidence:
 
 # --- one workload of several
 
+_Group = TypeVar("_Group", Checklist, MeasuredPairs, JobResults)
+
 
 def of_workload(run: RunDocument, workload: str) -> RunDocument:
     """The run document without the data of other workloads and jobs."""
@@ -306,25 +308,16 @@ def of_workload(run: RunDocument, workload: str) -> RunDocument:
     def own(entries: Iterable[_Own]) -> list[_Own]:
         return [entry for entry in entries if entry.workload == workload]
 
+    def own_of(group: _Group) -> _Group:
+        """A group of lists of entries, each list without the entries of others."""
+        names = group.__struct_fields__
+        return replace(group, **{name: own(getattr(group, name)) for name in names})
+
     return replace(
         run,
         source=replace(run.source, harness=own(run.source.harness)),
-        workloads=[record for record in run.workloads if record.name == workload],
-        checklist=Checklist(
-            steps=own(run.checklist.steps),
-            correctness=own(run.checklist.correctness),
-            counters=own(run.checklist.counters),
-            operators=own(run.checklist.operators),
-            kernel_times=own(run.checklist.kernel_times),
-            accounts=own(run.checklist.accounts),
-            advisories=own(run.checklist.advisories),
-        ),
-        pairs=MeasuredPairs(
-            replicates=own(run.pairs.replicates), failed=own(run.pairs.failed)
-        ),
-        jobs=JobResults(
-            records=[job for job in run.jobs.records if job.name == workload],
-            turns=own(run.jobs.turns),
-            profiles=own(run.jobs.profiles),
-        ),
+        workloads=own(run.workloads),
+        checklist=own_of(run.checklist),
+        pairs=own_of(run.pairs),
+        jobs=own_of(run.jobs),
     )

@@ -192,47 +192,39 @@ def _promise_proofs(
 ) -> None:
     """Promise the proof that the turns of both sides are comparable: their work and their output."""
     own = settings.settings
+    name = settings.name
+    proofs: list[tuple[Row, bool]] = []
     divisors = _work_of(record, settings, work)
     with_output = set(_turns_with_output(record, settings, turns))
-    for row, turn in _turns_by_row(settings.name, turns):
-        for name, times in divisors.items():
-            count = turn.work.get(name)
+    for row, turn in _turns_by_row(name, turns):
+        for count_name, times in divisors.items():
+            count = turn.work.get(count_name)
             is_done = count is not None and (
                 times is None or (count > 0 and count % times == 0)
             )
-            table.promise(
-                row._replace(metric=f"work.{name}"),
-                whole=is_done,
-                named_by="configuration",
-            )
-        output = row._replace(metric=OUTPUT)
-        table.promise(output, whole=row in with_output, named_by="configuration")
+            proofs.append((row._replace(metric=f"work.{count_name}"), is_done))
+        proofs.append((row._replace(metric=OUTPUT), row in with_output))
     # Whether each turn with a time per output token has the times between tokens that it is the
     # mean of.
     has_token_times = True
     for turn in turns:
         has_own = any(entry.metric == ITL for entry in turn.samples)
         has_token_times = has_token_times and (TPOT not in turn.values or has_own)
-    table.promise(
-        row_of_job(settings.name, ITL), whole=has_token_times, named_by="configuration"
-    )
+    proofs.append((row_of_job(name, ITL), has_token_times))
     if own.loss_tolerance:
         has_losses = all(RANKS_LOSS in turn.values for turn in turns)
-        table.promise(
-            row_of_job(settings.name, RANKS_LOSS),
-            whole=has_losses,
-            named_by="configuration",
-        )
+        proofs.append((row_of_job(name, RANKS_LOSS), has_losses))
+    for row, is_whole in proofs:
+        table.promise(row, whole=is_whole, named_by="configuration")
     steps: set[int] = set()
     for turn in turns:
         steps.update(count.steps for count in turn.counts)
     has_steps = steps <= {0, own.steps}
     table.add(
-        row_of_job(settings.name, STEPS_COUNTED),
-        AS_SET if has_steps else str(sorted(steps)),
+        row_of_job(name, STEPS_COUNTED), AS_SET if has_steps else str(sorted(steps))
     )
     is_shared = _shares_devices_as(settings, record, turns)
-    table.add(row_of_job(settings.name, FITS), AS_SET if is_shared else record.fits)
+    table.add(row_of_job(name, FITS), AS_SET if is_shared else record.fits)
 
 
 def _work_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
@@ -50,6 +50,12 @@ REPORTED = (
     "clock_share",
     "foreign_processes",
 )
+# The columns that a trusted document has, by the part of the blocks that holds them.
+_COLUMNS = {
+    "conductor": (*ALWAYS_SEEN, "run_delay_ns"),
+    "worker": ("instructions",),
+    "device": ("throttled", "clock_share", "foreign_processes"),
+}
 # Distinguish rows of one metric: the shape was counted, a count is known to repeat or to vary, and an output was checked.
 COUNTED = ("counted",)
 STEADINESS = ("steadiness",)
@@ -256,9 +262,10 @@ def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:
 
 def _add_lane(table: RowTable, lane: Row, columns: BlockColumns) -> None:
     table.add(lane)
-    for name, column in _named_columns(columns):
-        if column:
-            table.add(column_of(lane, name))
+    for part, names in _COLUMNS.items():
+        for name in names:
+            if getattr(getattr(columns, part), name):
+                table.add(column_of(lane, name))
     if lane.metric != LATENCY:
         return
     if lane.arm == "stretch":
@@ -268,25 +275,6 @@ def _add_lane(table: RowTable, lane: Row, columns: BlockColumns) -> None:
         for quad, blocks in Counter(columns.quad).items():
             for block in range(blocks):
                 table.add(lane._replace(metric=QUAD, key=(quad, block)))
-
-
-def _named_columns(columns: BlockColumns) -> Iterator[tuple[str, Sequence[object]]]:
-    """The columns that a trusted document has, in the order of ALWAYS_SEEN and REPORTED."""
-    observed = columns.conductor
-    yield from zip(
-        ALWAYS_SEEN,
-        (
-            observed.seen_ns,
-            observed.used_ns,
-            observed.out_of_turn_ns,
-            observed.waited_ns,
-        ),
-    )
-    device = columns.device
-    reported = (device.throttled, device.clock_share, device.foreign_processes)
-    yield from zip(
-        REPORTED, (observed.run_delay_ns, columns.worker.instructions, *reported)
-    )
 
 
 def column_of(lane: Row, column: str) -> Row:

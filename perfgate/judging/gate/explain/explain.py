@@ -25,9 +25,9 @@ from perfgate.judging.gate.explain.operators import (
 )
 from perfgate.judging.gate.explain.profiles import explain_jobs
 from perfgate.judging.gate.explain.regressions import (
+    Regressions,
     leading,
     reading_order,
-    regressions_of,
 )
 
 
@@ -75,13 +75,12 @@ def explain(
     def order(explanation: Explanation) -> int:
         return ranks.get(explanation.place, len(ranks))
 
+    regressions = Regressions(ordered, regressed, attributed.causes)
     record = replace(
         work,
         operators=slower_alone(work.operators, ordered, work.explanations),
         explanations=sorted(work.explanations, key=order),
         causes=attributed.causes,
-        regressions=regressions_of(
-            ordered, regressed, attributed.causes, acceptable=acceptable
-        ),
+        regressions=regressions.ranked(acceptable=acceptable),
     )
     return Explained(ordered, record)

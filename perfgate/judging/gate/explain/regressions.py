@@ -60,19 +60,6 @@ def leading(comparisons: Iterable[Comparison]) -> list[Comparison]:
     return regressed or operators
 
 
-def regressions_of(
-    comparisons: Sequence[Comparison],
-    regressed: Iterable[Comparison],
-    causes: Sequence[Cause],
-    *,
-    acceptable: bool,
-) -> list[Regression]:
-    """The regressions among the comparisons, which are in reading order; ``acceptable`` is whether
-    they can be accepted.
-    """
-    return _Regressions(comparisons, regressed, causes).ranked(acceptable=acceptable)
-
-
 @dataclass(frozen=True)
 class _Group:
     """Comparisons that got worse by one cause, the worst first.
@@ -104,8 +91,10 @@ class _Group:
         return cls(sorted(numbers), comparisons, places, more_time, slower)
 
 
-class _Regressions:
-    """The regressed comparisons by cause; those without one by place if they are times, else by metric."""
+class Regressions:
+    """The regressed among comparisons in reading order, by cause; those without one by place if
+    they are times, else by metric.
+    """
 
     def __init__(
         self,
@@ -137,6 +126,7 @@ class _Regressions:
                 self._timed.update(group.places)
 
     def ranked(self, *, acceptable: bool) -> list[Regression]:
+        """The regressions, the most important first; ``acceptable`` is whether they can be accepted."""
         regressions = []
         for group in sorted(self._groups, key=self._order):
             accepts = self._accepts(group) if acceptable else []

@@ -6,7 +6,6 @@ from perfgate.document.decision import Missing, MissingSide, NamedBy
 from perfgate.document.run import Side
 from perfgate.judging.gate.evidence.rows import Row, RowArm, RowTable, SideTables
 
-SIDES: tuple[Side, Side] = ("base", "head")
 # The arms with units that a person can count: pairs, and quads of a job.
 _COUNTED_ARMS: tuple[RowArm, ...] = ("ab", "aa", "turn")
 
@@ -16,6 +15,10 @@ class EvidencePlan:
 
     def __init__(self, tables: SideTables) -> None:
         self.tables = tables
+        self.sides: tuple[tuple[Side, RowTable], ...] = (
+            ("base", tables.base),
+            ("head", tables.head),
+        )
         # By workload, shape and metric, in the order in which they are required.
         self._groups: dict[tuple[str, str, str], dict[Side, _Group]] = {}
 
@@ -29,7 +32,7 @@ class EvidencePlan:
     ) -> None:
         """Add a row that a side or both must have, with its text if that is fixed, and who requires it."""
         of_metric = self._groups.setdefault((row.workload, row.shape, row.metric), {})
-        for required, table in zip(SIDES, self.tables):
+        for required, table in self.sides:
             if side in (required, "both"):
                 of_metric.setdefault(required, _Group()).add(row, text, named_by, table)
 
@@ -41,7 +44,7 @@ class EvidencePlan:
                 side: group for side, group in by_side.items() if group.lacking
             }
             if (
-                len(lacking) == len(SIDES)
+                len(lacking) == len(self.sides)
                 and lacking["base"].units == lacking["head"].units
             ):
                 lacking = {"both": lacking["base"]}

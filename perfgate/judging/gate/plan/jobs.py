@@ -30,7 +30,7 @@ from perfgate.judging.gate.evidence.job_rows import (
 from perfgate.judging.gate.evidence.rows import Row, RowTable
 from perfgate.judging.gate.evidence.session_rows import JobRows
 from perfgate.judging.gate.evidence.trusted import RequiredJob
-from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
+from perfgate.judging.gate.plan.difference import EvidencePlan
 
 
 class JobPlan(EvidencePlan):
@@ -54,7 +54,7 @@ class JobPlan(EvidencePlan):
                 self.require(*expected)
         self._require_turns()
         self._require_values(record)
-        for side, table in zip(SIDES, self.tables):
+        for side, table in self.sides:
             for expected in table.promised:
                 self.require(*expected, side=side)
         if self._required is not None:
@@ -82,7 +82,7 @@ class JobPlan(EvidencePlan):
         for table in self.tables:
             metrics.update(row.metric for row in table.rows if row.key == (MEASURED,))
         for metric in sorted(metrics):
-            for side, table in zip(SIDES, self.tables):
+            for side, table in self.sides:
                 for turn in table.of_metric(TURNS):
                     self.require(turn._replace(metric=metric), side=side)
         for metric, number in numbers.items():
@@ -90,7 +90,7 @@ class JobPlan(EvidencePlan):
                 self._is_count(number) and self._is_always_zero(metric)
             ):
                 continue
-            for side, table in zip(SIDES, self.tables):
+            for side, table in self.sides:
                 for turn in _of_turns(table, metric):
                     self.require(turn._replace(key=(*turn.key, ABOVE_ZERO)), side=side)
 

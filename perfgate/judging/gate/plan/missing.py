@@ -8,13 +8,13 @@ from perfgate.document.decision import (
     HarnessChange,
     HarnessRemoval,
     Missing,
+    MissingSide,
     Policy,
     UnfitHarness,
 )
-from perfgate.judging.gate.evidence.rows import SEAL, Row, RowTable, SideTables
+from perfgate.judging.gate.evidence.rows import SEAL
 from perfgate.judging.gate.evidence.session_rows import SessionRows
 from perfgate.judging.gate.evidence.trusted import Required, RequiredJob
-from perfgate.judging.gate.plan.difference import EvidencePlan
 from perfgate.judging.gate.plan.jobs import JobPlan
 from perfgate.judging.gate.plan.workloads import WorkloadPlan
 
@@ -81,13 +81,16 @@ def _missing_seals(
     rows: SessionRows, names: Collection[str], required: Required
 ) -> list[Missing]:
     """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
-    plan = EvidencePlan(SideTables(RowTable(), RowTable()))
     if rows.provenance.is_recorded or not (required.sealed or any(rows.sealed)):
         return []
-    for table, is_sealed in zip(plan.tables, rows.sealed):
-        if is_sealed:
-            for name in names:
-                table.add(Row(name, "", SEAL))
-    for name in names:
-        plan.require(Row(name, "", SEAL))
-    return plan.missing()
+    side: MissingSide = "both"
+    match rows.sealed:
+        case (True, True):
+            return []
+        case (True, False):
+            side = "head"
+        case (False, True):
+            side = "base"
+    return [
+        Missing(workload=name, metric=SEAL, side=side) for name in dict.fromkeys(names)
+    ]

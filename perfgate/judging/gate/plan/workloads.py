@@ -53,7 +53,7 @@ from perfgate.judging.gate.evidence.session_rows import WorkloadRows
 from perfgate.judging.gate.evidence.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.trusted import Required
-from perfgate.judging.gate.plan.difference import SIDES, EvidencePlan
+from perfgate.judging.gate.plan.difference import EvidencePlan
 
 # If traces are analysed later, only the first pairs have the times of kernels.
 _PAIRS_WITH_KERNELS = 12
@@ -123,7 +123,7 @@ class WorkloadPlan(EvidencePlan):
 
     def _require_promises(self, shape: str, *, but: tuple[str, ...] = ()) -> None:
         """Require the rows that each document promises, except metrics that begin with ``but``."""
-        for side, table in zip(SIDES, self.tables):
+        for side, table in self.sides:
             for expected in table.promised:
                 if expected.row.shape == shape and not expected.row.metric.startswith(
                     but
@@ -199,7 +199,7 @@ class WorkloadPlan(EvidencePlan):
             if self._stored.of_metric(stage):
                 named_by = "store"
             self.require(lane, named_by=named_by)
-            for side, table in zip(SIDES, self.tables):
+            for side, table in self.sides:
                 for process in _pairs(table):
                     row = process._replace(shape=lane.shape, metric=lane.metric)
                     self.require(row, side=side)
@@ -254,7 +254,7 @@ class WorkloadPlan(EvidencePlan):
     def _require_columns(self) -> None:
         reported = [column for column in REPORTED if self.tables.of_metric(column)]
         for column in (*ALWAYS_SEEN, *reported):
-            for side, table in zip(SIDES, self.tables):
+            for side, table in self.sides:
                 for lane in (
                     *table.of_metric(LATENCY),
                     *table.of_metric(PREPROCESSING),
@@ -267,7 +267,7 @@ class WorkloadPlan(EvidencePlan):
         names = set(self.tables.metrics(SETTING))
         if self._required.sealed:
             names.add(f"{SETTING}{STOPPED}")
-        for side, table in zip(SIDES, self.tables):
+        for side, table in self.sides:
             for name in sorted(names):
                 for process in _processes(table):
                     self.require(process._replace(metric=name), side=side)
@@ -300,7 +300,7 @@ class WorkloadPlan(EvidencePlan):
 
         A module or function that one side never ran was added or removed by the change.
         """
-        for side, table in zip(SIDES, self.tables):
+        for side, table in self.sides:
             is_known = kind == OPERATORS or not table.rows.keys().isdisjoint(rows)
             for row in rows:
                 if is_known and row._replace(metric=kind) in table.rows:
@@ -361,7 +361,7 @@ class WorkloadPlan(EvidencePlan):
         base = self.tables.base
         is_excused = count in base.uncounted and count not in base.rows
         named_by = self._named_by(count)
-        for side, table in zip(SIDES, self.tables):
+        for side, table in self.sides:
             if is_excused and count in table.uncounted:
                 continue
             self.require(count, named_by=named_by, side=side)
@@ -379,7 +379,7 @@ class WorkloadPlan(EvidencePlan):
             if Expected(passed) in table.announced:
                 self._require_shared(passed)
         signature = check._replace(metric=SIGNATURE)
-        for side, table in zip(SIDES, self.tables):
+        for side, table in self.sides:
             if Expected(signature) in table.promised:
                 self.require(signature, named_by=self._named_by(signature), side=side)
 
