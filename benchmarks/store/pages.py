@@ -40,8 +40,7 @@ from made_runs import made_testbeds, project_name
 
 from perfgate.document.decision import Verdict
 from perfgate.document.files import canonical_bytes, read_run
-from perfgate.document.gates import GateRecord, TwinEffect
-from perfgate.document.history import Triage
+from perfgate.document.history import GateRecord, Triage, TwinEffect
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import LogEntry

@@ -18,7 +18,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from perfgate.document.gates import GateRecord, TwinEffect
+from perfgate.document.history import GateRecord, TwinEffect
 from perfgate.judging.trend.machines import biased_machines
 
 MACHINES = 10

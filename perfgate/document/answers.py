@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from perfgate.document.decision import Suggestion
-from perfgate.document.gates import GateHistory, GateRecord
-from perfgate.document.history import StoredRun
+from perfgate.document.history import GateHistory, GateRecord, StoredRun
 from perfgate.document.records import FrozenStruct
 from perfgate.document.site import BesideLevel
 from perfgate.document.trend import TrendDocument

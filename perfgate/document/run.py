@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from perfgate.document.coverage import Coverage
-from perfgate.document.job import JobRecord, Turn
+from perfgate.document.job import CalledFunction, JobProfile, JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
-from perfgate.document.profile import CalledFunction, JobProfile
 from perfgate.document.records import FrozenStruct
 from perfgate.document.samples import Arm, Replicate, SampleSet
 from perfgate.document.seal import Seal

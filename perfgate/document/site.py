@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.history import Acceptance, Confirmation, GateRecord, StoredRun
 from perfgate.document.records import FrozenStruct
 from perfgate.document.trend import TrendDocument, TrendSeries
 

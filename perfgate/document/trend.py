@@ -16,8 +16,13 @@ import msgspec
 from perfgate.catalogue.terms import Better, Kind
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.explanation import OperatorDelta
-from perfgate.document.gates import GateHistory
-from perfgate.document.history import Acceptance, Confirmation, Triage, TriageState
+from perfgate.document.history import (
+    Acceptance,
+    Confirmation,
+    GateHistory,
+    Triage,
+    TriageState,
+)
 from perfgate.document.message import Message
 from perfgate.document.records import FrozenStruct
 from perfgate.document.shape import ShapeEntry

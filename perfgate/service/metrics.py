@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perfgate.document.decision import Verdict
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import StoredRun, moment
+from perfgate.document.history import GateRecord, StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.report.render.number_formats import (

@@ -20,8 +20,7 @@ from perfgate.conductor.sides.side import SidePlace
 from perfgate.conductor.sides.stacks.profiled import profile_of
 from perfgate.conductor.sides.stacks.stacks import profiling_environment
 from perfgate.config import load_config
-from perfgate.document.job import RankCounts
-from perfgate.document.profile import JobProfile
+from perfgate.document.job import JobProfile, RankCounts
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.causes.comments import title

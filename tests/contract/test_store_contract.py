@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from perfgate.document.conditions import StepConditions
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, Triage
+from perfgate.document.history import Acceptance, Confirmation, GateRecord, Triage
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, StepProcedure, Value
 from perfgate.errors import StoreError, UnknownRunError
 from perfgate.judging.store import backends

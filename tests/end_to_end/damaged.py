@@ -25,7 +25,7 @@ from perfgate.document.coverage import ChangedFunction, Coverage
 from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, History
-from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine, ProfiledOperator
+from perfgate.document.job import CalledFunction, JobProfile, ProfiledLine, ProfiledOperator
 from perfgate.document.run import CodeChange, RunDocument
 from perfgate.errors import PerfgateError
 from perfgate.flows.gate import judge_again

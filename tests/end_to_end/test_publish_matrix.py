@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.document.gates import GateRecord
+from perfgate.document.history import GateRecord
 from perfgate.judging.forge.comment import read_state
 from perfgate.judging.gate.verdict import joint_verdict
 from perfgate.judging.store.store import StorePlace, open_location

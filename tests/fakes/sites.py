@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, StoredRun, moment
+from perfgate.document.history import Acceptance, GateRecord, StoredRun, moment
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendDocument
 from perfgate.judging.trend.health import machine_runs

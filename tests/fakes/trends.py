@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from perfgate.document.decision import TestbedDifference
-from perfgate.document.gates import GateHistory, GateRecord
-from perfgate.document.history import Confirmation, Triage
+from perfgate.document.history import Confirmation, GateHistory, GateRecord, Triage
 from perfgate.document.trend import (
     BridgedMetric,
     CommitLabel,

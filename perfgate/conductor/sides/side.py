@@ -17,9 +17,8 @@ from perfgate.conductor.sides.stacks.stacks import (
     record_operators,
     sample_stacks,
 )
-from perfgate.document.job import JobNumber, TurnResult
+from perfgate.document.job import JobNumber, ProfileUnit, TurnResult
 from perfgate.document.message import MessageValue
-from perfgate.document.profile import ProfileUnit
 from perfgate.document.run import ErrorKind
 from perfgate.document.samples import SampleSet, pack
 from perfgate.job_settings import JobReference

@@ -21,8 +21,7 @@ from perfgate.document.answers import (
     RunSuggestions,
     StoredProject,
 )
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, StoredRun, Triage
+from perfgate.document.history import Acceptance, GateRecord, StoredRun, Triage
 from perfgate.document.trace import TopDocument, TopKey
 from perfgate.document.trend import (
     TrendCause,

@@ -27,8 +27,8 @@ from perfgate.conductor.sides.stacks.profiled import (
 )
 from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
+from perfgate.document.job import JobProfile
 from perfgate.document.message import Message, reason_of
-from perfgate.document.profile import JobProfile
 from perfgate.document.run import Artifact, RunDocument, Side, WorkloadRecord
 from perfgate.document.shape import ShapePlace
 from perfgate.errors import DocumentError, MeasuringError

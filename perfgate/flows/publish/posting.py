@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfgate.document.decision import Verdict
-from perfgate.document.gates import GateRecord
+from perfgate.document.history import GateRecord
 from perfgate.document.message import Message
 from perfgate.errors import ConfigError, ForgeError, ForgeHasNoStatusesError, StoreError
 from perfgate.flows.publish.published import Published

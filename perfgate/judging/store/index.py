@@ -11,8 +11,13 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from perfgate.document.conditions import StepConditions
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.history import (
+    Acceptance,
+    Confirmation,
+    GateRecord,
+    StoredRun,
+    Triage,
+)
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.runs import stored_run
 from perfgate.judging.store.store import (

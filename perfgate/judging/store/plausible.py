@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from perfgate.document.gates import GateRecord
 from perfgate.document.history import (
     Acceptance,
     Confirmation,
+    GateRecord,
     StoredRun,
     Triage,
     moment,

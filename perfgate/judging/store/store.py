@@ -16,8 +16,13 @@ import msgspec
 
 from perfgate.config import Config
 from perfgate.document.conditions import StepConditions
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.history import (
+    Acceptance,
+    Confirmation,
+    GateRecord,
+    StoredRun,
+    Triage,
+)
 from perfgate.errors import SessionKeptError, StoreError, UnknownRunError
 from perfgate.judging.store import backends
 from perfgate.plugins import STORES, load_members

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from perfgate.document.gates import GateHistory, GateRecord
-from perfgate.document.history import Acceptance, Triage
+from perfgate.document.history import Acceptance, GateHistory, GateRecord, Triage
 from perfgate.judging.trend.machines import biased_machines
 
 # Number of gates that is representative of a team's changes; `perfgate init` recommends advisory mode until then.

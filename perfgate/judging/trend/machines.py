@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.gates import BiasedMachine, GateRecord, TwinEffect
+from perfgate.document.history import BiasedMachine, GateRecord, TwinEffect
 
 # Fewest gates of a machine, and the newest that count: a repaired machine is no longer named.
 FEWEST_GATES, _NEWEST_GATES = 20, 200

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.document.profile import CalledFunction
+from perfgate.document.job import CalledFunction
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import counter_sites, with_counts

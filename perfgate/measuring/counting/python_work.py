@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from perfgate.catalogue.names import BYTECODES, PYTHON_CALLS
-from perfgate.document.profile import CalledFunction
+from perfgate.document.job import CalledFunction
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import counter_sites, with_counts
 from perfgate.measuring.counting.tally import Site, SourceLines, differing

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perfgate.document.explanation import Origin, Part
-from perfgate.document.profile import CalledFunction
+from perfgate.document.job import CalledFunction
 from perfgate.document.run import CodeChange
 from perfgate.judging.gate.evidence.changed_code import ChangedCode, HeadCode
 from tests.fakes.documents import explained, make_counter, make_decision, make_run

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.job import JobNumber, JobRecord
-from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine, ProfiledOperator
+from perfgate.document.job import CalledFunction, JobNumber, JobProfile, JobRecord, ProfiledLine, ProfiledOperator
 from perfgate.document.run import CodeChange, RunDocument
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.records import changed

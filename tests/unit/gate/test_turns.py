@@ -12,9 +12,18 @@ import pytest
 from perfgate.document.comparison import Exact
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.job import CollectiveCount, CpuTime, JobKind, JobNumber, JobRecord, RankCounts, Turn
+from perfgate.document.job import (
+    CollectiveCount,
+    CpuTime,
+    JobKind,
+    JobNumber,
+    JobProfile,
+    JobRecord,
+    ProfiledOperator,
+    RankCounts,
+    Turn,
+)
 from perfgate.document.message import Message
-from perfgate.document.profile import JobProfile, ProfiledOperator
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.compare.jobs import foreseen

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from perfgate.document.gates import BiasedMachine
+from perfgate.document.history import BiasedMachine
 from perfgate.document.kept import KeptLink, KeptOfRun
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument

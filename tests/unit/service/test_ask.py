@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
 from perfgate.cli.commands.ask import COMMAND
-from perfgate.document.gates import GateRecord
+from perfgate.document.history import GateRecord
 from perfgate.flows.ask.questions import QUESTIONS
 from perfgate.judging.store.runs import record_run, record_runs
 from tests.fakes.history import commit_of, main_runs, stepped

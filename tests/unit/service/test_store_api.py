@@ -19,8 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from perfgate.document.files import canonical_bytes
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, Triage
+from perfgate.document.history import Acceptance, Confirmation, GateRecord, Triage
 from perfgate.document.run import RunDocument
 from perfgate.judging.store.runs import record_run, stored_runs
 from perfgate.judging.store.store import STATEMENTS, Statement

@@ -17,8 +17,7 @@ from click.testing import Result
 
 from perfgate.cli.commands.store import COMMAND
 from perfgate.document.files import parse_run
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, Triage
+from perfgate.document.history import Acceptance, Confirmation, GateRecord, Triage
 from perfgate.errors import PerfgateError, StoreError, UsageError
 from perfgate.judging.store import layout
 from perfgate.judging.store.backends.gitbranch import GitBranchStore

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance
+from perfgate.document.history import Acceptance, GateRecord
 from perfgate.judging.report.view.trend_rows import gates_line
 from perfgate.judging.trend.gates import gate_history
 from perfgate.locale import speaking

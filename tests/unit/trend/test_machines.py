@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.decision import NoiseFloor
-from perfgate.document.gates import BiasedMachine, GateRecord, TwinEffect
+from perfgate.document.history import BiasedMachine, GateRecord, TwinEffect
 from perfgate.judging.report.view.trend_rows import biased_machine_lines
 from perfgate.judging.trend.gates import gate_history
 from perfgate.judging.trend.machines import biased_machines, twin_effect

@@ -23,7 +23,7 @@ from perfgate.conductor.sides.stacks.stacks import (
     StackFrame,
     StackSample,
 )
-from perfgate.document.profile import (
+from perfgate.document.job import (
     CalledFunction,
     JobProfile,
     ProfiledLine,

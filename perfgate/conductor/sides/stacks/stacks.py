@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.document.job import CpuTime
-from perfgate.document.profile import ProfileUnit
+from perfgate.document.job import CpuTime, ProfileUnit
 from perfgate.system.profiling import (
     FROM_START,
     OPERATORS,

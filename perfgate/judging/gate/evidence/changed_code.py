@@ -8,8 +8,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from perfgate.document.explanation import Origin, Reach
+from perfgate.document.job import CalledFunction, ProfiledLine
 from perfgate.document.lines import split_line
-from perfgate.document.profile import CalledFunction, ProfiledLine
 from perfgate.document.run import CallRow, CodeChange, CounterSite, RunDocument
 from perfgate.document.shape import ShapePlace
 

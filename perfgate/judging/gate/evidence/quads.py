@@ -19,11 +19,11 @@ from perfgate.document.job import (
     PYTHON_LINES,
     Fits,
     JobKind,
+    JobProfile,
     JobRecord,
     Turn,
     turns_by_quad,
 )
-from perfgate.document.profile import JobProfile
 from perfgate.document.samples import STALL_FACTOR, unpack
 from perfgate.document.shape import ShapePlace
 from perfgate.judging.gate.evidence.blocks import ALIKE, COMPUTES, WAITED

@@ -17,9 +17,8 @@ from perfgate.catalogue.names import (
     RANKS_SYNCS,
 )
 from perfgate.document.alignment import DEVICE, Work
-from perfgate.document.job import RankCounts, Turn
+from perfgate.document.job import JobProfile, ProfiledLine, RankCounts, Turn
 from perfgate.document.lines import file_of
-from perfgate.document.profile import JobProfile, ProfiledLine
 from perfgate.document.run import CallRow, CounterSet, KernelTimes
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 

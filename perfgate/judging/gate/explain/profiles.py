@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from perfgate.document.alignment import Work
 from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.job import JobProfile, ProfiledLine
 from perfgate.document.message import Message
-from perfgate.document.profile import JobProfile, ProfiledLine
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.quads import JobOfSides
 from perfgate.judging.gate.evidence.values import rounded

@@ -6,6 +6,7 @@ from perfgate.document.decision import Missing, MissingSide, NamedBy
 from perfgate.document.run import Side
 from perfgate.judging.gate.evidence.rows import Row, RowArm, RowTable, SideTables
 
+SIDES: tuple[Side, Side] = ("base", "head")
 # The arms with units that a person can count: pairs, and quads of a job.
 _COUNTED_ARMS: tuple[RowArm, ...] = ("ab", "aa", "turn")
 
@@ -15,10 +16,7 @@ class EvidencePlan:
 
     def __init__(self, tables: SideTables) -> None:
         self.tables = tables
-        self.sides: tuple[tuple[Side, RowTable], ...] = (
-            ("base", tables.base),
-            ("head", tables.head),
-        )
+        self.sides = list(zip(SIDES, tables))
         # By workload, shape and metric, in the order in which they are required.
         self._groups: dict[tuple[str, str, str], dict[Side, _Group]] = {}
 
@@ -44,7 +42,7 @@ class EvidencePlan:
                 side: group for side, group in by_side.items() if group.lacking
             }
             if (
-                len(lacking) == len(self.sides)
+                len(lacking) == len(SIDES)
                 and lacking["base"].units == lacking["head"].units
             ):
                 lacking = {"both": lacking["base"]}

@@ -15,8 +15,13 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import cast
 
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.history import (
+    Acceptance,
+    Confirmation,
+    GateRecord,
+    StoredRun,
+    Triage,
+)
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store import layout
 from perfgate.judging.store.remote import (

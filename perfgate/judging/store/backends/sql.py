@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, Triage
+from perfgate.document.history import Acceptance, Confirmation, GateRecord, Triage
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
 from perfgate.judging.store.database import StoreDatabase

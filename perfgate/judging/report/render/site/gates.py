@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from perfgate.document.gates import GateRecord
+from perfgate.document.history import GateRecord
 from perfgate.judging.report.render.site.page import SitePage
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import EMPTY, Words, say

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 from msgspec.structs import replace
 
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Confirmation, Triage, moment
+from perfgate.document.history import Confirmation, GateRecord, Triage, moment
 from perfgate.document.trend import TrendCause, TrendDocument, TrendSeries
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
