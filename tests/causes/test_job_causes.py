@@ -77,9 +77,8 @@ def profiled(root: Path) -> tuple[JobProfile, tuple[RankCounts, ...]]:
     place = SidePlace(
         root,
         profiling_environment(environment, folder),
-        root.with_name(f"{root.name}.log"),
+        folder.with_suffix(".log"),
         cpus=granted_cpus(),
-        profile=folder,
         harness=root,
     )
     side = SIDES[reference.kind](reference, place)

@@ -15,6 +15,7 @@ from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.device import (
     Capability,
+    Device,
     FreeMemory,
     HostMemory,
     HostWait,
@@ -69,7 +70,7 @@ class FakeEvent:
         return self.reached_ns
 
 
-class FakeDevice:
+class FakeDevice(Device):
     """Fulfils ``Device``. Times are virtual nanoseconds, bandwidths bytes per second.
 
     ``kernel_times`` scripts an op by name: always the same, by number of its launch (a sequence repeats its last), or
