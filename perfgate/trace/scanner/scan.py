@@ -6,8 +6,7 @@ the exact error.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain, islice
@@ -38,8 +37,6 @@ from perfgate.trace.scanner.scanned import (
 )
 
 _WINDOW_BYTES = 4 << 20
-# Before a window, for an event that the window before it begins.
-_ROOM_BYTES = 64 << 10
 _BEGIN_BYTES = 64 << 10
 # Most compressed traces have more than a sixteenth of their text.
 _MOST_COMPRESSED = 16
@@ -115,99 +112,34 @@ class UndecidedError(Exception):
     """The scanner met input that it cannot handle."""
 
 
-class _Thread:
-    """Works in parallel until it is joined, which gives the result or raises the error."""
-
-    def __init__(self, work: Callable[[], int]) -> None:
-        self._work = work
-        self._error: Exception | None = None
-        self._result = 0
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def join(self) -> int:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def _run(self) -> None:
-        try:
-            self._result = self._work()
-        except Exception as error:  # noqa: BLE001 - raised where the result is needed
-            self._error = error
-
-
-class _Windows:
-    """The text of a file, a window at a time; a thread reads one ahead of the scan.
-
-    A window begins with the rest of the window before it, an event that goes on.
-    """
+class _Window:
+    """The current text of the scan, in a buffer that is reused for the following text."""
 
     def __init__(self, text: TraceText, begin: bytes, size: int) -> None:
         self._text = text
-        self._reading: _Thread | None = None
-        self._room = _ROOM_BYTES + size
-        self._spare = bytearray()
-        self._take_over(bytearray(begin), 0, len(begin))
-
-    def __enter__(self) -> _Windows:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._reading is not None:
-            with suppress(Exception):
-                self._reading.join()
+        self._make_room(max(size, len(begin)))
+        self.buffer[: len(begin)] = begin
+        self.size = len(begin)
+        self._fill()
 
     def move_on(self, end: int) -> bool:
-        """Drop the text before ``end`` and go on; return whether there was more text."""
-        more = self._more()
-        if not more:
-            return False
-        rest = self.rest(end)
-        buffer, begin = self._spare, _ROOM_BYTES - len(rest)
-        if begin < 0:
-            buffer, begin = rest + buffer[_ROOM_BYTES : _ROOM_BYTES + more], 0
-        else:
-            buffer[begin:_ROOM_BYTES] = rest
-        self._spare = self._buffer
-        self._take_over(buffer, begin, len(rest) + more)
-        self._reading = _Thread(self._fill)
-        return True
+        """Drop the text before ``end`` and read on; return whether there was more."""
+        rest = self.buffer[end : self.size]
+        if len(rest) > len(self.buffer) // 2:
+            self._make_room(2 * len(self.buffer))
+        self.buffer[: len(rest)] = rest
+        self.size = len(rest)
+        return self._fill()
 
-    def rest(self, end: int) -> bytearray:
-        """The text of the window from ``end`` on."""
-        return self._buffer[self._begin + end : self._begin + self.size]
+    def _make_room(self, size: int) -> None:
+        self.buffer = bytearray(size)
+        self.address: int = np.frombuffer(self.buffer, np.uint8).ctypes.data
 
-    def rest_of_file(self, end: int) -> bytes:
-        """The text from ``end`` on, of a long one the begin.
-
-        All is read, because a compressed file has its sums at its end.
-        """
-        rest = bytes(self.rest(end))
-        more = self._more()
-        rest += self._spare[_ROOM_BYTES : _ROOM_BYTES + more]
-        for block in self._text.blocks(_BEGIN_BYTES):
-            rest += block if len(rest) < MAX_HEADER_BYTES else b""
-        return rest
-
-    def _take_over(self, buffer: bytearray, begin: int, size: int) -> None:
-        self._buffer, self._begin, self.size = buffer, begin, size
-        whole = np.frombuffer(buffer, np.uint8)
-        self.address: int = whole.ctypes.data + begin
-
-    def _more(self) -> int:
-        """The size of the text in the spare buffer, which is behind the window."""
-        if self._reading is None:
-            return self._fill()
-        reading, self._reading = self._reading, None
-        return reading.join()
-
-    def _fill(self) -> int:
-        if len(self._spare) < self._room:
-            self._spare = bytearray(self._room)
-        with memoryview(self._spare) as room:
-            return self._text.fill(room[_ROOM_BYTES:])
+    def _fill(self) -> bool:
+        with memoryview(self.buffer) as room:
+            more = self._text.fill(room[self.size :])
+        self.size += more
+        return more > 0
 
 
 class WindowedScan:
@@ -278,24 +210,28 @@ class WindowedScan:
             # Most headers end in the first bytes, and a window that is read for them alone is copied twice.
             begin = islice(text.blocks(min(_BEGIN_BYTES, size)), 1)
             header, rest = header_and_rest(self._path, chain(begin, text.blocks(size)))
-            with _Windows(text, rest, size) as window:
-                while True:
-                    end, state = self._take(window)
-                    if state == library.CLOSED:
-                        return header + window.rest_of_file(end)
-                    if (
-                        state != library.WANTING
-                        or window.size - end > MAX_EVENT_BYTES
-                        or self._scan.events > MAX_EVENTS
-                        or not window.move_on(end)
-                    ):
-                        raise UndecidedError
+            window = _Window(text, rest, size)
+            while True:
+                end, state = self._take(window)
+                if state == library.CLOSED:
+                    rest = bytes(window.buffer[end : window.size])
+                    # Reading to the end lets the sums of a compressed file be checked; mostly little is left.
+                    for block in text.blocks(_BEGIN_BYTES):
+                        rest += block if len(rest) < MAX_HEADER_BYTES else b""
+                    return header + rest
+                if (
+                    state != library.WANTING
+                    or window.size - end > MAX_EVENT_BYTES
+                    or self._scan.events > MAX_EVENTS
+                    or not window.move_on(end)
+                ):
+                    raise UndecidedError
 
     def _window_of(self, stored: int) -> int:
         """The bytes of a window for a file of this size; a small file, even compressed, does not need a large window."""
         return min(_WINDOW_BYTES, max(_BEGIN_BYTES, _MOST_COMPRESSED * stored))
 
-    def _take(self, window: _Windows) -> tuple[int, int]:
+    def _take(self, window: _Window) -> tuple[int, int]:
         """Take the events of a window; return the position at which that ended, and why."""
         before = self._scan.events
         end = self._scan.take(window.address, window.size, first=self._is_first)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -324,7 +323,7 @@ def test_scan__many_windows__the_order_of_the_file_also_where_a_text_looks_like_
 
 @needs_library
 @pytest.mark.parametrize("window", [1 << 10, 1 << 16, 1 << 17])
-def test_scan__an_event_larger_than_the_room_before_a_window__read_whole(tmp_path: Path, window: int) -> None:
+def test_scan__an_event_larger_than_a_window__read_whole(tmp_path: Path, window: int) -> None:
     events = [{"ph": "X", "name": "a" * size, "pid": 1, "tid": 1, "ts": 1, "dur": 1} for size in (5, 300_000, 7)]
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))
@@ -334,17 +333,15 @@ def test_scan__an_event_larger_than_the_room_before_a_window__read_whole(tmp_pat
 
 
 @needs_library
-def test_scan__damage_that_is_read_ahead__is_the_error(tmp_path: Path) -> None:
+def test_scan__damage_in_a_later_window__is_the_error(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     numbers = np.random.default_rng(1).integers(0, 1 << 62, 20_000).tolist()
     events = [{"ph": "X", "name": str(number), "pid": 1, "tid": 1, "ts": 1, "dur": 1} for number in numbers]
     packed = bytearray(gzip.compress(json.dumps(events).encode()))
     packed[len(packed) // 2] ^= 0x55
     path.write_bytes(packed)
-    before = set(threading.enumerate())
     with pytest.raises((DocumentError, scan.UndecidedError)):
         scan.WindowedScan(path, KEYS, "", window=1 << 14).file()
-    assert set(threading.enumerate()) <= before
 
 
 @needs_library
