@@ -77,11 +77,15 @@ def _load(entry: EntryPoint) -> ModuleType:
         ) from error
 
 
-@cache
 def _module_names(package: ModuleType) -> tuple[str, ...]:
+    return _modules_in(*package.__path__)
+
+
+@cache
+def _modules_in(*folders: str) -> tuple[str, ...]:
     return tuple(
         info.name
-        for info in pkgutil.iter_modules(package.__path__)
+        for info in pkgutil.iter_modules(folders)
         if not info.name.startswith("_")
     )
 

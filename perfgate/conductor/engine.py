@@ -321,10 +321,10 @@ class Engine:
         """Whether the next quad belongs to another start: this one has taken long enough by the time of its start.
 
         The last quads before a look, or before the time is up, do not if another start takes longer than they do; but one
-        start alone cannot decide, however long another takes.
+        start alone cannot decide, however long another takes. A start that costs nothing, as of a command, has one quad, too.
         """
         worth = worth_of(start.number - (self._first_start or 0)) * self._start_seconds
-        if index < quads.fewest or self.clock() - began <= worth:
+        if index < max(1, quads.fewest) or self.clock() - began <= worth:
             return False
         quads_to_look = self.next_look - self._done_at_start - index
         seconds = min(

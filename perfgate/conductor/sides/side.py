@@ -170,13 +170,16 @@ class ProgramSide:
         *,
         begin: Callable[[Path], bool] = lambda _: False,
         end: Callable[[], None] = lambda: None,
-    ) -> SideStacks:
+    ) -> SideStacks | None:
         """Sample stacks and record operators of the program while ``work`` is done.
 
         ``begin`` and ``end`` switch its own profiler. Without operators the stacks count
-        all the same.
+        all the same. None if no program runs, e.g. because the time was up before the
+        first start.
         """
-        program = self._running
+        program = self._program
+        if program is None:
+            return None
         sampled = sample_stacks(
             self._place.profile, program.processes, work, per, program.cpu_meter().read
         )

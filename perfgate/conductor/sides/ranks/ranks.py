@@ -175,7 +175,7 @@ class RanksSide(ProgramSide):
             result, out_of_turn=out_of_turn, counts=counts, cpu=cpu
         )
 
-    def profile(self, number: int) -> SideStacks:  # noqa: ARG002 - the next steps of the loop
+    def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - the next steps of the loop
         def work() -> int:
             self._take(self._settings.steps)
             return self._settings.steps

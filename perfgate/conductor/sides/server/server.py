@@ -216,7 +216,9 @@ class ServerSide(ProgramSide):
             without=without,
         )
 
-    def profile(self, number: int) -> SideStacks:
+    def profile(self, number: int) -> SideStacks | None:
+        if self._program is None:
+            return None
         self._wake_up()
         streams, numbers = self._settings.streams_tokens, itertools.count(number)
 
