@@ -1,7 +1,9 @@
-"""How long a newcomer waits for the first verdict: installation, `perfgate init`, a workload, a change, `perfgate local`.
+"""How long a newcomer waits for the first verdict: installation, `perfgate init`, a
+workload, a change, `perfgate local`.
 
-Three small repositories of different kinds, each in a new virtual environment; phases of `local` by its own progress messages.
-Run it on a machine that does nothing else. `--reuse` leaves the installation out and measures with this interpreter.
+Three small repositories of different kinds, each in a new virtual environment; phases
+of `local` by its own progress messages. Run it on a machine that does nothing else.
+`--reuse` leaves the installation out and measures with this interpreter.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ Seconds = dict[str, float]
 
 
 class Project(NamedTuple):
-    """A small repository: its files, its workload, and the line of a change with what replaces it."""
+    """A small repository: its files, its workload, and the line of a change with what
+    replaces it.
+    """
 
     files: dict[str, str]
     workload: str

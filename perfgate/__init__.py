@@ -1,15 +1,18 @@
 """perfgate: a performance gate for PyTorch models on NPUs, GPUs and CPUs.
 
-The user's interface is ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``), ``perfgate.operator``, the
-benchmarks of other tools (``perfgate.pytest_benchmark``, ``asv_benchmark``, ``pyperf_benchmark``), and in the loop of a
-script ``perfgate.turn()``; they are loaded on first use, so that the judging half and ``perfgate --help`` stay light.
+The user's interface is ``perfgate.Workload`` (with ``perfgate.SLA`` and
+``perfgate.Traffic``), ``perfgate.operator``, the benchmarks of other tools
+(``perfgate.pytest_benchmark``, ``asv_benchmark``, ``pyperf_benchmark``), and in the
+loop of a script ``perfgate.turn()``; they are loaded on first use, so that the judging
+half and ``perfgate --help`` stay light.
 """
 
 from __future__ import annotations
 
 from perfgate.version import __version__
 
-TYPE_CHECKING = False  # for mypy it is true; typing takes longer to import than a kept output to print
+# for mypy it is true; typing takes longer to import than a kept output to print
+TYPE_CHECKING = False
 
 __all__ = [
     "SLA",
@@ -35,7 +38,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Load the names that a workload file or a script uses when they are first asked for."""
+    """Load the names that a workload file or a script uses when they are first asked
+    for.
+    """
     if name in ("Workload", "SLA", "Traffic"):
         from perfgate.measuring.workload import workload
 

@@ -34,7 +34,8 @@ from perfgate.project import CONFIG_NAME as CONFIG_NAME  # noqa: PLC0414 - it is
 from perfgate.project import choices, projects_below
 from perfgate.toml import tomllib
 
-# The files that define a project's packages, if it has them. Of pyproject.toml only the dependencies count.
+# The files that define a project's packages, if it has them. Of pyproject.toml only the
+# dependencies count.
 REQUIREMENTS = (
     "requirements*.txt",
     "requirements/*.txt",
@@ -48,9 +49,9 @@ REQUIREMENTS = (
     "environment.yml",
     "conda-lock.yml",
 )
-# Files that a workload hardly reads: text about the project, and files of the forge and of CI hosts that run no gate. Any
-# other text may be a prompt or a table. One of these that the code names, or that a measured process has read, counts all
-# the same.
+# Files that a workload hardly reads: text about the project, and files of the forge and
+# of CI hosts that run no gate. Any other text may be a prompt or a table. One of these
+# that the code names, or that a measured process has read, counts all the same.
 DOCUMENTATION = (
     "README*",
     "CHANGELOG*",
@@ -71,14 +72,16 @@ CI_FILES = (
     "/azure-pipelines.yml",
 )
 
-# torch_npu launches from a separate thread next to Python's (TASK_QUEUE_ENABLE), autograd runs in a third: on one CPU they
-# would wait for each other and every call would look host-bound.
+# torch_npu launches from a separate thread next to Python's (TASK_QUEUE_ENABLE),
+# autograd runs in a third: on one CPU they would wait for each other and every call
+# would look host-bound.
 ACCELERATOR_CPUS = 4
 # The rule cannot reach its error with fewer pairs.
 FEWEST_PAIRS = 8
 _DAY = 86_400.0
 
-# The name is part of an artifact's name, and `perfgate-KEY-judged-ATTEMPT` is what the publishing job uploads itself.
+# The name is part of an artifact's name, and `perfgate-KEY-judged-ATTEMPT` is what the
+# publishing job uploads itself.
 TESTBED_NAME = re.compile(r"(?!judged$)[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 TestbedDevice = Literal["cpu", "npu", "cuda"]
 # One comment has room for this many.
@@ -218,7 +221,8 @@ class GateSettings(
 ):
     """How the gate decides. Pairs of base and head are measured until a look decides.
 
-    A check goes by the base's perfgate.toml; of `budget` and `checklist_budget` by the larger one of both sides.
+    A check goes by the base's perfgate.toml; of `budget` and `checklist_budget` by the
+    larger one of both sides.
     """
 
     looks: Annotated[
@@ -336,7 +340,9 @@ class StoreSettings(
 class ArtifactSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """Where traces, flame graphs and report pages of runs and checks are kept, and for how long."""
+    """Where traces, flame graphs and report pages of runs and checks are kept, and for
+    how long.
+    """
 
     path: Annotated[
         str,
@@ -382,7 +388,10 @@ class LimitSetting(
 class ExpectSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """Requirements on the trace of every workload. The gate fails if they are not met."""
+    """Requirements on the trace of every workload.
+
+    The gate fails if they are not met.
+    """
 
     kernels: Annotated[
         list[Text], doc("Patterns of the names of kernels or operators.")
@@ -451,11 +460,13 @@ class ReportSettings(
 class PathSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """Which files a change must touch to be measured: gitignore patterns, relative to the repository's root.
+    """Which files a change must touch to be measured: gitignore patterns, relative to
+    the repository's root.
 
-    perfgate.toml and the workload files always count, and so does a file that the workload may read, unless
-    `ignore` names it without a wildcard. An unseen slowdown costs more than minutes of a machine, so nothing but
-    documentation and files of other CI hosts is ignored by default.
+    perfgate.toml and the workload files always count, and so does a file that the
+    workload may read, unless `ignore` names it without a wildcard. An unseen slowdown
+    costs more than minutes of a machine, so nothing but documentation and files of
+    other CI hosts is ignored by default.
     """
 
     relevant: Annotated[list[Text], doc("The files that count.")] = msgspec.field(
@@ -526,7 +537,9 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def functions(self) -> dict[str, str]:
-        """The workloads that are functions, by name; the setting ``workload`` comes first."""
+        """The workloads that are functions, by name; the setting ``workload`` comes
+        first.
+        """
         written = {
             name: entry
             for name, entry in self.workloads.items()
@@ -629,7 +642,10 @@ class Config(ConfigFile, frozen=True, kw_only=True):
         return 1 if device_kind(self.device) == "cpu" else ACCELERATOR_CPUS
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
-        """The workloads named that are functions, or all of them. Raises ConfigError for a name that is not there."""
+        """The workloads named that are functions, or all of them.
+
+        Raises ConfigError for a name that is not there.
+        """
         for name in names:
             if name not in self.names:
                 raise ConfigError(
@@ -657,9 +673,10 @@ def load_config(
 ) -> Config:
     """Read ``root/perfgate.toml``.
 
-    ``device`` and the environment variable PERFGATE_DEVICE come before the file; PERFGATE_TESTBED, which a job of a CI matrix
-    sets, selects the device of that testbed. Without ``needs_workload``, for recordings
-    made elsewhere, the workload may be missing. Raises ConfigError with the file, the key and the remedy.
+    ``device`` and the environment variable PERFGATE_DEVICE come before the file;
+    PERFGATE_TESTBED, which a job of a CI matrix sets, selects the device of that
+    testbed. Without ``needs_workload``, for recordings made elsewhere, the workload may
+    be missing. Raises ConfigError with the file, the key and the remedy.
     """
     path = root / CONFIG_NAME
     try:
@@ -699,8 +716,9 @@ def report_language(
 ) -> Language:
     """The language that comments and reports are written in.
 
-    The ``option`` of the command line comes first, then the environment variable PERFGATE_LANG, then ``[report] language`` of
-    ``root/perfgate.toml``, then the user's locale. Raises ConfigError for an unknown language.
+    The ``option`` of the command line comes first, then the environment variable
+    PERFGATE_LANG, then ``[report] language`` of ``root/perfgate.toml``, then the user's
+    locale. Raises ConfigError for an unknown language.
     """
     chosen = option or environ.get("PERFGATE_LANG")
     if not chosen:
@@ -729,7 +747,9 @@ def parse_config(
     testbed: str = "",
     needs_workload: bool = True,
 ) -> Config:
-    """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
+    """Check the text of a perfgate.toml that stands, or stood in some commit, at
+    ``path``.
+    """
     try:
         raw = tomllib.loads(
             text.removeprefix("\ufeff")
@@ -782,7 +802,9 @@ def _checked(raw: dict[str, Any], root: Path) -> ConfigFile:
 
 
 def _entries(table: object) -> Iterable[tuple[str, Any]]:
-    """The entries of a table; none if the file has another kind of value there, which is refused with its place later."""
+    """The entries of a table; none if the file has another kind of value there, which
+    is refused with its place later.
+    """
     if isinstance(table, dict):
         return table.items()
     return ()
@@ -825,7 +847,9 @@ def _refuse_unknown(
 
 
 def _check_job(table: dict[str, Any], *, place: str) -> None:
-    """Refuse the table of a job, or one inside it, that has an unknown key or a value of another kind, by its place."""
+    """Refuse the table of a job, or one inside it, that has an unknown key or a value
+    of another kind, by its place.
+    """
     _refuse_unknown(table, JobSettings, where=f"[{place}] ")
     load = table.get("load")
     lengths = dict(_entries(load))
@@ -859,7 +883,8 @@ def _did_you_mean(word: str, names: Any) -> str:
 def _refusal(
     error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str = ""
 ) -> ConfigError:
-    """msgspec's "Expected `float` < 0.5 - at `$.gate.alpha`" as TOML names the place, with the value that stands there.
+    """msgspec's "Expected `float` < 0.5 - at `$.gate.alpha`" as TOML names the place,
+    with the value that stands there.
 
     ``raw`` is the whole file, or the table ``inside``.
     """
@@ -1097,7 +1122,9 @@ def _check_limits(limits: Mapping[str, float | LimitSetting]) -> None:
 def _by_full_name(
     written: Mapping[str, float | LimitSetting],
 ) -> dict[str, LimitSetting]:
-    """The limits that each entry stands for; the longer of two patterns counts, and a full name above all."""
+    """The limits that each entry stands for; the longer of two patterns counts, and a
+    full name above all.
+    """
     limits = {}
     for key, entry in sorted(
         written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))

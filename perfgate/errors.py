@@ -16,8 +16,9 @@ EXIT_INTERRUPTED = 130
 class PerfgateError(Exception):
     """An expected error: its text has the mistake, its place, and the remedy.
 
-    With ``values`` the text is a sentence with their places, as `sentence` takes it. The error's own text is English, which
-    documents and other errors may quote; ``shown`` is in the language that is spoken where it is raised.
+    With ``values`` the text is a sentence with their places, as `sentence` takes it.
+    The error's own text is English, which documents and other errors may quote;
+    ``shown`` is in the language that is spoken where it is raised.
     """
 
     exit_code = EXIT_USAGE
@@ -65,23 +66,31 @@ class HostileRepositoryError(RepositoryError):
 
 
 class ForgeError(PerfgateError):
-    """The forge was unreachable, refused, or returned an unexpected response: the action was not performed."""
+    """The forge was unreachable, refused, or returned an unexpected response: the
+    action was not performed.
+    """
 
     exit_code = EXIT_MEASURING
 
 
 class ForgeSettingError(ForgeError):
-    """The job's forge settings cannot be right: the address, the repository or the token. No request was sent."""
+    """The job's forge settings cannot be right: the address, the repository or the
+    token. No request was sent.
+    """
 
     exit_code = EXIT_USAGE
 
 
 class ForgeGoneError(ForgeError):
-    """The requested object does not exist (404): deleted in the meantime, or never visible to the token."""
+    """The requested object does not exist (404): deleted in the meantime, or never
+    visible to the token.
+    """
 
 
 class ForgeHasNoStatusesError(ForgeError):
-    """The forge has no commit statuses that perfgate knows: none was refused, and no older one stands there."""
+    """The forge has no commit statuses that perfgate knows: none was refused, and no
+    older one stands there.
+    """
 
 
 class ForgeHasNoArtifactsError(ForgeError):
@@ -93,7 +102,9 @@ class ForgeTooLargeError(ForgeError):
 
 
 class ForgeUnansweredError(ForgeError):
-    """Something was sent and no word of it came back: it may or may not be done, so look before doing it again."""
+    """Something was sent and no word of it came back: it may or may not be done, so
+    look before doing it again.
+    """
 
 
 class StoreError(PerfgateError):
@@ -117,13 +128,17 @@ class SessionKeptError(StoreError):
 
 
 class StoreRefusedError(StoreError):
-    """The server that keeps the store cannot be reached, or refuses; perfgate was called correctly."""
+    """The server that keeps the store cannot be reached, or refuses; perfgate was
+    called correctly.
+    """
 
     exit_code = EXIT_MEASURING
 
 
 class StoreUnreachableError(StoreRefusedError):
-    """The server that keeps the store did not answer, or cannot answer at present; the same request may succeed later."""
+    """The server that keeps the store did not answer, or cannot answer at present; the
+    same request may succeed later.
+    """
 
 
 class InconclusiveError(PerfgateError):
@@ -139,7 +154,9 @@ class MeasuringError(PerfgateError):
 
 
 class ClusterRefusedError(PerfgateError):
-    """The cluster cannot be reached or cannot run our tasks; perfgate was called correctly."""
+    """The cluster cannot be reached or cannot run our tasks; perfgate was called
+    correctly.
+    """
 
     exit_code = EXIT_MEASURING
 
@@ -153,7 +170,9 @@ class SetUpError(PerfgateError):
 
 
 class StackError(PerfgateError):
-    """An environment cannot be made as requested, often for the last error of pip or of the project's setup."""
+    """An environment cannot be made as requested, often for the last error of pip or of
+    the project's setup.
+    """
 
 
 class ResultsError(MeasuringError):

@@ -1,4 +1,6 @@
-"""The jobs in perfgate.toml: a server, ranks or a command that is gated instead of a function."""
+"""The jobs in perfgate.toml: a server, ranks or a command that is gated instead of a
+function.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ _PORT = re.compile(r"\$(PORT\b|\{PORT\b)")
 class NumberSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """One number of a command: its place, its unit, and the better direction. One of the first three is the place."""
+    """One number of a command: its place, its unit, and the better direction.
+
+    One of the first three is the place.
+    """
 
     json: Annotated[
         str,
@@ -118,7 +123,11 @@ class SlaSettings(
 class JobSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """A job. One of `command`, `serve`, `torchrun` and `workload` is the program to start in the checkout of each side."""
+    """A job.
+
+    One of `command`, `serve`, `torchrun` and `workload` is the program to start in the
+    checkout of each side.
+    """
 
     command: Annotated[
         str, doc("A program that runs to its end and reports numbers.")
@@ -296,7 +305,9 @@ class JobSettings(
 
     @property
     def streams_tokens(self) -> bool:
-        """Whether a server is used through the OpenAI API, which has the times and numbers of its tokens."""
+        """Whether a server is used through the OpenAI API, which has the times and
+        numbers of its tokens.
+        """
         return self.api != "http" and not self.client
 
     @property
@@ -310,7 +321,9 @@ class JobSettings(
 
     @property
     def probe_loads(self) -> int:
-        """How many loads of a turn are sent before the first turn of a start, for their answers to be compared."""
+        """How many loads of a turn are sent before the first turn of a start, for their
+        answers to be compared.
+        """
         requests = (self.load or LoadSettings(concurrency=1)).requests
         if self.compares_share:
             return math.ceil(FEWEST_ANSWERS / requests)
@@ -349,7 +362,8 @@ _SERVER = (
     "sleep",
     "wake_up",
 )
-# Settings that decide how long a job is measured, or how it is judged, but not its work.
+# Settings that decide how long a job is measured, or how it is judged, but not its
+# work.
 _NOT_THE_WORK = {"budget", "timeout", "ready_timeout", "gates"}
 # The settings that only one kind has.
 _OWN: dict[JobKind, tuple[str, ...]] = {
@@ -390,7 +404,9 @@ class JobReference:
 
     @property
     def written(self) -> dict[str, str]:
-        """Every setting as text: a difference between base and head means different work."""
+        """Every setting as text: a difference between base and head means different
+        work.
+        """
         fields = msgspec.to_builtins(self.settings)
         return {
             name: msgspec.json.encode(value, order="sorted").decode()
@@ -432,10 +448,12 @@ class JobReference:
         ).hexdigest()
 
     def must_gate(self, *, on_device: bool) -> tuple[str, ...]:
-        """The numbers that decide the verdict, as far as perfgate.toml has them: a known format names its numbers itself.
+        """The numbers that decide the verdict, as far as perfgate.toml has them: a
+        known format names its numbers itself.
 
-        Ranks ``on_device`` poll it while they wait for it and for each other. So their CPU time is no cost of the host, and
-        depends on its load; their memory is the allocator's and reproducible.
+        Ranks ``on_device`` poll it while they wait for it and for each other. So their
+        CPU time is no cost of the host, and depends on its load; their memory is the
+        allocator's and reproducible.
         """
         settings = self.settings
         if settings.script:

@@ -9,7 +9,8 @@ from msgspec import Meta
 
 from perfgate.errors import ConfigError
 
-# A day's worth of requests at a thousand a second is more than one turn can be meant to send.
+# A day's worth of requests at a thousand a second is more than one turn can be meant to
+# send.
 MOST_REQUESTS = 100_000_000
 # A prompt of more words than the longest context windows hold is a mistyped one.
 MOST_WORDS = 10_000_000
@@ -23,12 +24,16 @@ Rate = Annotated[float, Meta(gt=0, le=1e6)]
 
 
 def doc(text: str) -> Meta:
-    """The description of a setting; it is in the schema next to its bounds, and from there in docs/configuration.md."""
+    """The description of a setting; it is in the schema next to its bounds, and from
+    there in docs/configuration.md.
+    """
     return Meta(description=text)
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lengths that are drawn for each request: evenly from `least` to `most`, or lognormally around `median`."""
+    """Lengths that are drawn for each request: evenly from `least` to `most`, or
+    lognormally around `median`.
+    """
 
     least: Annotated[Words, doc("The shortest.")] = 1
     most: Annotated[Words, doc("The longest.")]
@@ -63,9 +68,12 @@ Length = Words | Annotated[list[Words], Meta(min_length=1, max_length=10_000)] |
 class LoadSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """The requests of one turn. The times of sending come from ``rate``, ``concurrency`` or a ``log``.
+    """The requests of one turn.
 
-    Constructing one raises ConfigError, with the correction, for contradictory settings.
+    The times of sending come from ``rate``, ``concurrency`` or a ``log``.
+
+    Constructing one raises ConfigError, with the correction, for contradictory
+    settings.
     """
 
     requests: Annotated[

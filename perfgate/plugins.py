@@ -1,4 +1,6 @@
-"""The members of a plug-in area: the modules of our folder, then those that installed packages name as entry points."""
+"""The members of a plug-in area: the modules of our folder, then those that installed
+packages name as entry points.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from perfgate.locale import Activity
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# The entry points in a distribution's pyproject.toml: [project.entry-points."perfgate.readers"] name = "package.module".
+# The entry points in a distribution's pyproject.toml:
+# [project.entry-points."perfgate.readers"] name = "package.module".
 DEVICES, READERS, STEPS = "perfgate.devices", "perfgate.readers", "perfgate.steps"
 FORGES, STORES, RESULTS = "perfgate.forges", "perfgate.stores", "perfgate.results"
 ADVISORS = "perfgate.advisors"
@@ -30,12 +33,16 @@ PACKAGED_FORGES = ("gitcode", "gitea", "gitee")
 
 
 def member_names(package: ModuleType, group: str | None = None) -> list[str]:
-    """Sorted, without importing any: the modules of a folder, and the entry points of a group."""
+    """Sorted, without importing any: the modules of a folder, and the entry points of a
+    group.
+    """
     return sorted([*_module_names(package), *_entry_points(package, group)])
 
 
 def load_member(package: ModuleType, name: str, group: str | None = None) -> ModuleType:
-    """Raises PluginError, which names the distribution, if the member of another package cannot be imported."""
+    """Raises PluginError, which names the distribution, if the member of another
+    package cannot be imported.
+    """
     entry = _entry_points(package, group).get(name)
     if entry is None:
         return importlib.import_module(f"{package.__name__}.{name}")
@@ -48,12 +55,17 @@ def load_members(package: ModuleType, group: str | None = None) -> list[ModuleTy
 
 
 def load_plugins(group: str) -> list[ModuleType]:
-    """The members of a group without a folder of ours, in name order. Raises as ``load_member`` does."""
+    """The members of a group without a folder of ours, in name order.
+
+    Raises as ``load_member`` does.
+    """
     return [_load(entry) for _, entry in sorted(_group(group).items())]
 
 
 def files_beside(group: str, suffix: str) -> list[Path]:
-    """The files next to the modules of a group's entry points, with the same names; the modules are not imported."""
+    """The files next to the modules of a group's entry points, with the same names; the
+    modules are not imported.
+    """
     files = []
     for entry in _group(group).values():
         try:
@@ -106,7 +118,10 @@ def _entry_points(package: ModuleType, group: str | None) -> Mapping[str, EntryP
 
 @cache
 def _group(group: str) -> Mapping[str, EntryPoint]:
-    """The entry points of a group by their names. Raises PluginError if two packages use one name."""
+    """The entry points of a group by their names.
+
+    Raises PluginError if two packages use one name.
+    """
     if not _may_be_named(group):
         return {}
     from importlib.metadata import (
@@ -115,7 +130,8 @@ def _group(group: str) -> Mapping[str, EntryPoint]:
 
     members: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
-        # `python -m perfgate` puts the current folder on the path, which may be the checkout of a change to be judged.
+        # `python -m perfgate` puts the current folder on the path, which may be the
+        # checkout of a change to be judged.
         if (
             entry.dist is not None
             and Path(str(entry.dist.locate_file(""))).resolve() == Path.cwd()
@@ -135,9 +151,11 @@ def _group(group: str) -> Mapping[str, EntryPoint]:
 
 @cache
 def _may_be_named(group: str) -> bool:
-    """Whether a file of entry points names the group; a look at them takes a fraction of the time of ``importlib.metadata``.
+    """Whether a file of entry points names the group; a look at them takes a fraction
+    of the time of ``importlib.metadata``.
 
-    A path entry that is not a folder, such as an archive, may have entry points that this does not see.
+    A path entry that is not a folder, such as an archive, may have entry points that
+    this does not see.
     """
     heading = f"[{group}]".encode()
     for place in dict.fromkeys(sys.path):

@@ -1,4 +1,6 @@
-"""Find projects: the nearest folder upwards with a perfgate.toml, and those below a folder without one."""
+"""Find projects: the nearest folder upwards with a perfgate.toml, and those below a
+folder without one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _NEVER = frozenset({"node_modules", "site-packages", "build", "dist"})
 
 
 def find_project(start: Path) -> Path:
-    """The folder itself or the nearest one above it with a perfgate.toml, within the repository; itself if there is none.
+    """The folder itself or the nearest one above it with a perfgate.toml, within the
+    repository; itself if there is none.
 
     Raises UsageError if the current folder is gone.
     """
@@ -59,7 +62,9 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 def below(prefix: str, name: str) -> str:
-    """The path of a file of the project in the folder ``prefix`` of a repository, from the repository's top."""
+    """The path of a file of the project in the folder ``prefix`` of a repository, from
+    the repository's top.
+    """
     if prefix:
         return f"{prefix}/{name}"
     return name

@@ -1,6 +1,8 @@
-"""The messages between conductor and worker: length-prefixed JSON over a separate socket.
+"""The messages between conductor and worker: length-prefixed JSON over a separate
+socket.
 
-User code's output can never reach this socket, and so can never be mistaken for a result.
+User code's output can never reach this socket, and so can never be mistaken for a
+result.
 """
 
 from __future__ import annotations
@@ -34,16 +36,20 @@ from perfgate.system.walls import Room
 
 MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 _CHUNK = 1 << 20
-# On this signal a worker writes its Python stack. A real-time one: those have no other meaning to user code.
+# On this signal a worker writes its Python stack. A real-time one: those have no other
+# meaning to user code.
 STACK_SIGNAL = signal.SIGRTMAX - 3
 _HEADER = struct.Struct("<I")
 
-# The content of a timed block: calls of the model on ready inputs, or preprocessing alone.
+# The content of a timed block: calls of the model on ready inputs, or preprocessing
+# alone.
 Lane = Literal["call", "preprocess"]
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, tag=True):
-    """A request from the conductor to a worker; each kind is a subclass, and its name the tag of the message."""
+    """A request from the conductor to a worker; each kind is a subclass, and its name
+    the tag of the message.
+    """
 
 
 class Reply(msgspec.Struct, frozen=True, tag=True):
@@ -63,11 +69,13 @@ class ServerRequest(msgspec.Struct, frozen=True, tag=True):
 class ForkRequest(ServerRequest, frozen=True):
     """Fork a worker; its socket comes with this message as a file descriptor.
 
-    The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
-    its folder for temporary files and, until it loads a workload of the checkout at ``root``, its current one. A worker of a
-    side lives in its ``room`` and has the ``variables`` of that side in addition to the server's. ``looks_at_itself`` is
-    whether libraries of the device read about their own process in /proc. With ``builds`` the process is not a worker but a
-    further fork server, which builds that workload on the host: its workers have the model.
+    The worker's output goes to ``log_path``; the Python stack of a crash or hang to
+    ``stack_path``. ``home`` is its home, its folder for temporary files and, until it
+    loads a workload of the checkout at ``root``, its current one. A worker of a side
+    lives in its ``room`` and has the ``variables`` of that side in addition to the
+    server's. ``looks_at_itself`` is whether libraries of the device read about their
+    own process in /proc. With ``builds`` the process is not a worker but a further fork
+    server, which builds that workload on the host: its workers have the model.
     """
 
     layout_seed: int
@@ -110,8 +118,9 @@ class ForkFailed(ServerMessage, frozen=True):
 class Exited(ServerMessage, frozen=True):
     """A worker ended, with its exit code (negative: the signal that ended it).
 
-    ``left_behind`` are the names of the processes it had started that were still running, and ``of_unknown`` the names of
-    processes that any worker may have started; all of them are killed.
+    ``left_behind`` are the names of the processes it had started that were still
+    running, and ``of_unknown`` the names of processes that any worker may have started;
+    all of them are killed.
     """
 
     worker_id: int
@@ -137,7 +146,10 @@ class ServerFailed(ServerMessage, frozen=True):
 
 
 class HarnessRequest(WorkerRequest, frozen=True):
-    """Import a workload file and describe it; without building it. The fields are LoadRequest's."""
+    """Import a workload file and describe it; without building it.
+
+    The fields are LoadRequest's.
+    """
 
     name: str
     file: str
@@ -147,7 +159,9 @@ class HarnessRequest(WorkerRequest, frozen=True):
 
 
 class HarnessReply(Reply, frozen=True):
-    """The description of a workload file: each shape with its arguments as text, each function with a hash of its code."""
+    """The description of a workload file: each shape with its arguments as text, each
+    function with a hash of its code.
+    """
 
     batch: int
     batch_sizes: list[int]
@@ -157,11 +171,14 @@ class HarnessReply(Reply, frozen=True):
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """The changed files of a side, by their paths: executed lines and readers of these are reported.
+    """The changed files of a side, by their paths: executed lines and readers of these
+    are reported.
 
-    ``roots`` are the checkouts. ``tails`` are their paths below a folder of the import path, by which a copy of one is
-    recognised that is loaded from another place. ``folders`` hold added or removed files. ``groups`` are the lines of each
-    changed statement as number of the file and line: once one of each has run, the search is complete.
+    ``roots`` are the checkouts. ``tails`` are their paths below a folder of the import
+    path, by which a copy of one is recognised that is loaded from another place.
+    ``folders`` hold added or removed files. ``groups`` are the lines of each changed
+    statement as number of the file and line: once one of each has run, the search is
+    complete.
     """
 
     files: list[str]
@@ -172,11 +189,14 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 class LoadRequest(WorkerRequest, frozen=True):
-    """Load and build a workload. ``file`` is the workload file, ``root`` the checkout of the imported code.
+    """Load and build a workload.
 
-    With a ``layout_seed`` the memory that it is loaded into is scattered at random. A trial may ``watch`` files, and then the
-    descriptor that comes with the request is the socket for its reports. Kernels with names that match one of
-    ``communication`` communicate.
+    ``file`` is the workload file, ``root`` the checkout of the imported code.
+
+    With a ``layout_seed`` the memory that it is loaded into is scattered at random. A
+    trial may ``watch`` files, and then the descriptor that comes with the request is
+    the socket for its reports. Kernels with names that match one of ``communication``
+    communicate.
     """
 
     name: str
@@ -193,7 +213,10 @@ class LoadRequest(WorkerRequest, frozen=True):
 
 
 class Loaded(Reply, frozen=True):
-    """The workload stands ready. ``capabilities`` are the device's, as its backend names them."""
+    """The workload stands ready.
+
+    ``capabilities`` are the device's, as its backend names them.
+    """
 
     batch: int
     shapes: list[str]
@@ -218,17 +241,19 @@ class TestbedReply(Reply, frozen=True):
 
 # A trial that has made this many calls has seen what a workload does now and then.
 MANY_CALLS = 1000
-# A report of an executed line: the number of the file among those watched, and the line.
+# A report of an executed line: the number of the file among those watched, and the
+# line.
 EXECUTED_LINE = struct.Struct("=II")
 # In place of a line: an import opened the file.
 LOADED = 0
 
 
 class TryRequest(WorkerRequest, frozen=True):
-    """Make a call of every shape with a workload that has just been loaded, and have its output checked.
+    """Make a call of every shape with a workload that has just been loaded, and have
+    its output checked.
 
-    If files are watched, many more calls are made, for ``seconds`` at most. With ``packages`` the reply names those that are
-    loaded by then.
+    If files are watched, many more calls are made, for ``seconds`` at most. With
+    ``packages`` the reply names those that are loaded by then.
     """
 
     seconds: float = 0.0
@@ -238,11 +263,13 @@ class TryRequest(WorkerRequest, frozen=True):
 class Watching(msgspec.Struct, frozen=True):
     """What a trial observed besides the executed lines.
 
-    ``doubts`` are reasons why lines may run unseen, and ``began_processes`` whether other processes ran. ``read_files`` are
-    the watched files that were read other than by an import, and ``read_code`` the file, first and last line of functions
-    whose code was read. ``names`` are those that the executed functions of the project use, and ``entered`` these functions,
-    as ``file:line`` below a root. ``sources`` are the loaded Python files, except Python's, torch's and perfgate's.
-    ``calls`` were made of the workload, and ``has_all_sizes`` is whether each of its batch sizes was tried.
+    ``doubts`` are reasons why lines may run unseen, and ``began_processes`` whether
+    other processes ran. ``read_files`` are the watched files that were read other than
+    by an import, and ``read_code`` the file, first and last line of functions whose
+    code was read. ``names`` are those that the executed functions of the project use,
+    and ``entered`` these functions, as ``file:line`` below a root. ``sources`` are the
+    loaded Python files, except Python's, torch's and perfgate's. ``calls`` were made of
+    the workload, and ``has_all_sizes`` is whether each of its batch sizes was tried.
     """
 
     doubts: list[str]
@@ -257,12 +284,15 @@ class Watching(msgspec.Struct, frozen=True):
 
 
 class Tried(Reply, frozen=True):
-    """The first part that failed, its shape and error; None without a failure. A workload that cannot be loaded has no shape.
+    """The first part that failed, its shape and error; None without a failure. A
+    workload that cannot be loaded has no shape.
 
-    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call, and ``load_seconds`` that of
-    loading. ``packages`` are the distributions with a loaded file; None unless requested. ``watching`` is set if files were
-    watched. ``signature`` describes the model, and ``copies_fit`` is how many such processes the device holds. If it is one,
-    ``can_park`` is whether its weights can be moved off the device and back.
+    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound
+    for a call, and ``load_seconds`` that of loading. ``packages`` are the distributions
+    with a loaded file; None unless requested. ``watching`` is set if files were
+    watched. ``signature`` describes the model, and ``copies_fit`` is how many such
+    processes the device holds. If it is one, ``can_park`` is whether its weights can be
+    moved off the device and back.
     """
 
     failed: Literal["load", "call", "check"] | None = None
@@ -284,8 +314,8 @@ class SignatureRequest(WorkerRequest, frozen=True):
 class Signature(Reply, frozen=True):
     """What a model is and does.
 
-    ``model`` is its type, ``tensors`` has layout and a digest of each parameter and buffer, and ``operators`` how often a call
-    of each shape runs an operator.
+    ``model`` is its type, ``tensors`` has layout and a digest of each parameter and
+    buffer, and ``operators`` how often a call of each shape runs an operator.
     """
 
     model: str
@@ -294,7 +324,9 @@ class Signature(Reply, frozen=True):
 
 
 class TimeCallRequest(WorkerRequest, frozen=True):
-    """Time a call of every shape of a workload that has just been loaded, after a first one."""
+    """Time a call of every shape of a workload that has just been loaded, after a first
+    one.
+    """
 
 
 class CallTimed(Reply, frozen=True):
@@ -313,13 +345,16 @@ class CheckReply(Reply, frozen=True):
     results: list[CorrectnessResult]
 
 
-# Counts other than operators: memory with the savings of a repeated call, Python's work, and bytes left behind.
+# Counts other than operators: memory with the savings of a repeated call, Python's
+# work, and bytes left behind.
 CountedPart = Literal["memory", "python", "kept"]
 COUNTED_PARTS: tuple[CountedPart, ...] = ("memory", "python", "kept")
 
 
 class RecountRequest(WorkerRequest, frozen=True):
-    """Count the operators of single calls of every shape, in a process that has made none, and these parts."""
+    """Count the operators of single calls of every shape, in a process that has made
+    none, and these parts.
+    """
 
     parts: tuple[CountedPart, ...] = COUNTED_PARTS
 
@@ -334,7 +369,8 @@ class StepExtent(msgspec.Struct, frozen=True):
     """How much of a step to measure."""
 
     quick: bool = True
-    # A further turn, which takes less time: parts that turns do not compare may be left out.
+    # A further turn, which takes less time: parts that turns do not compare may be left
+    # out.
     brief: bool = False
     # In a further turn, only exact numbers are wanted.
     exact_only: bool = False
@@ -350,7 +386,8 @@ class StepSettings(msgspec.Struct, frozen=True):
     threads: int = 1
     # Glob patterns of kernels or operators that a call must run.
     expected_kernels: list[str] = []
-    # Parts of the names of the compiler's entry and of running a graph; empty for the device's usual names.
+    # Parts of the names of the compiler's entry and of running a graph; empty for the
+    # device's usual names.
     graph_spans: list[str] = []
     # The bounds of the gate: a step measures enough to judge them.
     budgets: list[Budget] = []
@@ -365,8 +402,8 @@ class StepSettings(msgspec.Struct, frozen=True):
 class StepRequest(WorkerRequest, frozen=True):
     """Run one step of the checklist.
 
-    ``no_experiments`` is the reason if the step may make only the workload's own calls. With ``leave_out_waits`` it times
-    calls without the waits of the process for a CPU.
+    ``no_experiments`` is the reason if the step may make only the workload's own calls.
+    With ``leave_out_waits`` it times calls without the waits of the process for a CPU.
     """
 
     number: int
@@ -382,7 +419,8 @@ class StepRequest(WorkerRequest, frozen=True):
 class StepReply(Reply, frozen=True):
     """The result of the step, its further findings, and the files it made or used.
 
-    ``spoiled`` is whether an error of the device may have spoiled the process for what follows.
+    ``spoiled`` is whether an error of the device may have spoiled the process for what
+    follows.
     """
 
     result: StepResult
@@ -393,16 +431,19 @@ class StepReply(Reply, frozen=True):
     spoiled: bool = False
 
 
-# A call that takes this long is located by one block as well as by several: its blocks have one, and its pairs one quad.
+# A call that takes this long is located by one block as well as by several: its blocks
+# have one, and its pairs one quad.
 SLOW_CALL_SECONDS = 0.25
 # Calls of a block of any other.
 FEWEST_CALLS = 3
 
 
 class WarmUpRequest(WorkerRequest, frozen=True):
-    """Warm up every shape and return the number of calls in a block of about ``block_seconds``.
+    """Warm up every shape and return the number of calls in a block of about
+    ``block_seconds``.
 
-    All shapes together are called for at least ``least_seconds``: a card that idled has another temperature and clock.
+    All shapes together are called for at least ``least_seconds``: a card that idled has
+    another temperature and clock.
     """
 
     block_seconds: float
@@ -411,12 +452,15 @@ class WarmUpRequest(WorkerRequest, frozen=True):
 
 
 class WarmedUp(Reply, frozen=True):
-    """The worker is warm. ``block_calls`` maps a shape to the calls of one of its blocks.
+    """The worker is warm.
 
-    ``call_seconds`` is the time of one call of every shape. ``preprocess_calls`` does so for blocks of the preprocessing;
-    it is empty for a workload without any. ``forkable`` is whether other workers can be forked from this one. ``parts`` are
-    the modules that it imported of packages known to the fork server, in order; none if user code changed the environment,
-    which modules may read.
+    ``block_calls`` maps a shape to the calls of one of its blocks.
+
+    ``call_seconds`` is the time of one call of every shape. ``preprocess_calls`` does
+    so for blocks of the preprocessing; it is empty for a workload without any.
+    ``forkable`` is whether other workers can be forked from this one. ``parts`` are the
+    modules that it imported of packages known to the fork server, in order; none if
+    user code changed the environment, which modules may read.
     """
 
     calls: int
@@ -429,20 +473,26 @@ class WarmedUp(Reply, frozen=True):
 
 
 class SpawnRequest(WorkerRequest, frozen=True):
-    """Fork: one of the two processes answers at the socket that comes as a file descriptor, the other stays warm at this."""
+    """Fork: one of the two processes answers at the socket that comes as a file
+    descriptor, the other stays warm at this.
+    """
 
     layout_seed: int
     stack_path: str
 
 
 class Spawned(Reply, frozen=True):
-    """The new process, which stays warm; the process that answers becomes the other worker."""
+    """The new process, which stays warm; the process that answers becomes the other
+    worker.
+    """
 
     pid: int
 
 
 class ParkRequest(WorkerRequest, frozen=True):
-    """Move the model's weights into the host's memory, ``away`` from the device, or back."""
+    """Move the model's weights into the host's memory, ``away`` from the device, or
+    back.
+    """
 
     away: bool
 
@@ -452,21 +502,27 @@ class Parked(Reply, frozen=True):
 
 
 class MoveRequest(WorkerRequest, frozen=True):
-    """Move weights, inputs and the heap to places chosen by this seed, and make the first calls there."""
+    """Move weights, inputs and the heap to places chosen by this seed, and make the
+    first calls there.
+    """
 
     seed: int
 
 
 class LayoutMoved(Reply, frozen=True):
-    """Everything has moved; only pads and pools if the workload's tensors are not ``movable``."""
+    """Everything has moved; only pads and pools if the workload's tensors are not
+    ``movable``.
+    """
 
     movable: bool
 
 
 class BlockRequest(WorkerRequest, frozen=True):
-    """Run one timed block of a lane; the worker keeps the samples until it is asked for them.
+    """Run one timed block of a lane; the worker keeps the samples until it is asked for
+    them.
 
-    Calls of a block ``as_served`` collect their garbage, and are timed without waits for a CPU.
+    Calls of a block ``as_served`` collect their garbage, and are timed without waits
+    for a CPU.
     """
 
     shape: str
@@ -482,7 +538,9 @@ class BlockDone(Reply, frozen=True):
 
 
 class WakeRequest(WorkerRequest, frozen=True):
-    """Call a shape for ``seconds``, unrecorded: a device that idled has another temperature and clock."""
+    """Call a shape for ``seconds``, unrecorded: a device that idled has another
+    temperature and clock.
+    """
 
     shape: str
     seconds: float
@@ -493,7 +551,9 @@ class Woken(Reply, frozen=True):
 
 
 class KernelsRequest(WorkerRequest, frozen=True):
-    """Profile the kernels of a few calls of a shape; the worker keeps them until it is asked for its blocks."""
+    """Profile the kernels of a few calls of a shape; the worker keeps them until it is
+    asked for its blocks.
+    """
 
     shape: str
     calls: int
@@ -505,7 +565,9 @@ class KernelsDone(Reply, frozen=True):
 
 
 class LocateStallsRequest(WorkerRequest, frozen=True):
-    """Sample the lines of calls that take ``longer_than`` this many seconds; of ``calls`` at most, within about ``seconds``."""
+    """Sample the lines of calls that take ``longer_than`` this many seconds; of
+    ``calls`` at most, within about ``seconds``.
+    """
 
     shape: str
     longer_than: float
@@ -524,10 +586,11 @@ class CollectRequest(WorkerRequest, frozen=True):
 
 
 class Collected(Reply, frozen=True):
-    """The blocks of every shape, and the settings of libraries that user code can change, as they stand after them.
+    """The blocks of every shape, and the settings of libraries that user code can
+    change, as they stand after them.
 
-    ``kernels`` are the profiled blocks of a device. ``uncounted`` has the hardware counters missing from the blocks, and the
-    reason.
+    ``kernels`` are the profiled blocks of a device. ``uncounted`` has the hardware
+    counters missing from the blocks, and the reason.
     """
 
     shapes: dict[str, BlockColumns]
@@ -538,29 +601,38 @@ class Collected(Reply, frozen=True):
 
 
 class TrySizesRequest(WorkerRequest, frozen=True):
-    """Try the batch sizes of the first shape, a call each. ``limits`` are the checklist's."""
+    """Try the batch sizes of the first shape, a call each.
+
+    ``limits`` are the checklist's.
+    """
 
     limits: dict[str, float]
     seed: int
 
 
 class SizesTried(Reply, frozen=True):
-    """The sizes that work with the seconds of a call, the refused sizes, and the first that exhausts memory or takes long."""
+    """The sizes that work with the seconds of a call, the refused sizes, and the first
+    that exhausts memory or takes long.
+    """
 
     sweep: Sweep
 
 
 class SizeBlockRequest(WorkerRequest, frozen=True):
-    """Run a block of calls of the first shape with one batch size for about ``seconds``, after one unrecorded call."""
+    """Run a block of calls of the first shape with one batch size for about
+    ``seconds``, after one unrecorded call.
+    """
 
     size: int
     seconds: float
 
 
 class SizeBlockDone(Reply, frozen=True):
-    """The items per second of the block, and the seconds of single calls if the workload promises a P99.
+    """The items per second of the block, and the seconds of single calls if the
+    workload promises a P99.
 
-    No rate if the size did not work: ``refused`` is why, unless the memory was exhausted.
+    No rate if the size did not work: ``refused`` is why, unless the memory was
+    exhausted.
     """
 
     rate: float | None = None
@@ -569,7 +641,10 @@ class SizeBlockDone(Reply, frozen=True):
 
 
 class CompileRequest(WorkerRequest, frozen=True):
-    """Compile the call of the first shape and keep it; caches go into ``folder``. ``limits`` are the checklist's."""
+    """Compile the call of the first shape and keep it; caches go into ``folder``.
+
+    ``limits`` are the checklist's.
+    """
 
     folder: str
     limits: dict[str, float]
@@ -577,7 +652,8 @@ class CompileRequest(WorkerRequest, frozen=True):
 
 
 class CompiledCall(Reply, frozen=True):
-    """The call is compiled: the seconds of its first call, and why its output does not agree with the plain call's.
+    """The call is compiled: the seconds of its first call, and why its output does not
+    agree with the plain call's.
 
     ``failed`` is why there is none.
     """
@@ -602,7 +678,9 @@ class CompiledTimed(Reply, frozen=True):
 
 
 class ProfileRequest(WorkerRequest, frozen=True):
-    """Profile the operators of a few calls of a shape; the worker keeps the times until it is asked for them."""
+    """Profile the operators of a few calls of a shape; the worker keeps the times until
+    it is asked for them.
+    """
 
     shape: str
     calls: int
@@ -624,14 +702,18 @@ class ProfileTimesRequest(WorkerRequest, frozen=True):
 
 
 class ProfileTimes(Reply, frozen=True):
-    """Per shape, each operator's typical self time in one call, and each subroutine's with all that it calls, in seconds."""
+    """Per shape, each operator's typical self time in one call, and each subroutine's
+    with all that it calls, in seconds.
+    """
 
     operators: dict[str, dict[str, float]]
     subroutines: dict[str, dict[str, float]]
 
 
 class RecordRequest(WorkerRequest, frozen=True):
-    """Record the operators of a few calls of a shape into ``folder``, on a device with deferred trace analysis."""
+    """Record the operators of a few calls of a shape into ``folder``, on a device with
+    deferred trace analysis.
+    """
 
     shape: str
     calls: int
@@ -654,9 +736,11 @@ class CallsRecorded(Reply, frozen=True):
 
 
 class AnalyseRequest(WorkerRequest, frozen=True):
-    """Analyse recordings that workers left in ``folder``; no workload needs to be loaded.
+    """Analyse recordings that workers left in ``folder``; no workload needs to be
+    loaded.
 
-    ``traces`` maps recordings to the path, without its suffix, of the file as which they stay.
+    ``traces`` maps recordings to the path, without its suffix, of the file as which
+    they stay.
     """
 
     device: str
@@ -666,7 +750,8 @@ class AnalyseRequest(WorkerRequest, frozen=True):
 
 
 class Analysis(Reply, frozen=True):
-    """Per recording that could be analysed, each operator's typical time in one call, in seconds, and its kernels.
+    """Per recording that could be analysed, each operator's typical time in one call,
+    in seconds, and its kernels.
 
     ``traces`` maps recordings to the files as which they stay.
     """
@@ -677,7 +762,9 @@ class Analysis(Reply, frozen=True):
 
 
 class WatchLoadRequest(WorkerRequest, frozen=True):
-    """Load the device for ``seconds`` and judge the clock it keeps; no workload needs to be loaded."""
+    """Load the device for ``seconds`` and judge the clock it keeps; no workload needs
+    to be loaded.
+    """
 
     device: str
     seconds: float
@@ -697,7 +784,9 @@ class ProgressReply(Reply, frozen=True):
 
 
 class Experimenting(Reply, frozen=True):
-    """A worker begins an experiment of a step: if it fails or dies from here on, that need not be the workload's fault."""
+    """A worker begins an experiment of a step: if it fails or dies from here on, that
+    need not be the workload's fault.
+    """
 
 
 class Failed(Reply, frozen=True):
@@ -711,7 +800,9 @@ def _decoder_of(base: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
 
 
 def _as_text(value: object) -> str:
-    """A subclass of str as the text that it holds: torch's version is one, and so may be what an exception prints."""
+    """A subclass of str as the text that it holds: torch's version is one, and so may
+    be what an exception prints.
+    """
     if isinstance(value, str):
         return str.__str__(value)
     raise NotImplementedError(f"objects of type {type(value).__name__}")
@@ -752,7 +843,8 @@ def send(
 
 
 def receive(connection: socket.socket) -> bytes:
-    """Wait for the next message and return its bytes; for a reader that trusts its sender.
+    """Wait for the next message and return its bytes; for a reader that trusts its
+    sender.
 
     Raises ConnectionClosed when the other side is gone.
     """
@@ -761,7 +853,10 @@ def receive(connection: socket.socket) -> bytes:
 
 
 def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int | None]:
-    """The next message and the descriptor that came with it, if any. Raises ConnectionClosed."""
+    """The next message and the descriptor that came with it, if any.
+
+    Raises ConnectionClosed.
+    """
     try:
         header, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, 1)
     except OSError as error:
@@ -775,9 +870,11 @@ def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int | Non
 
 
 class Inbox:
-    """The reading end for an untrusted sender: it never waits longer than the given seconds.
+    """The reading end for an untrusted sender: it never waits longer than the given
+    seconds.
 
-    User code lives in the same process as the sender, and can write anything into its socket, half a message too.
+    User code lives in the same process as the sender, and can write anything into its
+    socket, half a message too.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -787,8 +884,8 @@ class Inbox:
     def poll(self, seconds: float) -> bytes | None:
         """The next message, None when it is not complete after ``seconds``.
 
-        Raises ConnectionClosed when the other side is gone and ProtocolError when it announces more than
-        MAX_MESSAGE_BYTES.
+        Raises ConnectionClosed when the other side is gone and ProtocolError when it
+        announces more than MAX_MESSAGE_BYTES.
         """
         message = self._take()
         if message is None and select.select([self._connection], [], [], seconds)[0]:
@@ -839,7 +936,8 @@ def _encode(message: msgspec.Struct) -> bytes:
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError:
-        # A lone surrogate, e.g. from a file name that is not UTF-8, must not cost us the message it stands in.
+        # A lone surrogate, e.g. from a file name that is not UTF-8, must not cost us
+        # the message it stands in.
         return _encoder.encode(_printable(msgspec.to_builtins(message)))
 
 

@@ -1,7 +1,8 @@
-"""Readings of a device during a measurement: started here, taken by a separate process that never imports torch.
+"""Readings of a device during a measurement: started here, taken by a separate process
+that never imports torch.
 
-That process is ``python -m perfgate.measuring.devices.sampler``. If the process that started it is killed, it ends by
-itself.
+That process is ``python -m perfgate.measuring.devices.sampler``. If the process that
+started it is killed, it ends by itself.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Sampler:
         )
 
     def end(self) -> None:
-        """End the process when the answer it waits for has come, or has not come for a while."""
+        """End the process when the answer it waits for has come, or has not come for a
+        while.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -64,7 +67,8 @@ class Sampler:
             self._process.wait()
 
     def _lines(self) -> list[SampledLine]:
-        # The process writes at an offset that both share: to seek here would send its next line elsewhere.
+        # The process writes at an offset that both share: to seek here would send its
+        # next line elsewhere.
         descriptor = self._output.fileno()
         complete = os.pread(descriptor, os.fstat(descriptor).st_size, 0).split(b"\n")[
             :-1
@@ -81,10 +85,11 @@ def sampling(
     environment: Mapping[str, str] | None = None,
     patience: float = FIRST_SECONDS,
 ) -> Iterator[Sampler]:
-    """Start the process for a device such as ``npu:1`` and wait for its first line; it ends with the context.
+    """Start the process for a device such as ``npu:1`` and wait for its first line; it
+    ends with the context.
 
-    ``folder`` takes a file without a name, ``patience`` is in seconds. Raises UnmeasuredError if the device has no sensor,
-    or none that answers.
+    ``folder`` takes a file without a name, ``patience`` is in seconds. Raises
+    UnmeasuredError if the device has no sensor, or none that answers.
     """
     with tempfile.TemporaryFile(dir=folder) as output:
         process = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""The parser of TOML files: the standard library's, and on Python 3.10 tomli, which is the same code."""
+"""The parser of TOML files: the standard library's, and on Python 3.10 tomli, which is
+the same code.
+"""
 
 import sys
 

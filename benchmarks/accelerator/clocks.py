@@ -1,7 +1,9 @@
-"""Resident base and head take turns on a card: how much do six clocks differ between quads, and from start to start?
+"""Resident base and head take turns on a card: how much do six clocks differ between
+quads, and from start to start?
 
-A quad is A B B A or B A A B. The effect of a quad by a clock is the logarithm of head over base. Sides that are equal show the
-spread of a quad within a start, and the luck of a start; a planted kernel and a planted loop show which clock sees them.
+A quad is A B B A or B A A B. The effect of a quad by a clock is the logarithm of head
+over base. Sides that are equal show the spread of a quad within a start, and the luck
+of a start; a planted kernel and a planted loop show which clock sees them.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Series(NamedTuple):
 
 
 def measure(series: Series, device: str, seconds: float) -> dict[str, Any]:
-    """Run the quads of a series that fit into some seconds; the summary with the raw effects of every quad.
+    """Run the quads of a series that fit into some seconds; the summary with the raw
+    effects of every quad.
 
     Raises TimeoutError if not a single quad fits.
     """
@@ -93,7 +96,9 @@ def measure(series: Series, device: str, seconds: float) -> dict[str, Any]:
 
 
 class Side:
-    """A process of side.py. Its other output goes into ``log``, which is shown if it ends too soon.
+    """A process of side.py.
+
+    Its other output goes into ``log``, which is shown if it ends too soon.
 
     It must answer before ``ends``, by the monotonic clock.
     """
@@ -192,7 +197,9 @@ def _quad(
 
 
 def _summary(clock: str, quads: list[dict[str, Any]]) -> dict[str, float | None] | None:
-    """The mean effect of the starts, the spread of a quad within a start, and that of the starts' medians; as shares."""
+    """The mean effect of the starts, the spread of a quad within a start, and that of
+    the starts' medians; as shares.
+    """
     by_start: dict[int, list[float]] = {}
     for quad in quads:
         if clock in quad:

@@ -1,15 +1,19 @@
-"""The quarter of an hour in which a card is at hand: its clocks, and then whole gates on it.
+"""The quarter of an hour in which a card is at hand: its clocks, and then whole gates
+on it.
 
     make device-day DEVICE=cuda
     python benchmarks/accelerator/day.py --device cuda --out device-day.json
     python benchmarks/accelerator/day.py --table device-day.json
 
-First six clocks of two resident sides over several starts, of a model bound by the host, one by the device and one by memory,
-then with a kernel and a loop planted (clocks.py); then `perfgate check` of equal code, of a planted kernel, of a planted loop
-and of the demo's mistake. The stages share the time that is left, so that a busy host makes each of them smaller and none
-too late: clocks take fewer quads, and a gate gets a smaller budget. A stage that does not end in its time is stopped, with the
-reason in the file. The file is written after every stage. A stage that ended is not run again, so a day that was cut short goes
-on where it was. The exit code is 0 if every stage has ended.
+First six clocks of two resident sides over several starts, of a model bound by the
+host, one by the device and one by memory, then with a kernel and a loop planted
+(clocks.py); then `perfgate check` of equal code, of a planted kernel, of a planted loop
+and of the demo's mistake. The stages share the time that is left, so that a busy host
+makes each of them smaller and none too late: clocks take fewer quads, and a gate gets a
+smaller budget. A stage that does not end in its time is stopped, with the reason in the
+file. The file is written after every stage. A stage that ended is not run again, so a
+day that was cut short goes on where it was. The exit code is 0 if every stage has
+ended.
 """
 
 from __future__ import annotations
@@ -39,10 +43,11 @@ ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "perfgate" / "demo"
 # Seconds of the whole day, and of its end.
 DAY_SECONDS, CLOSING_SECONDS = 720.0, 10.0
-# Parts of the day, in proportion to which the stages share it; and the seconds without which a stage does not begin.
+# Parts of the day, in proportion to which the stages share it; and the seconds without
+# which a stage does not begin.
 CLOCKS_PART, GATE_PART, LEAST_SECONDS = 2, 5, 30.0
-# Shares of a gate's time: the budget of its pairs, which may be used twice if that decides, and that of the checklist. The
-# steps are the quick ones that name a cause.
+# Shares of a gate's time: the budget of its pairs, which may be used twice if that
+# decides, and that of the checklist. The steps are the quick ones that name a cause.
 PAIRS_SHARE, CHECKLIST_SHARE, STEPS = 0.3, 0.05, "latency,transfer,top_ops"
 # For perfgate to stop its processes and remove its worktrees.
 STOP_SECONDS = 8.0
@@ -93,8 +98,8 @@ stack = Workload(
 SETTINGS = 'project = "stack"\ndevice = "{0}"\nworkload = "perf.py:stack"\n'
 BUDGET = "\n[gate]\nbudget = {pairs:.0f}\nchecklist_budget = {checklist:.0f}\n"
 CALL = "        for layer in self.layers:\n"
-# A function that is not called; before the loop over the layers 1 % more of the device's work, or 2,000 turns of a loop of
-# Python.
+# A function that is not called; before the loop over the layers 1 % more of the
+# device's work, or 2,000 turns of a loop of Python.
 PLANTS = {
     "equal code": ("import torch\n", "import torch\n\n\ndef unused():\n    return 1\n"),
     "a planted kernel": (CALL, "        self.layers[0](x[: len(x) // 8])\n" + CALL),
@@ -189,7 +194,9 @@ def has_ended(day: dict[str, Any], stage: Stage) -> bool:
 
 
 def run_stage(stage: Stage, device: str, seconds: float) -> dict[str, Any]:
-    """The result of a stage with its time and the load of the host, or why there is none."""
+    """The result of a stage with its time and the load of the host, or why there is
+    none.
+    """
     began = time.monotonic()
     with Watch(device) as watch:
         try:
@@ -341,7 +348,9 @@ def last_line(log: Path) -> str:
 
 
 class Watch:
-    """Reads the clock, the power and the reasons for a lower clock while a stage runs, if nvidia-smi is there."""
+    """Reads the clock, the power and the reasons for a lower clock while a stage runs,
+    if nvidia-smi is there.
+    """
 
     def __init__(self, device: str) -> None:
         self._program = (
@@ -379,7 +388,9 @@ class Watch:
                 )
 
     def summary(self) -> dict[str, Any] | None:
-        """How often each reason was active, and the ends of clock, power and temperature; None without readings."""
+        """How often each reason was active, and the ends of clock, power and
+        temperature; None without readings.
+        """
         if not self._readings:
             return None
         columns = list(zip(*self._readings))

@@ -2,9 +2,10 @@
 
     python benchmarks/accelerator/loads.py 8 30 120
 
-The model is that of tests/plugins/test_card.py, on a card of software that behaves like a real one: it has a queue and a clock,
-and cannot be forked once it was opened. Prints the seconds to the verdict and the quads a minute of the pairs. The machine
-should do nothing else.
+The model is that of tests/plugins/test_card.py, on a card of software that behaves like
+a real one: it has a queue and a clock, and cannot be forked once it was opened. Prints
+the seconds to the verdict and the quads a minute of the pairs. The machine should do
+nothing else.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def result_of(python: Path, folder: Path, seconds: float) -> str:
 
 
 def quads_per_minute(run: Any) -> float:
-    """The quads of base and head in a minute, from the first block of the pairs to the last."""
+    """The quads of base and head in a minute, from the first block of the pairs to the
+    last.
+    """
     quads = 0
     asked: list[int] = []
     for pair in pairs_of(run):

@@ -1,9 +1,11 @@
-"""One resident side of the clocks of a card: loads a model, and then times a block or its kernels for every line that it reads.
+"""One resident side of the clocks of a card: loads a model, and then times a block or
+its kernels for every line that it reads.
 
     python side.py --device cuda --model gemm --plant device --block 0.05
 
-The first line that it writes says how long it took to load and how many calls make a block. Then every ``block`` or ``kernels``
-on its standard input is answered by a line of JSON; all times are nanoseconds of a call.
+The first line that it writes says how long it took to load and how many calls make a
+block. Then every ``block`` or ``kernels`` on its standard input is answered by a line
+of JSON; all times are nanoseconds of a call.
 """
 
 from __future__ import annotations
@@ -23,12 +25,15 @@ BEGAN = time.perf_counter()
 LOW = 0.1
 PROFILED_CALLS = 5
 LAYERS = {"tiny": 24, "gemm": 12, "stream": 20}
-# The batch of the extra layer is this share of the batch of the model's: about 1 % more work of twelve layers.
+# The batch of the extra layer is this share of the batch of the model's: about 1 % more
+# work of twelve layers.
 EXTRA_SHARE = 0.12
 
 
 class Block(NamedTuple):
-    """Until a call has ended (a low quantile, and the median), until it returns, on the device, and of calls back to back."""
+    """Until a call has ended (a low quantile, and the median), until it returns, on the
+    device, and of calls back to back.
+    """
 
     wall: float
     p50: float
@@ -117,7 +122,9 @@ class Side:
         }
 
     def block(self, calls: int) -> Block:
-        """Time calls one by one, and then as many back to back, so that the host runs ahead of the device."""
+        """Time calls one by one, and then as many back to back, so that the host runs
+        ahead of the device.
+        """
         self.call()
         self.synchronize()
         events = [self._events() for _ in range(calls)]
@@ -178,7 +185,9 @@ class Side:
 
 
 def _device_of(torch: Any, name: str) -> Any:
-    """The device of torch, or the CPU for a plug-in's that torch does not know: its tensors are the host's."""
+    """The device of torch, or the CPU for a plug-in's that torch does not know: its
+    tensors are the host's.
+    """
     try:
         return torch.device(name)
     except RuntimeError:
@@ -220,7 +229,9 @@ def _model(torch: Any, name: str, *, is_large: bool) -> tuple[Any, Any]:
 def _with_plant(
     torch: Any, model: Any, example: Any, options: argparse.Namespace
 ) -> Callable[[], Any]:
-    """A call of the model, and beside it about 1 % more work of the device, or a loop of the host."""
+    """A call of the model, and beside it about 1 % more work of the device, or a loop
+    of the host.
+    """
     if options.plant == "device":
         rows = max(1, int(example.shape[0] * EXTRA_SHARE))
         extra = torch.randn(

@@ -1,14 +1,18 @@
-"""Bisect scratch repositories of 200 commits with one regression of 4 %: how often is the answer right, after how many builds?
+"""Bisect scratch repositories of 200 commits with one regression of 4 %: how often is
+the answer right, after how many builds?
 
     python benchmarks/bisect/commits.py --times 20
     python benchmarks/bisect/commits.py --times 5 --cause time
     python benchmarks/bisect/commits.py --table bisect.jsonl
 
-Each search is a whole `perfgate bisect` in a repository of its own: 30 of the 200 commits are broken, noisy or irrelevant. The
-regression is four more operators in a hundred, which exact counters show, or with ``--cause time`` 4 % more rounds of a loop
-in C that only the clock shows. An answer is right if it is the planted commit, or a row of broken ones that ends with it. A
-build is a commit that was gated, counted or could not be; the goal is 1.5 log2(n). One line of JSON a search goes to --out,
-with its clock and CPU time and the load of the machine. The exit code is 0 if every answer was right within the goal.
+Each search is a whole `perfgate bisect` in a repository of its own: 30 of the 200
+commits are broken, noisy or irrelevant. The regression is four more operators in a
+hundred, which exact counters show, or with ``--cause time`` 4 % more rounds of a loop
+in C that only the clock shows. An answer is right if it is the planted commit, or a row
+of broken ones that ends with it. A build is a commit that was gated, counted or could
+not be; the goal is 1.5 log2(n). One line of JSON a search goes to --out, with its clock
+and CPU time and the load of the machine. The exit code is 0 if every answer was right
+within the goal.
 """
 
 from __future__ import annotations

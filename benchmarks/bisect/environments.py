@@ -1,10 +1,12 @@
-"""Bisect real releases of a small dependency, one of which makes a model slower: is the planted one named?
+"""Bisect real releases of a small dependency, one of which makes a model slower: is the
+planted one named?
 
     python benchmarks/bisect/environments.py --times 4
 
-Needs the package index. The model is four operators in a hundred slower with attrs from a release on, which differs from search
-to search. With ``--releases`` perfgate asks the index for the releases between both ends itself. One line of JSON a search goes
-to --out; the exit code is 0 if each planted release was named.
+Needs the package index. The model is four operators in a hundred slower with attrs from
+a release on, which differs from search to search. With ``--releases`` perfgate asks the
+index for the releases between both ends itself. One line of JSON a search goes to
+--out; the exit code is 0 if each planted release was named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A scratch repository of many commits, one of which makes a model 4 % slower, among broken, noisy and irrelevant ones."""
+"""A scratch repository of many commits, one of which makes a model 4 % slower, among
+broken, noisy and irrelevant ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from typing import Literal, NamedTuple
 Cause = Literal["operators", "time"]
 Kind = Literal["plain", "slow", "broken", "noisy", "irrelevant"]
 SPECIAL: tuple[Kind, ...] = ("broken", "noisy", "irrelevant")
-# Operators of a call, and rounds of a key derivation: a loop in C of which no counter sees how often it turns.
+# Operators of a call, and rounds of a key derivation: a loop in C of which no counter
+# sees how often it turns.
 OPERATORS, ROUNDS = 100, 1_000
 SLOWER = 1.04
 
@@ -44,7 +47,8 @@ from perfgate import Workload
 
 net = Workload(build=lambda device: Net().eval(), inputs=lambda batch, seed: torch.zeros(batch, 16), batch=4)
 """
-# What exact counters show needs no more than one look, however busy the machine is. For a time the defaults hold.
+# What exact counters show needs no more than one look, however busy the machine is. For
+# a time the defaults hold.
 SETTINGS: dict[Cause, str] = {
     "operators": """
 [gate]
@@ -64,7 +68,9 @@ block_seconds = 0.002
 
 
 class History(NamedTuple):
-    """The repository, its commits from the good one on, the kind of each, and the place of the slow one."""
+    """The repository, its commits from the good one on, the kind of each, and the place
+    of the slow one.
+    """
 
     root: Path
     commits: Sequence[str]
@@ -75,7 +81,9 @@ class History(NamedTuple):
 def make_history(
     root: Path, cause: Cause, *, count: int, special: int, seed: int
 ) -> History:
-    """``special`` of the ``count`` commits after the first are broken (in rows of up to three), noisy or irrelevant."""
+    """``special`` of the ``count`` commits after the first are broken (in rows of up to
+    three), noisy or irrelevant.
+    """
     chance = random.Random(seed)
     kinds: list[Kind] = ["plain"] * (count + 1)
     culprit = chance.randrange(1, count + 1)

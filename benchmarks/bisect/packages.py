@@ -1,11 +1,13 @@
-"""Bisect an upgrade of sixteen packages, one of which makes a model slower: is it named, and after how many gates?
+"""Bisect an upgrade of sixteen packages, one of which makes a model slower: is it
+named, and after how many gates?
 
     PYTHONPATH=. python benchmarks/bisect/packages.py --times 10
     PYTHONPATH=. python benchmarks/bisect/packages.py --times 2 --cause time
 
-The packages are wheels made here, which the model imports; pip installs from their folder alone. The slow one differs from
-search to search. One line of JSON a search goes to --out. The exit code is 0 if every planted package was named alone after
-six trials at most.
+The packages are wheels made here, which the model imports; pip installs from their
+folder alone. The slow one differs from search to search. One line of JSON a search goes
+to --out. The exit code is 0 if every planted package was named alone after six trials
+at most.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from tests.fakes.wheels import write_wheel
 
 PACKAGES = [f"part{number:02}" for number in range(16)]
 MOST_TRIALS = 6
-# Each package does a sixteenth of the model's work, and the slow release so much more that the whole call takes 4 % more.
+# Each package does a sixteenth of the model's work, and the slow release so much more
+# that the whole call takes 4 % more.
 PART = """
 import hashlib
 

@@ -1,8 +1,10 @@
-"""How long the schemas take to check documents, beside jsonschema alone and beside decoding with msgspec.
+"""How long the schemas take to check documents, beside jsonschema alone and beside
+decoding with msgspec.
 
     PYTHONPATH=. python benchmarks/document/validate.py [FILE ...]
 
-Without files: documents of the tests' builders, a decision of 5,000 comparisons among them.
+Without files: documents of the tests' builders, a decision of 5,000 comparisons among
+them.
 """
 
 from __future__ import annotations

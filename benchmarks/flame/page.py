@@ -1,9 +1,11 @@
-"""How long the flame graph page takes to open, zoom and search, in a headless Chromium: 100, 20,000 and 100,000 frames.
+"""How long the flame graph page takes to open, zoom and search, in a headless Chromium:
+100, 20,000 and 100,000 frames.
 
     PYTHONPATH=. python benchmarks/flame/page.py [FRAMES ...]
 
-A frame is a node of the merged tree. Times are from the page's own clock, from navigation to the drawing, from a click to the
-drawing, and from a search to its result, the median of seven; the machine's load is in them.
+A frame is a node of the merged tree. Times are from the page's own clock, from
+navigation to the drawing, from a click to the drawing, and from a search to its result,
+the median of seven; the machine's load is in them.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _LEVELS = 40
 
 
 def grown(size: int, seed: int) -> FlameTree:
-    """Return a tree of so many frames with stacks of some forty calls, times and names drawn by chance."""
+    """Return a tree of so many frames with stacks of some forty calls, times and names
+    drawn by chance.
+    """
     draw = random.Random(seed)
     names = [f"package/module_{number}.py: function_{number}" for number in range(400)]
     names += [f"aten::operator_{number}" for number in range(100)]

@@ -1,13 +1,15 @@
-"""Batch sizes inside the pairs: has equal code the same best size on both sides, and is a mistake resolved at every size?
+"""Batch sizes inside the pairs: has equal code the same best size on both sides, and is
+a mistake resolved at every size?
 
-    python benchmarks/gate/batch_sizes.py --times 2 --out batch.jsonl
-    python benchmarks/gate/batch_sizes.py --project vision --project decoder --mistakes 0
+    python benchmarks/gate/batch_sizes.py --times 2 --out batch.jsonl python
+    benchmarks/gate/batch_sizes.py --project vision --project decoder --mistakes 0
     python benchmarks/gate/batch_sizes.py --table batch.jsonl
 
-Every gate is a `perfgate check` of steps 4 and 5 in a git repository of its own. ``equal`` gates a commit that adds an unused
-function; ``mistake`` gates the demo's, whose attention runs head by head, so that a larger batch gains less. The exit code is
-0 if the best size is the same in 19 of 20 equal gates, an interval in twenty at most excludes "no change" there, and the
-mistake is resolved in 9 of 10.
+Every gate is a `perfgate check` of steps 4 and 5 in a git repository of its own.
+``equal`` gates a commit that adds an unused function; ``mistake`` gates the demo's,
+whose attention runs head by head, so that a larger batch gains less. The exit code is 0
+if the best size is the same in 19 of 20 equal gates, an interval in twenty at most
+excludes "no change" there, and the mistake is resolved in 9 of 10.
 """
 
 from __future__ import annotations
@@ -141,7 +143,9 @@ def _plant_demo(root: Path) -> None:
 
 
 def sizes_of(decision: dict[str, Any]) -> dict[str, Any]:
-    """Of step 5: the best size of both sides, and by batch size the interval of the difference in throughput."""
+    """Of step 5: the best size of both sides, and by batch size the interval of the
+    difference in throughput.
+    """
     rows = [row for row in decision["checklist"]["numbers"] if row["step"] == 5]
     best: dict[str, Any] = next(
         (row for row in rows if row["metric"] == "batch.best"), {}

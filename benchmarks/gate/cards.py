@@ -2,10 +2,12 @@
 
     python benchmarks/gate/cards.py --gates 1000
 
-Every gate draws its own luck of starts, noise of quads and of the host, with and without a power limit that the card reaches
-(tests/fakes/card_times.py), and is judged by the gate's own rule at its looks. Lone sides take the card in turns as whole
-processes. A row is a cell: the share of its gates by verdict. The exit code is 0 if every cell
-reaches its goal: of equal code 95 % pass and at most 1 % fail; of slower code 95 % fail, and name the kernel.
+Every gate draws its own luck of starts, noise of quads and of the host, with and
+without a power limit that the card reaches (tests/fakes/card_times.py), and is judged
+by the gate's own rule at its looks. Lone sides take the card in turns as whole
+processes. A row is a cell: the share of its gates by verdict. The exit code is 0 if
+every cell reaches its goal: of equal code 95 % pass and at most 1 % fail; of slower
+code 95 % fail, and name the kernel.
 """
 
 from __future__ import annotations
@@ -31,13 +33,16 @@ KERNEL = "kernel_3"
 BUSY_CALL = Call()
 # The device waits for the host for half of the call.
 WAITING_CALL = Call(exposed=1e-3)
-# The sd of the host's time in a quad: 6.5 %, or as much in the effect of a pair of four quads.
+# The sd of the host's time in a quad: 6.5 %, or as much in the effect of a pair of four
+# quads.
 NOISY_HOST, NOISIER_HOST = 0.065, 0.13
 _ONE = 0.01
 
 
 class Cell(NamedTuple):
-    """Gates of one kind: what they compare, the noise, and the verdict that 95 % of them must end with."""
+    """Gates of one kind: what they compare, the noise, and the verdict that 95 % of
+    them must end with.
+    """
 
     name: str
     base: Call

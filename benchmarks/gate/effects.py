@@ -1,13 +1,16 @@
-"""Does the checklist of a check show what moved? Gates of planted effects; the row of each effect's metric must resolve it.
+"""Does the checklist of a check show what moved? Gates of planted effects; the row of
+each effect's metric must resolve it.
 
     python benchmarks/gate/effects.py --times 10 --out effects.jsonl
     python benchmarks/gate/effects.py --only knee
     python benchmarks/gate/effects.py --only knee -- --checklist-budget 200
     python benchmarks/gate/effects.py --table effects.jsonl
 
-A gate plants the effects of a group together: each in the metric that it is read by, and none in the metric of another. A row
-is resolved where its interval excludes no change on the side that the change moves it to, and an exact count if it moved. One
-line of JSON a row goes to --out. The exit code is 0 if every effect was resolved in nine of ten gates.
+A gate plants the effects of a group together: each in the metric that it is read by,
+and none in the metric of another. A row is resolved where its interval excludes no
+change on the side that the change moves it to, and an exact count if it moved. One line
+of JSON a row goes to --out. The exit code is 0 if every effect was resolved in nine of
+ten gates.
 """
 
 from __future__ import annotations
@@ -80,7 +83,8 @@ RESOLVED_SHARE = 0.9
 
 
 class Effect(NamedTuple):
-    """The metric that shows it, on which side of no change, the step of that, and the code that the head has above a line.
+    """The metric that shows it, on which side of no change, the step of that, and the
+    code that the head has above a line.
 
     ``base`` is the code of the base in its place.
     """
@@ -94,9 +98,11 @@ class Effect(NamedTuple):
     base: str = ""
 
 
-# The effects of a group leave each other's metrics alone: calls after the first say nothing of the first, every fifth call
-# nothing of the median, a pause of every sixteenth nothing of the median of three, and a call under autocast is no other call.
-# The knee is that of a call of 200 units and 50 a row, or 350 a row: 32 or 8 on any machine. Its code returns, so it is last.
+# The effects of a group leave each other's metrics alone: calls after the first say
+# nothing of the first, every fifth call nothing of the median, a pause of every
+# sixteenth nothing of the median of three, and a call under autocast is no other call.
+# The knee is that of a call of 200 units and 50 a row, or 350 a row: 32 or 8 on any
+# machine. Its code returns, so it is last.
 GROUPS: tuple[tuple[Effect, ...], ...] = (
     (
         Effect(
@@ -276,7 +282,8 @@ def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str
         *decision["comparisons"],
     ]
     row = next((row for row in listed if row["metric"] == effect.metric), {})
-    # A comparison has its difference in its own fields, a number of a step in one field.
+    # A comparison has its difference in its own fields, a number of a step in one
+    # field.
     difference: dict[str, Any] = row.get("difference") or row
     interval = difference.get("interval")
     if difference.get("kind") in ("exact", "count"):

@@ -1,13 +1,15 @@
-"""Of the differences that checks of unchanged code print, how many exclude "no change"? One in twenty would be honest.
+"""Of the differences that checks of unchanged code print, how many exclude "no change"?
+One in twenty would be honest.
 
-    for i in 1 2 3; do
-      python benchmarks/gate/mistakes/gate_mistakes.py --only '*/unchanged' --out unchanged.jsonl --keep kept/$i
+    for i in 1 2 3; do python benchmarks/gate/mistakes/gate_mistakes.py --only
+      '*/unchanged' --out unchanged.jsonl --keep kept/$i
     done
     python benchmarks/gate/intervals.py kept
 
-Reads every decision.json below the folders. A row is a metric of the checklist: differences printed, intervals that exclude no
-change, and on how many of them the head's number is the lower one, with the two-sided sign test of that. No difference may be
-printed without an interval; where one is, the exit code is 1.
+Reads every decision.json below the folders. A row is a metric of the checklist:
+differences printed, intervals that exclude no change, and on how many of them the
+head's number is the lower one, with the two-sided sign test of that. No difference may
+be printed without an interval; where one is, the exit code is 1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""How often equal code is called a leak, and how often a planted leak is found at its line.
+"""How often equal code is called a leak, and how often a planted leak is found at its
+line.
 
     python benchmarks/gate/leaks.py --runs 20
     python benchmarks/gate/leaks.py --planted
 
-Only counters: a side is a fresh process of a project in ``mistakes/projects``, and a regression is counted again in a second
-process of each side, as a check does. Without --planted both sides are the same code.
+Only counters: a side is a fresh process of a project in ``mistakes/projects``, and a
+regression is counted again in a second process of each side, as a check does. Without
+--planted both sides are the same code.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ SETTINGS = 'project = "{0}"\ndevice = "cpu"\nworkload = "perf.py:{1}"\n'
 
 @dataclass(frozen=True)
 class Plant:
-    """A leak: ``head`` is put at the end of a file, and ``call`` before the last return of the method that is called."""
+    """A leak: ``head`` is put at the end of a file, and ``call`` before the last return
+    of the method that is called.
+    """
 
     name: str
     header: str

@@ -1,18 +1,21 @@
-"""Gate the same changes many times on this machine: does unchanged code pass, is every planted mistake caught?
+"""Gate the same changes many times on this machine: does unchanged code pass, is every
+planted mistake caught?
 
-    python benchmarks/gate/live.py --times 20
-    python benchmarks/gate/live.py --times 5 --only demo/identical --only minilm/eager-attention
-    python benchmarks/gate/live.py --times 100 --only demo/3-percent -- --steps 4
-    python benchmarks/gate/live.py --times 8 --only 'lab/*-variant' --only 'lab/*-2-percent' --load 3
+    python benchmarks/gate/live.py --times 20 python benchmarks/gate/live.py --times 5
+    --only demo/identical --only minilm/eager-attention python benchmarks/gate/live.py
+    --times 100 --only demo/3-percent -- --steps 4 python benchmarks/gate/live.py
+    --times 8 --only 'lab/*-variant' --only 'lab/*-2-percent' --load 3
 
-Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON a gate goes to --out as it ends, so an
-interrupted series is not lost; the tables at the end are made from those lines: case by case, and of the lab's models what
-share of gates passed and failed by change and load. The exit code is 0 only when unchanged code got at most one verdict other
-than PASS per 20 gates and every planted regression was caught every time.
+Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON
+a gate goes to --out as it ends, so an interrupted series is not lost; the tables at the
+end are made from those lines: case by case, and of the lab's models what share of gates
+passed and failed by change and load. The exit code is 0 only when unchanged code got at
+most one verdict other than PASS per 20 gates and every planted regression was caught
+every time.
 
-The lab's models (benchmarks/gate/lab/workloads.py) come as a variant, which differs in code and not in speed, another in
-every round, and with 0.5, 1, 2 and 3 % more work. ``--load`` keeps so many other processes
-runnable meanwhile, the first bound by memory.
+The lab's models (benchmarks/gate/lab/workloads.py) come as a variant, which differs in
+code and not in speed, another in every round, and with 0.5, 1, 2 and 3 % more work.
+``--load`` keeps so many other processes runnable meanwhile, the first bound by memory.
 """
 
 from __future__ import annotations
@@ -305,7 +308,9 @@ def _report(out: Path) -> int:
 
 
 def _report_rates(records: list[dict[str, Any]]) -> None:
-    """Print what share of the gates of the lab's models passed and failed, all models together."""
+    """Print what share of the gates of the lab's models passed and failed, all models
+    together.
+    """
     groups: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
     for record in records:
         groups[record["neighbours"], record["case"].partition("-")[2]].append(record)

@@ -1,12 +1,15 @@
-"""How many pairs is a lean towards a regression worth, and what does the last look find?
+"""How many pairs is a lean towards a regression worth, and what does the last look
+find?
 
     python benchmarks/gate/looks.py --times 400
 
-Simulated gates by the shipped rule, of pairs with normal noise. A gate that finds "unchanged" waits for more pairs while the
-estimate leans towards a regression: up to 64 pairs as shipped, or up to the last look. Without a look at 128 pairs, an
-undecided time ends there too. Shown are the gates that fail, and the mean and 90th percentile of pairs; 0.2 % is what
-different code of equal speed differs by (docs/deciding.md), and the allowance of the rule for it is left out. Times that the
-last look leaves above the sought margin are judged by the sufficient one, as in a gate.
+Simulated gates by the shipped rule, of pairs with normal noise. A gate that finds
+"unchanged" waits for more pairs while the estimate leans towards a regression: up to 64
+pairs as shipped, or up to the last look. Without a look at 128 pairs, an undecided time
+ends there too. Shown are the gates that fail, and the mean and 90th percentile of
+pairs; 0.2 % is what different code of equal speed differs by (docs/deciding.md), and
+the allowance of the rule for it is left out. Times that the last look leaves above the
+sought margin are judged by the sufficient one, as in a gate.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""By how much do heads of other code and equal speed differ from base, with and without scattered memory?
+"""By how much do heads of other code and equal speed differ from base, with and without
+scattered memory?
 
-    python benchmarks/gate/luck.py --workload tiny --workload python --servers 10 --out perfgate-out/luck.jsonl
-    python benchmarks/gate/luck.py --table perfgate-out/luck.jsonl
+    python benchmarks/gate/luck.py --workload tiny --workload python --servers 10 --out
+    perfgate-out/luck.jsonl python benchmarks/gate/luck.py --table
+    perfgate-out/luck.jsonl
 
-Every fork server runs some pairs of every head, once as the gate does and once with workloads loaded into memory as it is. A
-line of the output is one head on one server. The luck of heads is the sd of their mean effects over all servers, less what
-the spread of servers puts there; that of a server is what is left of the spread between servers after the spread of pairs.
-Times are CPU times, so that other processes matter little.
+Every fork server runs some pairs of every head, once as the gate does and once with
+workloads loaded into memory as it is. A line of the output is one head on one server.
+The luck of heads is the sd of their mean effects over all servers, less what the spread
+of servers puts there; that of a server is what is left of the spread between servers
+after the spread of pairs. Times are CPU times, so that other processes matter little.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""How often does a check find a slowdown within its budget, by live pairs of models that nobody tuned for?
+"""How often does a check find a slowdown within its budget, by live pairs of models
+that nobody tuned for?
 
     python benchmarks/gate/wall.py --times 2 --out perfgate-out/wall.jsonl
     python benchmarks/gate/power.py perfgate-out/wall.jsonl
 
-Pairs of unchanged code are drawn again, those of one pair of processes together, as many as fit into a minute; the slowdown
-is added to their effects, and the gate's own rule looks at them as a check does. A row is a project: the share of gates
-that fail, by size of the slowdown; 0 % is unchanged code, and 0.5 % the tolerance (docs/deciding.md explains it). A rare wild
-pair that the minute did not contain is missing from the draws. The exit code is 0 if the means of all sizes reach the goals.
+Pairs of unchanged code are drawn again, those of one pair of processes together, as
+many as fit into a minute; the slowdown is added to their effects, and the gate's own
+rule looks at them as a check does. A row is a project: the share of gates that fail, by
+size of the slowdown; 0 % is unchanged code, and 0.5 % the tolerance (docs/deciding.md
+explains it). A rare wild pair that the minute did not contain is missing from the
+draws. The exit code is 0 if the means of all sizes reach the goals.
 """
 
 from __future__ import annotations
@@ -95,7 +98,9 @@ def _share_of_failures(
 
 
 def _fails(effects: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
-    """Look at the effects after the planned numbers of pairs, and at the last for the last time."""
+    """Look at the effects after the planned numbers of pairs, and at the last for the
+    last time.
+    """
     planned = [look for look in LOOKS if look < effects.size]
     for look in (*planned, effects.size):
         decision = decide_effects(

@@ -1,12 +1,14 @@
-"""Record pairs of the lab's models as the gate measures them, by server and layout, for the yardstick.
+"""Record pairs of the lab's models as the gate measures them, by server and layout, for
+the yardstick.
 
     python benchmarks/gate/record.py --out perfgate-out/live
     python benchmarks/gate/record.py --out perfgate-out/live --load 3 --servers 5
     python benchmarks/gate/yardstick.py --recordings perfgate-out/live --sets live
 
-Every server runs some pairs of every workload. The head is a variant that differs in code and not in speed, the same on every
-fifth server. A file holds what one server saw of one shape (or of its preprocessing), in the columns that recordings.py
-reads, and is written when the server is done, so an interrupted series keeps the servers before.
+Every server runs some pairs of every workload. The head is a variant that differs in
+code and not in speed, the same on every fifth server. A file holds what one server saw
+of one shape (or of its preprocessing), in the columns that recordings.py reads, and is
+written when the server is done, so an interrupted series keeps the servers before.
 """
 
 from __future__ import annotations
@@ -106,7 +108,9 @@ def main() -> int:
 
 
 def _record(bench: Bench, scratch: Path, workload: str, server: int, out: Path) -> None:
-    """Measure the pairs of one workload on the running server, and write a file for each shape."""
+    """Measure the pairs of one workload on the running server, and write a file for
+    each shape.
+    """
     roots = scratch / workload
     if not roots.exists():
         write_checkouts(roots, workload, seed=1)
@@ -159,7 +163,9 @@ def _pairs(measured: PairedMeasurement) -> Iterator[tuple[Replicate, Replicate]]
 def _columns(
     pairs: list[tuple[BlockColumns, BlockColumns]], *, seconds: float, variant: int
 ) -> dict[str, Any]:
-    """Return the blocks of all pairs: a row a block, the calls of all of them in the same order."""
+    """Return the blocks of all pairs: a row a block, the calls of all of them in the
+    same order.
+    """
     blocks = [
         (number, side, one)
         for number, pair in enumerate(pairs)

@@ -1,9 +1,11 @@
-"""What recording costs: time per call that a block adds to a bare loop, and bytes per sample in the run document.
+"""What recording costs: time per call that a block adds to a bare loop, and bytes per
+sample in the run document.
 
     python benchmarks/gate/recording.py
 
-Both loops run the same call in turns, in this one process, and the fastest turn of each counts; the cost is a difference
-of two times measured side by side. A sample is one call, with its wall time and its CPU time.
+Both loops run the same call in turns, in this one process, and the fastest turn of each
+counts; the cost is a difference of two times measured side by side. A sample is one
+call, with its wall time and its CPU time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Recorded call times of base and head for the yardstick: what they are is told by the README.md beside the recordings.
+"""Recorded call times of base and head for the yardstick: what they are is told by the
+README.md beside the recordings.
 
-A pair is two processes that took turns; a run is one of them, a list of blocks in time order. Nothing of a recording is
-stored in this repository.
+A pair is two processes that took turns; a run is one of them, a list of blocks in time
+order. Nothing of a recording is stored in this repository.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Columns = dict[str, npt.NDArray[Any]]
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "gate-noise"
 SETS = ("aa-quiet", "aa-disturbed", "live")
-# The recordings' README: passes 0 to 3 ran on a busy machine, passes 4 and 5 on one that was nearly idle.
+# The recordings' README: passes 0 to 3 ran on a busy machine, passes 4 and 5 on one
+# that was nearly idle.
 FIRST_CALM_PASS = 4
 MODES = {0: "none", 1: "spin", 2: "tail", 3: "gap", 4: "work"}
 TAIL_FROM = 0.98
@@ -35,7 +37,9 @@ _NAME = re.compile(
 
 
 class Block(NamedTuple):
-    """Calls of one side in a row: wall and CPU seconds of each, and the seconds of the whole block."""
+    """Calls of one side in a row: wall and CPU seconds of each, and the seconds of the
+    whole block.
+    """
 
     quad: int
     wall: Floats
@@ -44,9 +48,11 @@ class Block(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two processes that took turns: the blocks of each, and the number of the pass, or of the server, they were recorded in.
+    """Two processes that took turns: the blocks of each, and the number of the pass, or
+    of the server, they were recorded in.
 
-    Of a live recording ``wall_seconds`` is what the pair took with its start, and ``variant`` which head it is of.
+    Of a live recording ``wall_seconds`` is what the pair took with its start, and
+    ``variant`` which head it is of.
     """
 
     number: int
@@ -75,12 +81,16 @@ class Cell(NamedTuple):
 
     @property
     def live(self) -> bool:
-        """Return whether the pairs were measured as the gate does, by server, another layout before every quad."""
+        """Return whether the pairs were measured as the gate does, by server, another
+        layout before every quad.
+        """
         return self.condition.startswith("live")
 
 
 class Injection(NamedTuple):
-    """Pairs whose head carries a known slowdown; ``share`` is its mean true share of an uncontended call."""
+    """Pairs whose head carries a known slowdown; ``share`` is its mean true share of an
+    uncontended call.
+    """
 
     workload: str
     kind: str
@@ -94,7 +104,9 @@ class Injection(NamedTuple):
 
 
 def files(folder: Path, sets: Sequence[str]) -> list[tuple[re.Match[str], Path]]:
-    """Return the recordings of the sets with their parsed names; raise SystemExit where there are none."""
+    """Return the recordings of the sets with their parsed names; raise SystemExit where
+    there are none.
+    """
     found = [
         (match, path)
         for path in sorted(folder.glob("*.npz"))
@@ -112,7 +124,9 @@ def files(folder: Path, sets: Sequence[str]) -> list[tuple[re.Match[str], Path]]
 
 
 def read_cells(folder: Path, sets: Sequence[str] = SETS) -> list[Cell]:
-    """Return the cells of the A/A sets, the passes of one condition pooled, sorted by name."""
+    """Return the cells of the A/A sets, the passes of one condition pooled, sorted by
+    name.
+    """
     pooled: dict[tuple[str, str], list[Pair]] = {}
     for match, path in files(folder, sets):
         number = int(match["number"])
@@ -143,7 +157,9 @@ def read_pairs(path: Path, number: int) -> list[Pair]:
 
 
 def read_injections(folder: Path) -> list[Injection]:
-    """Return every injected kind and level of every workload, each with the base blocks of the same quads."""
+    """Return every injected kind and level of every workload, each with the base blocks
+    of the same quads.
+    """
     pooled: dict[tuple[str, str, float], list[tuple[float, Pair]]] = {}
     for match, path in files(folder, ["inj-quiet"]):
         columns = _columns(path)
@@ -169,8 +185,9 @@ def read_injections(folder: Path) -> list[Injection]:
 def runs_of(pair: Pair, clock: str) -> tuple[Run, Run]:
     """Return the runs of both sides by one clock: ``wall``, ``cpu`` or ``gap``.
 
-    ``gap`` is the time between calls, seen on top of an uncontended call, which is the same for both sides: one value a
-    block. A change of it is then a share of a call, as the gate counts it.
+    ``gap`` is the time between calls, seen on top of an uncontended call, which is the
+    same for both sides: one value a block. A change of it is then a share of a call, as
+    the gate counts it.
     """
     if clock == "gap":
         calls = np.concatenate([block.wall for side in pair.sides for block in side])
@@ -196,13 +213,17 @@ def scaled(run: Run, share: float) -> Run:
 
 
 def slow_tail(run: Run, share: float) -> Run:
-    """Return the run with only its slowest 2 % of calls slowed: P99 rises by the share, P50 stays."""
+    """Return the run with only its slowest 2 % of calls slowed: P99 rises by the share,
+    P50 stays.
+    """
     limit = np.quantile(np.concatenate(run), TAIL_FROM)
     return [np.where(block >= limit, block * (1 + share), block) for block in run]
 
 
 def _columns(path: Path) -> Columns:
-    """Return all columns of a file: asked for one by one, each would be unpacked every time."""
+    """Return all columns of a file: asked for one by one, each would be unpacked every
+    time.
+    """
     with np.load(path) as file:
         return {name: file[name] for name in file.files}
 
@@ -231,7 +252,9 @@ def _sides(
 def _injected(
     columns: Columns, rows: npt.NDArray[np.int64], number: int
 ) -> Iterable[tuple[int, float, float, Pair]]:
-    """Yield mode, level, true share and the pair of each kind of injection in one pair of processes."""
+    """Yield mode, level, true share and the pair of each kind of injection in one pair
+    of processes.
+    """
     base_sides = _sides(columns, rows)[0]
     uncontended = float(
         np.quantile(np.concatenate([block.wall for block in base_sides]), UNCONTENDED)
@@ -244,7 +267,8 @@ def _injected(
         mine = head[(kinds == [mode, level]).all(axis=1)]
         quads = np.unique(columns["b_quad"][mine])
         share = float(columns["b_inj_ns"][mine].mean()) / 1e9 / uncontended
-        # A tail call waits one median more with probability ``level``; its share is the mean over all calls.
+        # A tail call waits one median more with probability ``level``; its share is the
+        # mean over all calls.
         share *= level / 1e4 if MODES[int(mode)] == "tail" else 1.0
         yield (
             int(mode),

@@ -1,8 +1,11 @@
-"""The documented decision rules of other tools, written anew from their documentation and source.
+"""The documented decision rules of other tools, written anew from their documentation
+and source.
 
-A rule is ``decide(base, head, ctx)``; the interface is told in yardstick.py. None of these looks at ``ctx["paired"]``: they
-compare two samples. Where a tool has two answers, "not worse" is "ok", which is what a green CI job says. What a tool
-calls one measurement decides what a rule counts: a run (one process), a block (some 25 ms of calls) or a call.
+A rule is ``decide(base, head, ctx)``; the interface is told in yardstick.py. None of
+these looks at ``ctx["paired"]``: they compare two samples. Where a tool has two
+answers, "not worse" is "ok", which is what a green CI job says. What a tool calls one
+measurement decides what a rule counts: a run (one process), a block (some 25 ms of
+calls) or a call.
 """
 
 # ruff: noqa: ARG001 - every rule has the one signature, whether it looks at ctx or not
@@ -23,11 +26,14 @@ Decide = Callable[[Sequence[Run], Sequence[Run], dict[str, Any]], Answer]
 
 
 class Rule(NamedTuple):
-    """A decision rule; ``looks`` are the numbers of pairs at which it may answer "undecided" and be given more.
+    """A decision rule; ``looks`` are the numbers of pairs at which it may answer
+    "undecided" and be given more.
 
-    Without looks it is asked once, with all pairs that the budget buys; with looks, with no more than the last of them.
+    Without looks it is asked once, with all pairs that the budget buys; with looks,
+    with no more than the last of them.
 
-    A tool that judges tails or gaps as metrics of their own has ``others``: its rule for "p99" or "gap".
+    A tool that judges tails or gaps as metrics of their own has ``others``: its rule
+    for "p99" or "gap".
     """
 
     name: str
@@ -55,7 +61,9 @@ _SUMMARIES: dict[int, tuple[Run, Summary]] = {}
 
 
 def summary(run: Run) -> Summary:
-    """Return the run's summary; a resampled run comes thousands of times and is summarised once."""
+    """Return the run's summary; a resampled run comes thousands of times and is
+    summarised once.
+    """
     known = _SUMMARIES.get(id(run))
     if known is None or known[0] is not run:
         calls = np.concatenate(run)
@@ -81,7 +89,9 @@ def summary(run: Run) -> Summary:
 def checklist_p99(
     base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
 ) -> Answer:
-    """Alarm when P99 of all head calls is more than 5 % above base's: step 20 of the checklist, as first written."""
+    """Alarm when P99 of all head calls is more than 5 % above base's: step 20 of the
+    checklist, as first written.
+    """
     effect = _ratio(*(float(np.quantile(_calls(side), 0.99)) for side in (base, head)))
     return _two_valued(effect > 0.05, effect)
 
@@ -89,7 +99,9 @@ def checklist_p99(
 def github_action_benchmark(
     base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
 ) -> Answer:
-    """Alarm at twice the previous value: benchmark-action/github-action-benchmark, action.yml, alert-threshold 200 %."""
+    """Alarm at twice the previous value: benchmark-action/github-action-benchmark,
+    action.yml, alert-threshold 200 %.
+    """
     effect = _ratio(_mean_of_calls(base), _mean_of_calls(head))
     return _two_valued(1 + effect > 2.0, effect)
 
@@ -97,9 +109,11 @@ def github_action_benchmark(
 def pytest_benchmark_mean(
     base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
 ) -> Answer:
-    """Alarm when the mean rose by more than 5 %: pytest-benchmark's --benchmark-compare-fail=mean:5%.
+    """Alarm when the mean rose by more than 5 %: pytest-benchmark's
+    --benchmark-compare-fail=mean:5%.
 
-    The percentage is the user's; 5 % is the one its documentation shows (utils.py, PercentageRegressionCheck).
+    The percentage is the user's; 5 % is the one its documentation shows (utils.py,
+    PercentageRegressionCheck).
     """
     effect = _ratio(_mean_of_calls(base), _mean_of_calls(head))
     return _two_valued(effect > 0.05, effect)
@@ -110,7 +124,8 @@ def pytest_benchmark_min(
 ) -> Answer:
     """Alarm when the minimum rose by more than 5 %: --benchmark-compare-fail=min:5%.
 
-    The ratio of minima beyond 5 % is also the rule of Julia's BenchmarkTools (Chen & Revels 2016, arXiv 1608.04295).
+    The ratio of minima beyond 5 % is also the rule of Julia's BenchmarkTools (Chen &
+    Revels 2016, arXiv 1608.04295).
     """
     effect = _ratio(
         *(min(summary(run).minimum for run in side) for side in (base, head))
@@ -119,9 +134,11 @@ def pytest_benchmark_min(
 
 
 def benchstat(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
-    """Alarm when a Mann-Whitney U test at .05 finds run means different and the median rose.
+    """Alarm when a Mann-Whitney U test at .05 finds run means different and the median
+    rose.
 
-    golang/perf, benchmath/anone.go (AssumeNothing: medians and the U test) and sample.go (CompareAlpha .05).
+    golang/perf, benchmath/anone.go (AssumeNothing: medians and the U test) and
+    sample.go (CompareAlpha .05).
     """
     before, after = _means(base), _means(head)
     effect = _ratio(float(np.median(before)), float(np.median(after)))
@@ -129,11 +146,13 @@ def benchstat(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> 
 
 
 def asv_continuous(factor: float) -> Decide:
-    """Return asv's rule: samples that a conservative U test tells apart at .002, medians further apart than the factor.
+    """Return asv's rule: samples that a conservative U test tells apart at .002,
+    medians further apart than the factor.
 
-    airspeed-velocity/asv: _stats.py is_different and mann_whitney_u (ties count for "no difference", normal above 20
-    samples), commands/compare.py; --factor is 1.1 unless set. An asv sample is the mean of calls lasting some 10 ms
-    (sample_time), which a block is nearest to; samples of all processes are pooled.
+    airspeed-velocity/asv: _stats.py is_different and mann_whitney_u (ties count for "no
+    difference", normal above 20 samples), commands/compare.py; --factor is 1.1 unless
+    set. An asv sample is the mean of calls lasting some 10 ms (sample_time), which a
+    block is nearest to; samples of all processes are pooled.
     """
 
     def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
@@ -151,10 +170,12 @@ def asv_continuous(factor: float) -> Decide:
 def bencher_t_test(
     base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
 ) -> Answer:
-    """Alarm when head's mean is above mean + t(.99, n - 1) x sd of the last 64 stored values.
+    """Alarm when head's mean is above mean + t(.99, n - 1) x sd of the last 64 stored
+    values.
 
-    bencherdev/bencher: lib/bencher_boundary/src/limits, and "Thresholds & Alerts" (t_test, upper boundary 0.99, sample of
-    at most 64). A stored value is the mean of one run.
+    bencherdev/bencher: lib/bencher_boundary/src/limits, and "Thresholds & Alerts"
+    (t_test, upper boundary 0.99, sample of at most 64). A stored value is the mean of
+    one run.
     """
     stored = _means(base)[-64:]
     limit = stored.mean() + special.stdtrit(stored.size - 1, 0.99) * stored.std(ddof=1)
@@ -165,17 +186,21 @@ def bencher_t_test(
 def bencher_iqr(
     base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
 ) -> Answer:
-    """Alarm when head's mean is above q2 + 3 (q3 - q1) of the last 64 stored values (bencher_boundary/src/quartiles.rs)."""
+    """Alarm when head's mean is above q2 + 3 (q3 - q1) of the last 64 stored values
+    (bencher_boundary/src/quartiles.rs).
+    """
     q1, q2, q3 = np.quantile(_means(base)[-64:], [0.25, 0.5, 0.75])
     value = float(_means(head).mean())
     return _two_valued(value > q2 + 3.0 * (q3 - q1), _ratio(float(q2), value))
 
 
 def pinpoint(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
-    """Compare run means by the U and the Kolmogorov-Smirnov test: p <= .01 different, above the high threshold the same.
+    """Compare run means by the U and the Kolmogorov-Smirnov test: p <= .01 different,
+    above the high threshold the same.
 
-    catapult-project/catapult, dashboard/pinpoint/models/compare: compare.py, thresholds.py (low .01; high by the number of
-    attempts, for a difference of one interquartile range). In between it asks for more attempts.
+    catapult-project/catapult, dashboard/pinpoint/models/compare: compare.py,
+    thresholds.py (low .01; high by the number of attempts, for a difference of one
+    interquartile range). In between it asks for more attempts.
     """
     before, after = _means(base), _means(head)
     effect = _ratio(float(np.median(before)), float(np.median(after)))
@@ -191,10 +216,12 @@ def pinpoint(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> A
 
 
 def perfherder(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
-    """Alarm when t > 7 between the last 24 base and the first 12 head values and the means differ by 2 %.
+    """Alarm when t > 7 between the last 24 base and the first 12 head values and the
+    means differ by 2 %.
 
-    mozilla/treeherder, perfalert/__init__.py (analyze with linear weights, nearest values most; calc_t; windows 12, up to 24
-    back, 12 fore; t_threshold 7) and its alert threshold of 2 %. A value is the median of one run's calls.
+    mozilla/treeherder, perfalert/__init__.py (analyze with linear weights, nearest
+    values most; calc_t; windows 12, up to 24 back, 12 fore; t_threshold 7) and its
+    alert threshold of 2 %. A value is the median of one run's calls.
     """
     back = np.array([summary(run).median for run in base])[::-1][:24]
     fore = np.array([summary(run).median for run in head])[:12]
@@ -214,8 +241,9 @@ def kalibera_jones(
 ) -> Answer:
     """Alarm when Fieller's 99 % interval of the ratio of run means lies above 1.
 
-    Kalibera & Jones, Quantifying performance changes with effect size confidence intervals (arXiv 2007.10899), section 4:
-    the process is the highest level of repetition, so its means carry all of the variance.
+    Kalibera & Jones, Quantifying performance changes with effect size confidence
+    intervals (arXiv 2007.10899), section 4: the process is the highest level of
+    repetition, so its means carry all of the variance.
     """
     before, after = _means(base), _means(head)
     degrees = before.size + after.size - 2
@@ -234,11 +262,13 @@ def kalibera_jones(
 
 
 def criterion(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
-    """Alarm when a t-test of sample means has p < .05 and the 95 % interval of the change lies above 1 %.
+    """Alarm when a t-test of sample means has p < .05 and the 95 % interval of the
+    change lies above 1 %.
 
-    bheisler/criterion.rs: analysis/compare.rs and its book ("Comparing with previous sample"; significance level .05,
-    noise threshold .01, confidence .95). A criterion sample is the mean of an iteration batch, here a block. Its
-    bootstraps are replaced by their normal limit, which at these hundreds of samples is the same.
+    bheisler/criterion.rs: analysis/compare.rs and its book ("Comparing with previous
+    sample"; significance level .05, noise threshold .01, confidence .95). A criterion
+    sample is the mean of an iteration batch, here a block. Its bootstraps are replaced
+    by their normal limit, which at these hundreds of samples is the same.
     """
     before, after = _blocks(base), _blocks(head)
     a, b = before.mean(), after.mean()
@@ -254,13 +284,17 @@ def criterion(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> 
 
 
 def diy_median(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
-    """Alarm when the median of all calls rose by more than 3 %: the script most repositories start with."""
+    """Alarm when the median of all calls rose by more than 3 %: the script most
+    repositories start with.
+    """
     effect = _ratio(*(float(np.median(_calls(side))) for side in (base, head)))
     return _two_valued(effect > 0.03, effect)
 
 
 def diy_t_test(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Answer:
-    """Alarm when Welch's t-test over all calls has p < .05 and the mean rose: it takes calls for independent."""
+    """Alarm when Welch's t-test over all calls has p < .05 and the mean rose: it takes
+    calls for independent.
+    """
     (n, a, variance_a), (m, b, variance_b) = (_moments(side) for side in (base, head))
     share_a, share_b = variance_a / n, variance_b / m
     degrees = (share_a + share_b) ** 2 / (share_a**2 / (n - 1) + share_b**2 / (m - 1))
@@ -271,20 +305,25 @@ def diy_t_test(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) ->
 def mann_whitney(
     before: Floats, after: Floats, *, ties_conservative: bool = False
 ) -> float:
-    """Return the two-sided p-value of the U test: exact without ties up to 20 a side, else the normal limit."""
+    """Return the two-sided p-value of the U test: exact without ties up to 20 a side,
+    else the normal limit.
+    """
     u, ties = _u_statistic(before, after)
     if ties == 0 and max(before.size, after.size) <= 20:
         return _u_test_p(before, after, "exact")
     if not ties_conservative:
         return _u_test_p(before, after, "asymptotic")
-    # asv breaks ties in the least significant way, and has neither a continuity nor a tie correction
+    # asv breaks ties in the least significant way, and has neither a continuity nor a
+    # tie correction
     half = before.size * after.size / 2
     distance = max(0.0, abs(u - half) - ties / 2)
     return float(2 * special.ndtr(-distance / _u_deviation(before.size, after.size)))
 
 
 def kolmogorov_smirnov(before: Floats, after: Floats) -> float:
-    """Return the two-sided p-value of the two-sample test by the limit law with Stephens' small-sample factor."""
+    """Return the two-sided p-value of the two-sample test by the limit law with
+    Stephens' small-sample factor.
+    """
     points = np.concatenate([before, after])
     below = [
         np.searchsorted(np.sort(x), points, side="right") / x.size
@@ -301,8 +340,9 @@ def kolmogorov_smirnov(before: Floats, after: Floats) -> float:
 def pinpoint_high_threshold(attempts: int) -> float:
     """Return the p-value above which Pinpoint takes two samples for the same.
 
-    By its own recipe (thresholds_performance.py): the 99th percentile of p-values when the truth is a shift of one
-    interquartile range of a normal law, for up to 35 attempts; its table has a million simulations, here are 20,000.
+    By its own recipe (thresholds_performance.py): the 99th percentile of p-values when
+    the truth is a shift of one interquartile range of a normal law, for up to 35
+    attempts; its table has a million simulations, here are 20,000.
     """
     return pinpoint_thresholds()[min(attempts, 35) - 1]
 
@@ -376,7 +416,9 @@ def _mean_of_calls(side: Sequence[Run]) -> float:
 
 
 def _moments(side: Sequence[Run]) -> tuple[int, float, float]:
-    """Return number, mean and variance of all calls of a side, put together from those of its runs."""
+    """Return number, mean and variance of all calls of a side, put together from those
+    of its runs.
+    """
     runs = [summary(run) for run in side]
     sizes = np.array([run.calls.size for run in runs])
     means = np.array([run.mean for run in runs])
@@ -409,7 +451,9 @@ def _u_deviation(n: int, m: int) -> float:
 
 
 def _normal_p(before: Floats, after: Floats) -> float:
-    """Return the two-sided U-test p-value by the normal limit with continuity correction, as Pinpoint computes it."""
+    """Return the two-sided U-test p-value by the normal limit with continuity
+    correction, as Pinpoint computes it.
+    """
     return _u_test_p(before, after, "asymptotic")
 
 

@@ -1,7 +1,9 @@
-"""The shipped decision, as a rule of the yardstick: the locations, the test, the limits and the looks are the gate's own code.
+"""The shipped decision, as a rule of the yardstick: the locations, the test, the limits
+and the looks are the gate's own code.
 
-A recording holds one metric of one workload, so each rule gets the error that the gate gives that metric: ``decide`` the fast
-path, ``decide_p99`` and ``decide_gap`` the tail and the gap between calls.
+A recording holds one metric of one workload, so each rule gets the error that the gate
+gives that metric: ``decide`` the fast path, ``decide_p99`` and ``decide_gap`` the tail
+and the gap between calls.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from perfgate.judging.gate.evidence.process import (
 )
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 
-# A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
+# A recording is of one workload and shape, whose names no tolerance of the default
+# policy mentions.
 _PLACE = ShapePlace("recording", "default")
 _DECISIONS = {
     "regressed": "regressed",
@@ -51,9 +54,11 @@ Decision = dict[str, str | float | tuple[float, float] | None]
 
 
 def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
-    """Judge head against base, both lists of runs of blocks of seconds a call; effects are shares.
+    """Judge head against base, both lists of runs of blocks of seconds a call; effects
+    are shares.
 
-    Two blocks of a run in a row are its share of a quad. Runs that were not measured in pairs only inform: nothing is decided.
+    Two blocks of a run in a row are its share of a quad. Runs that were not measured in
+    pairs only inform: nothing is decided.
     """
     return decide_effects("latency.low", differences_of(base, head), ctx)
 
@@ -83,7 +88,9 @@ def decide_p99(
 def decide_gap(
     base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
 ) -> Decision:
-    """Judge the gap between calls, given as blocks of one value, an undisturbed call and the gap after it."""
+    """Judge the gap between calls, given as blocks of one value, an undisturbed call
+    and the gap after it.
+    """
     pairs = [
         (np.concatenate(first), np.concatenate(second))
         for first, second in zip(base, head)
@@ -107,7 +114,9 @@ def _located(run: Run) -> ProcessFastPath:
 
 
 class _Run:
-    """A run that is found again by being the same object: a yardstick offers the same recordings many times."""
+    """A run that is found again by being the same object: a yardstick offers the same
+    recordings many times.
+    """
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -146,7 +155,8 @@ def decide_effects(
     moved = bool(ctx.get("moved"))
     tolerated = tolerance(policy, metric, _PLACE, moved=moved)
     sought, sufficient = margins_for_unchanged(policy, metric, _PLACE, moved=moved)
-    # While the gate may still measure it seeks the smaller margin and is surer of an alarm; at the end the larger is enough.
+    # While the gate may still measure it seeks the smaller margin and is surer of an
+    # alarm; at the end the larger is enough.
     is_last = bool(ctx.get("last"))
     margin = sufficient if is_last else sought
     limits = Limits(math.log1p(tolerated), math.log1p(margin))
@@ -168,6 +178,8 @@ def decide_effects(
 
 
 def _share(metric: str) -> float:
-    """Return the part of the gate's error that a metric gets at worst, where its family has other members."""
+    """Return the part of the gate's error that a metric gets at worst, where its family
+    has other members.
+    """
     family = FAMILIES[METRICS[metric].gate.family]
     return family.share / len(family.metrics)

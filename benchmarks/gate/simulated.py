@@ -1,7 +1,9 @@
-"""Simulated gates: effects of pairs in, and out what the shipped rule makes of them look by look, of one workload or several.
+"""Simulated gates: effects of pairs in, and out what the shipped rule makes of them
+look by look, of one workload or several.
 
-A workload is looked at as a check does, after the planned numbers of pairs and where its budget ends; then all are judged
-together, as at the end of a check. Undecided ones may have had the pairs that others left over.
+A workload is looked at as a check does, after the planned numbers of pairs and where
+its budget ends; then all are judged together, as at the end of a check. Undecided ones
+may have had the pairs that others left over.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class SimulatedRule(NamedTuple):
-    """The rule of the fast path, as shipped or altered; ``luck`` is the one that it allows for."""
+    """The rule of the fast path, as shipped or altered; ``luck`` is the one that it
+    allows for.
+    """
 
     looks: tuple[int, ...] = tuple(DEFAULT_LOOKS)
     tolerated: float = 0.005
@@ -59,7 +63,9 @@ class SimulatedRule(NamedTuple):
     def pairs_of(
         self, effects: Floats, errors: Errors, *, budget: int
     ) -> tuple[int, bool]:
-        """The pairs after which a workload is decided, or has no more, and whether more would help."""
+        """The pairs after which a workload is decided, or has no more, and whether more
+        would help.
+        """
         last = min(budget, self.looks[-1], effects.size)
         for look in [*(planned for planned in self.looks if planned < last), last]:
             given = self.answer(effects[:look], errors, self.sought, interim=True)
@@ -102,7 +108,9 @@ def simulate(
     budget: int = DEFAULT_LOOKS[-1],
     lends: bool = True,
 ) -> SimulatedGate:
-    """The gate of workloads whose pairs have these effects, ``budget`` pairs each; if it ``lends``, left-over pairs too."""
+    """The gate of workloads whose pairs have these effects, ``budget`` pairs each; if
+    it ``lends``, left-over pairs too.
+    """
     errors = rule.errors(len(workloads))
     found = [rule.pairs_of(effects, errors, budget=budget) for effects in workloads]
     pairs = [count for count, _ in found]

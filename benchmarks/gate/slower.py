@@ -1,6 +1,8 @@
-"""Make a model slower by a known share, in Python work that no counter counts: only the clock can tell.
+"""Make a model slower by a known share, in Python work that no counter counts: only the
+clock can tell.
 
-The share is that of an undisturbed call on this machine, of the fastest shape: both are timed here, the fastest of many counts.
+The share is that of an undisturbed call on this machine, of the fastest shape: both are
+timed here, the fastest of many counts.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ print(best)
 
 
 class Place(NamedTuple):
-    """Where a project's call is: the file of its model, the class whose forward is the call, its workload and its folder."""
+    """Where a project's call is: the file of its model, the class whose forward is the
+    call, its workload and its folder.
+    """
 
     file: str
     model: str

@@ -63,7 +63,9 @@ def wilson(hits: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
 
 
 def smallest_found(rows: Sequence[Row], quantile: float) -> float | None:
-    """Return the smallest size from which on that share of the cells finds at least 95 %; None where none does."""
+    """Return the smallest size from which on that share of the cells finds at least 95
+    %; None where none does.
+    """
     found = None
     for size in sorted({row.size for row in rows}, reverse=True):
         powers = [row.regressed / row.trials for row in rows if row.size == size]
@@ -138,7 +140,9 @@ def _cells(rows: Sequence[Row], rule: str) -> str:
 
 
 def _best_by_cell(rows: Sequence[Row], rules: Sequence[str]) -> str:
-    """The smallest slowdown each rule finds with 95 % power, cell by cell, where its false alarms are fair."""
+    """The smallest slowdown each rule finds with 95 % power, cell by cell, where its
+    false alarms are fair.
+    """
     cells = _names(rows, rules[0], "unchanged")
     lines = [
         "Smallest slowdown found in 95 % of a cell's gates; in brackets where over 2 % of its unchanged gates alarmed:",
@@ -160,7 +164,9 @@ def _best_by_cell(rows: Sequence[Row], rules: Sequence[str]) -> str:
 def _equal_heads(
     rows: Sequence[Row], rule: str, cells: Sequence[Cell], plan: Plan
 ) -> str:
-    """Heads that differ in code and not in speed: what they seem slower by, over all pairs and the largest of one head."""
+    """Heads that differ in code and not in speed: what they seem slower by, over all
+    pairs and the largest of one head.
+    """
     lines = [
         f"Heads of other code and equal speed, {rule}. sd: 1.4826 x median absolute deviation of a pair's effect:",
         "",
@@ -287,7 +293,9 @@ def _worst(rows: Sequence[Row]) -> str:
 
 
 def _seconds(rows: Sequence[Row]) -> str:
-    """Return the median over the cells of the median seconds to an "ok"; a dash where none was given."""
+    """Return the median over the cells of the median seconds to an "ok"; a dash where
+    none was given.
+    """
     known = [row.seconds_to_ok for row in rows if row.seconds_to_ok is not None]
     return f"{np.median(known):.0f}" if known else "–"
 

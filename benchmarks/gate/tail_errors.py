@@ -1,12 +1,15 @@
-"""Simulate the verdict on mean and stalls: how often does equal code fail, and how often are rare slow calls found?
+"""Simulate the verdict on mean and stalls: how often does equal code fail, and how
+often are rare slow calls found?
 
     python benchmarks/gate/tail_errors.py --gates 2000
     python benchmarks/gate/tail_errors.py --gates 2000 --noise ../shared/gate-noise
 
-Each gate takes stretches start by start, looks as a check does, and ends as it would. The noise of synthetic gates is a
-log-normal call with a heavy tail, bursts that hit whole turns, and luck that a start keeps. With --noise it is drawn from
-recorded base-against-base pairs (wall time, their waits for CPUs included, so the noise is larger than a check's): a start is
-the blocks of one recorded pair. ``planted`` gates add a stall in every n-th call of head.
+Each gate takes stretches start by start, looks as a check does, and ends as it would.
+The noise of synthetic gates is a log-normal call with a heavy tail, bursts that hit
+whole turns, and luck that a start keeps. With --noise it is drawn from recorded
+base-against-base pairs (wall time, their waits for CPUs included, so the noise is
+larger than a check's): a start is the blocks of one recorded pair. ``planted`` gates
+add a stall in every n-th call of head.
 """
 
 from __future__ import annotations
@@ -34,15 +37,18 @@ from perfgate.judging.gate.evidence.stretches import (
 )
 
 Floats = npt.NDArray[np.float64]
-# The calls of both sides in the quads of a start, in the order they were made: quads x calls.
+# The calls of both sides in the quads of a start, in the order they were made: quads x
+# calls.
 Start = tuple[Floats, Floats]
 PLACE = ShapePlace("simulated", "default")
 SHARES = AlphaShares.of_subjects(Policy(), subjects=1)
-# Synthetic: log-sd of a call, of a start and of a burst; the shares of stalled calls and of disturbed turns.
+# Synthetic: log-sd of a call, of a start and of a burst; the shares of stalled calls
+# and of disturbed turns.
 CALL_SPREAD, START_LUCK, BURST = 0.05, 0.01, 0.3
 STALLED, DISTURBED = 0.002, 0.05
 QUADS, CALLS = 8, 126
-PLANTED = {  # in every so many calls a stall of so many median calls: +5 to +22 % of the mean
+# in every so many calls a stall of so many median calls: +5 to +22 % of the mean
+PLANTED = {
     "every 60th, 6 calls": (60, 6.0),
     "every 200th, 30 calls": (200, 30.0),
     "every 250th, 55 calls": (250, 55.0),
@@ -96,7 +102,9 @@ def print_row(name: str, ends: list[tuple[frozenset[str], str, int]]) -> None:
 def gate(
     draw: Callable[[], Start], stall: tuple[int, float] | None
 ) -> tuple[frozenset[str], str, int]:
-    """One gate: the metrics that failed it, the outcome of the mean, and the quads that it took."""
+    """One gate: the metrics that failed it, the outcome of the mean, and the quads that
+    it took.
+    """
     starts: list[Start] = []
     for look in LOOKS:
         while sum(base.shape[0] for base, _ in starts) < look:
@@ -152,7 +160,9 @@ def synthetic(lot: np.random.Generator) -> Callable[[], Start]:
 
 
 def recorded(lot: np.random.Generator, folder: Path) -> Callable[[], Start]:
-    """Starts from recorded pairs: as many consecutive quads as there are, pooled to QUADS."""
+    """Starts from recorded pairs: as many consecutive quads as there are, pooled to
+    QUADS.
+    """
     pairs = [pair for path in sorted(folder.glob("aa-*.npz")) for pair in _pairs(path)]
     print(f"{len(pairs)} recorded pairs")
 

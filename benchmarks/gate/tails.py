@@ -1,16 +1,18 @@
-"""Gate rare slow calls: is a head caught that stalls in every 60th to 500th call, and does unchanged code pass?
+"""Gate rare slow calls: is a head caught that stalls in every 60th to 500th call, and
+does unchanged code pass?
 
-    python benchmarks/gate/tails.py
-    python benchmarks/gate/tails.py --only sleep-200 --only identical --times 3 --out tails.jsonl
-    python benchmarks/gate/tails.py --brief --times 12 --only identical -- --steps 4
-    python benchmarks/gate/tails.py --stretches --times 4
-    python benchmarks/gate/tails.py --table --out tails.jsonl
+    python benchmarks/gate/tails.py python benchmarks/gate/tails.py --only sleep-200
+    --only identical --times 3 --out tails.jsonl python benchmarks/gate/tails.py --brief
+    --times 12 --only identical -- --steps 4 python benchmarks/gate/tails.py --stretches
+    --times 4 python benchmarks/gate/tails.py --table --out tails.jsonl
 
-A small service of about 1 ms a call lies in a git repository of its own; head adds one of twelve kinds of rare work to it.
-Its fast path stays what it was, and the mean call takes 5 to 22 % longer. Every gate is a whole ``perfgate check``. One line of
-JSON a gate goes to --out as it ends. ``--brief`` takes few short pairs whose times decide nothing, so that the verdict is that
-of mean and stalls. ``--stretches`` starts no command: it measures and judges stretches alone, in a fifth of the time. The exit
-code is 0 only if at least 11 of 12 kinds failed, and no unchanged code did.
+A small service of about 1 ms a call lies in a git repository of its own; head adds one
+of twelve kinds of rare work to it. Its fast path stays what it was, and the mean call
+takes 5 to 22 % longer. Every gate is a whole ``perfgate check``. One line of JSON a
+gate goes to --out as it ends. ``--brief`` takes few short pairs whose times decide
+nothing, so that the verdict is that of mean and stalls. ``--stretches`` starts no
+command: it measures and judges stretches alone, in a fifth of the time. The exit code
+is 0 only if at least 11 of 12 kinds failed, and no unchanged code did.
 """
 
 from __future__ import annotations
@@ -105,7 +107,9 @@ LAYERS = 10
 
 
 class Kind(NamedTuple):
-    """Rare work of a head: in every so many calls the statements ``work``, with ``setup`` and ``helpers`` in the class."""
+    """Rare work of a head: in every so many calls the statements ``work``, with
+    ``setup`` and ``helpers`` in the class.
+    """
 
     every: int
     work: str
@@ -254,7 +258,9 @@ def gate(name: str, arguments: list[str], *, settings: str) -> dict[str, Any]:
 
 
 def judge_stretches(name: str) -> dict[str, Any]:
-    """Measure the stretches of one kind on real workers until they decide, and judge them alone."""
+    """Measure the stretches of one kind on real workers until they decide, and judge
+    them alone.
+    """
     place = ShapePlace("service", "default")
     measured = PairedMeasurement()
 

@@ -1,11 +1,14 @@
-"""What would a smaller tolerance of the fast path find, and what would it cost in false alarms?
+"""What would a smaller tolerance of the fast path find, and what would it cost in false
+alarms?
 
     python benchmarks/gate/tolerance.py --times 400
 
-Simulated gates by the shipped rule: pairs with normal noise of 0.65 % (the median of the recorded models), looks as far as 64
-pairs, which fit into a minute. Heads of equal speed differ by luck of their code: the same in all pairs of a gate, and drawn
-anew for every gate from a normal distribution. Twelve recorded models have heads of equal speed that are 0.15 to 0.8 % slower
-or faster over 20 servers (docs/deciding.md), which is a luck of about 0.2 %. No pair of base against base shows it.
+Simulated gates by the shipped rule: pairs with normal noise of 0.65 % (the median of
+the recorded models), looks as far as 64 pairs, which fit into a minute. Heads of equal
+speed differ by luck of their code: the same in all pairs of a gate, and drawn anew for
+every gate from a normal distribution. Twelve recorded models have heads of equal speed
+that are 0.15 to 0.8 % slower or faster over 20 servers (docs/deciding.md), which is a
+luck of about 0.2 %. No pair of base against base shows it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from simulated import SimulatedRule, simulate
 PAIR_NOISE = 0.0065
 LUCKS = (0.0, 0.001, 0.002, 0.003)
 SLOWDOWNS = (0.0, 0.005, 0.01)
-# A tolerance, and the slowdown that the gate seeks to exclude before it says "unchanged": today's two first.
+# A tolerance, and the slowdown that the gate seeks to exclude before it says
+# "unchanged": today's two first.
 BOUNDS = ((0.005, 0.01), (0.0025, 0.01), (0.005, 0.005), (0.0025, 0.005))
 LOOKS = (8, 16, 32, 64)
 

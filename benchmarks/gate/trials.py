@@ -1,7 +1,9 @@
-"""Gates replayed from recordings: pairs are drawn with replacement until the budget of measuring is spent.
+"""Gates replayed from recordings: pairs are drawn with replacement until the budget of
+measuring is spent.
 
-A rule's answers are counted in one row per scenario, change and cell. Every rule sees the same draws, so rules are compared
-under the same luck, and a row depends on the seed alone, not on which rules or cells ran with it.
+A rule's answers are counted in one row per scenario, change and cell. Every rule sees
+the same draws, so rules are compared under the same luck, and a row depends on the seed
+alone, not on which rules or cells ran with it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ GAP_SHARE = 0.01
 STORED_SIZES = (0.0, 0.05, 0.10)
 # Pairs of base against base lie among those of the first look.
 AA_PAIRS = GateSettings().aa_pairs
-# How many pairs of a gate come from each server (draw_renewals): from half of the first look on.
+# How many pairs of a gate come from each server (draw_renewals): from half of the first
+# look on.
 RUNS = (4, 4, 8, 16, 32)
 
 Ints = npt.NDArray[np.int64]
@@ -33,7 +36,9 @@ CHANGES: dict[str, Change] = {"scale": scaled, "tail": slow_tail}
 
 
 class Plan(NamedTuple):
-    """How much is tried: gates of unchanged code, gates per size of change; measuring seconds of one gate; the seed."""
+    """How much is tried: gates of unchanged code, gates per size of change; measuring
+    seconds of one gate; the seed.
+    """
 
     unchanged: int
     changed: int
@@ -57,7 +62,9 @@ class Task(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one rule answered in one scenario: counts of answers, and median seconds measured until the answer."""
+    """What one rule answered in one scenario: counts of answers, and median seconds
+    measured until the answer.
+    """
 
     rule: str
     scenario: str
@@ -73,7 +80,9 @@ class Row(NamedTuple):
 
 
 class _Draw(NamedTuple):
-    """One gate: which pairs in which order, whether base and head change places, and the seconds spent after each."""
+    """One gate: which pairs in which order, whether base and head change places, and
+    the seconds spent after each.
+    """
 
     picked: np.ndarray
     swapped: np.ndarray
@@ -86,11 +95,14 @@ def tasks_of(
 ) -> list[Task]:
     """Return all that is tried on these recordings.
 
-    ``unchanged`` swaps the labels of each pair at random, so that base and head are alike by construction; ``unchanged, as
-    one`` swaps all pairs of a gate together, so that what its few distinct pairs happen to differ by stays in: an upper
-    bound. ``slower`` slows head exactly. ``p99`` slows the slowest 2 % of head's calls, on CPU time; ``gap`` the time
-    between calls, by a share of a call. ``stored`` takes base from one pass and head from another. ``equal heads``, of live
-    recordings, swaps nothing: head is a variant that differs in code and not in speed, in all pairs of a gate the same one.
+    ``unchanged`` swaps the labels of each pair at random, so that base and head are
+    alike by construction; ``unchanged, as one`` swaps all pairs of a gate together, so
+    that what its few distinct pairs happen to differ by stays in: an upper bound.
+    ``slower`` slows head exactly. ``p99`` slows the slowest 2 % of head's calls, on CPU
+    time; ``gap`` the time between calls, by a share of a call. ``stored`` takes base
+    from one pass and head from another. ``equal heads``, of live recordings, swaps
+    nothing: head is a variant that differs in code and not in speed, in all pairs of a
+    gate the same one.
     """
     tasks = []
     for cell in cells:
@@ -171,7 +183,9 @@ def rows_of(task: Task, rules: Sequence[Rule], plan: Plan) -> list[Row]:
 
 
 def _draw(task: Task, plan: Plan, number: int) -> _Draw:
-    """Draw the pairs of one gate: always the same for the same seed, scenario, cell and number."""
+    """Draw the pairs of one gate: always the same for the same seed, scenario, cell and
+    number.
+    """
     name = zlib.crc32(f"{task.scenario}|{task.cell}".encode())
     rng = np.random.default_rng([plan.seed, name, number])
     seconds = np.array([pair.seconds for pair in task.pairs])
@@ -196,7 +210,9 @@ def _draw(task: Task, plan: Plan, number: int) -> _Draw:
 
 
 def _by_server(rng: np.random.Generator, task: Task, most: int) -> Ints:
-    """Return indices of pairs of which a run comes from one server, as the gate renews its servers."""
+    """Return indices of pairs of which a run comes from one server, as the gate renews
+    its servers.
+    """
     variants = np.array([pair.variant for pair in task.pairs])
     servers = np.array([pair.number for pair in task.pairs])
     kept = (
@@ -216,7 +232,9 @@ def _by_server(rng: np.random.Generator, task: Task, most: int) -> Ints:
 def _two_passes(
     rng: np.random.Generator, pairs: Sequence[Pair], most: int
 ) -> np.ndarray:
-    """Return indices of pairs for base and for head, each side from one pass, never the same one."""
+    """Return indices of pairs for base and for head, each side from one pass, never the
+    same one.
+    """
     passes = np.array([pair.number for pair in pairs])
     sides = rng.permutation(np.unique(passes))[:2]
     return np.stack(
@@ -232,7 +250,9 @@ def _gate(
     draw: _Draw,
     plan: Plan,
 ) -> tuple[str, float, float]:
-    """Return a rule's answer in one gate: decision, seconds measured until then, effect."""
+    """Return a rule's answer in one gate: decision, seconds measured until then,
+    effect.
+    """
     base = [plain[i][swap] for i, swap in zip(draw.picked[:, 0], draw.swapped)]
     head = [changed[i][1 - swap] for i, swap in zip(draw.picked[:, 1], draw.swapped)]
     looks = () if plan.at_once else rule.looks

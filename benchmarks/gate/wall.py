@@ -1,15 +1,19 @@
-"""Where the wall of the pairs goes: what share is recorded calls, and how many pairs fit into a budget?
+"""Where the wall of the pairs goes: what share is recorded calls, and how many pairs
+fit into a budget?
 
     python benchmarks/gate/wall.py --times 3 --out perfgate-out/wall.jsonl
     python benchmarks/gate/wall.py --project trainer --project decoder --seconds 60
     python benchmarks/gate/wall.py --table perfgate-out/wall.jsonl
 
-Measures pairs of each project in benchmarks/gate/mistakes/projects against a copy of itself, as a check does, until the
-budget is spent. On a machine that others use too compare the shares and not the seconds. ``beside calls`` is what else a block
-takes in the worker: the call that is not recorded, and garbage. ``alike`` is the correlation of
-the effects (CPU time) of neighbouring pairs, and ``by server`` the share of their variance that lies between the fork servers,
-less what chance alone would put there: both are near 0 where pairs are independent. The table at the end has the median of
-each project. The exit code is 0 if all have 60 pairs in a minute, and 60 % of the wall recorded.
+Measures pairs of each project in benchmarks/gate/mistakes/projects against a copy of
+itself, as a check does, until the budget is spent. On a machine that others use too
+compare the shares and not the seconds. ``beside calls`` is what else a block takes in
+the worker: the call that is not recorded, and garbage. ``alike`` is the correlation of
+the effects (CPU time) of neighbouring pairs, and ``by server`` the share of their
+variance that lies between the fork servers, less what chance alone would put there:
+both are near 0 where pairs are independent. The table at the end has the median of each
+project. The exit code is 0 if all have 60 pairs in a minute, and 60 % of the wall
+recorded.
 """
 
 from __future__ import annotations
@@ -172,7 +176,9 @@ def _shares(
 
 
 def _effects(measured: PairedMeasurement, servers: list[int]) -> dict[str, Any]:
-    """The effects by arm in the order of the pairs, each with the server that it comes from."""
+    """The effects by arm in the order of the pairs, each with the server that it comes
+    from.
+    """
     sides: dict[int, list[Replicate]] = defaultdict(list)
     for side in (*measured.base, *measured.head):
         sides[side.pair].append(side)
@@ -190,7 +196,9 @@ def _effects(measured: PairedMeasurement, servers: list[int]) -> dict[str, Any]:
 
 
 def between_servers(effects: list[tuple[int, float]]) -> float:
-    """The share of the variance of the effects that belongs to their servers (intraclass correlation of a random model)."""
+    """The share of the variance of the effects that belongs to their servers
+    (intraclass correlation of a random model).
+    """
     groups: dict[int, list[float]] = defaultdict(list)
     for server, effect in effects:
         groups[server].append(effect)

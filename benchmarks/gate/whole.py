@@ -2,11 +2,13 @@
 
     python benchmarks/gate/whole.py --times 1000
 
-Simulated gates by the shipped rule, of pairs with normal noise. Heads of equal speed differ by the luck of their code: the same
-in all pairs of a workload, and drawn anew for every gate from a normal distribution. In the rows with a slowdown the first
-workload has it and the others have none. ``pairs`` is the budget of a workload: 64 on a busy machine, 106 on an idle one, and
-24 where a pair takes 2.5 s. The exit code is 0 if at most 1 % of equal code fails, 90 % of slowdowns of 1 % are found with five
-workloads, and at most 5 % of unchanged code of a spread of 1.5 % is undecided.
+Simulated gates by the shipped rule, of pairs with normal noise. Heads of equal speed
+differ by the luck of their code: the same in all pairs of a workload, and drawn anew
+for every gate from a normal distribution. In the rows with a slowdown the first
+workload has it and the others have none. ``pairs`` is the budget of a workload: 64 on a
+busy machine, 106 on an idle one, and 24 where a pair takes 2.5 s. The exit code is 0 if
+at most 1 % of equal code fails, 90 % of slowdowns of 1 % are found with five workloads,
+and at most 5 % of unchanged code of a spread of 1.5 % is undecided.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ LUCK = 0.002
 
 
 class Row(NamedTuple):
-    """Gates of so many workloads; ``fails`` and ``undecided`` are the goals: at most, or at least of a slowdown."""
+    """Gates of so many workloads; ``fails`` and ``undecided`` are the goals: at most,
+    or at least of a slowdown.
+    """
 
     workloads: int
     spread: float

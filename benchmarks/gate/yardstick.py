@@ -1,16 +1,21 @@
-"""Hold decision rules against recorded noise: false alarms, what size of slowdown they find, and how long they take.
+"""Hold decision rules against recorded noise: false alarms, what size of slowdown they
+find, and how long they take.
 
-    python benchmarks/gate/yardstick.py --quick
-    python benchmarks/gate/yardstick.py --recordings FOLDER --jobs 2 --out yardstick.json
-    python benchmarks/gate/yardstick.py --rule my_rule.py:decide --only-rules mine
+    python benchmarks/gate/yardstick.py --quick python benchmarks/gate/yardstick.py
+    --recordings FOLDER --jobs 2 --out yardstick.json python
+    benchmarks/gate/yardstick.py --rule my_rule.py:decide --only-rules mine
 
-A rule is ``decide(base, head, ctx) -> {"decision": "regressed" | "ok" | "undecided", "effect": float, "ci": (lo, hi) or
-None}``. base and head are lists of runs (one process each), a run is a list of blocks, a block an array of seconds per call
-in time order; ``ctx["paired"]`` is true when base[i] and head[i] took turns, ``ctx["seed"]`` an integer. Our own is the
-``decide`` of rule.py beside this file, with ``decide_p99`` and ``decide_gap`` where it has them; the rivals are in rivals.py.
+A rule is
+``decide(base, head, ctx) -> {"decision": "regressed" | "ok" | "undecided", "effect": float, "ci": (lo, hi) or None}``.
+base and head are lists of runs (one process each), a run is a list of blocks, a block
+an array of seconds per call in time order; ``ctx["paired"]`` is true when base[i] and
+head[i] took turns, ``ctx["seed"]`` an integer. Our own is the ``decide`` of rule.py
+beside this file, with ``decide_p99`` and ``decide_gap`` where it has them; the rivals
+are in rivals.py.
 
-A rule that answers "undecided" is offered more pairs, up to its last look or the budget of measuring; the others get all of
-the budget at once. A rule's looks are LOOKS in its file, else those of the gate. The same --seed gives the same table.
+A rule that answers "undecided" is offered more pairs, up to its last look or the budget
+of measuring; the others get all of the budget at once. A rule's looks are LOOKS in its
+file, else those of the gate. The same --seed gives the same table.
 """
 
 from __future__ import annotations
@@ -174,7 +179,9 @@ def _load(path: Path, function: str) -> Rule:
 def _estimate(
     tasks: Sequence[Task], rules: Sequence[Rule], plan: Plan, gates: int, jobs: int
 ) -> None:
-    """Say on stderr how long it will take, from three gates of the first, middle and last task."""
+    """Say on stderr how long it will take, from three gates of the first, middle and
+    last task.
+    """
     few = plan._replace(unchanged=3, changed=3)
     sample = {
         id(task): task._replace(sizes=task.sizes[:1])

@@ -1,6 +1,8 @@
-"""The changes that the table gates: equal code, slowdowns of known size, and ten causes of ten kinds.
+"""The changes that the table gates: equal code, slowdowns of known size, and ten causes
+of ten kinds.
 
-A cause is right if the title or the first cause of the comment names a line of the change, or one of ``names``.
+A cause is right if the title or the first cause of the comment names a line of the
+change, or one of ``names``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ class Change(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-# The step of a decoder of 20 layers takes longer by nearly a twentieth with each layer more.
+# The step of a decoder of 20 layers takes longer by nearly a twentieth with each layer
+# more.
 FIVE_PERCENT = Change(
     "+5 %", "served", "model.py", "= 4096, 64, 4, 20, 512", "= 4096, 64, 4, 21, 512"
 )

@@ -1,12 +1,14 @@
-"""Gate servers, ranks and commands that nobody tuned perfgate for: verdicts, named causes, and the share of recorded wall time.
+"""Gate servers, ranks and commands that nobody tuned perfgate for: verdicts, named
+causes, and the share of recorded wall time.
 
     python benchmarks/jobs/gate_jobs.py                     # everything once: about an hour and a half
     python benchmarks/jobs/gate_jobs.py --minutes 25        # as much of it as that takes, the causes last
     python benchmarks/jobs/gate_jobs.py --only causes
     python benchmarks/jobs/gate_jobs.py --only equal --times 5 --neighbours 2   # beside two other processes: a load of 3
 
-Rows are printed as they end, and the table at last. With ``--out`` a line of JSON for every gate is added to a file. The
-servers are a plain asyncio one, the same closing after each answer, llama.cpp's and ``transformers serve``.
+Rows are printed as they end, and the table at last. With ``--out`` a line of JSON for
+every gate is added to a file. The servers are a plain asyncio one, the same closing
+after each answer, llama.cpp's and ``transformers serve``.
 """
 
 from __future__ import annotations
@@ -45,15 +47,19 @@ import neighbours  # noqa: E402
 PARTS = ("equal", "slower", "command", "causes")
 SERVERS = ("asyncio", "closing", "llama", "transformers")
 NAMES = ("-c", "user.name=perfgate", "-c", "user.email=perfgate@example.invalid")
-# The budget of the programs, overrun by a third, and what starting and profiling comes to.
+# The budget of the programs, overrun by a third, and what starting and profiling comes
+# to.
 _GATE_MINUTES = 6
-# Of llama.cpp's server, 20 layers are the base; of `transformers serve` the changes of examples/serving are the nearest.
+# Of llama.cpp's server, 20 layers are the base; of `transformers serve` the changes of
+# examples/serving are the nearest.
 LLAMA_LAYERS = {"equal": 20, "+5 %": 21, "+14 %": 23}
 SERVING_CHANGES = {"equal": "rename", "+14 %": "layer"}
 
 
 class Trial(NamedTuple):
-    """A gate to be run: in which part of the table, of what, with which change, and the verdict that is right."""
+    """A gate to be run: in which part of the table, of what, with which change, and the
+    verdict that is right.
+    """
 
     part: str
     program: str
@@ -64,7 +70,9 @@ class Trial(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a gate said; ``recorded`` is the share of its wall time that is recorded turns."""
+    """What a gate said; ``recorded`` is the share of its wall time that is recorded
+    turns.
+    """
 
     part: str
     program: str
@@ -156,7 +164,9 @@ def is_installed(server: str) -> bool:
 
 
 def trials_of(parts: list[str], servers: list[str], times: int) -> Iterator[Trial]:
-    """Yield the gates, round by round, so that a run that is cut short has something of everything but the causes."""
+    """Yield the gates, round by round, so that a run that is cut short has something of
+    everything but the causes.
+    """
     of_servers = (
         (EQUAL, "equal", "PASS"),
         (FOURTEEN_PERCENT, "slower", "FAIL"),

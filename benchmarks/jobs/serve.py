@@ -1,10 +1,12 @@
-"""Gate a served model again and again: how often equal code fails, and how often a slowdown is found.
+"""Gate a served model again and again: how often equal code fails, and how often a
+slowdown is found.
 
     python benchmarks/jobs/serve.py --change rename --times 20
     python benchmarks/jobs/serve.py --change layer --times 20
 
-Beside each gate stands what one would have believed who measures base wholly and then head, as a nightly job does: the base
-of the first half of the starts against the head of the second half, from the very same turns.
+Beside each gate stands what one would have believed who measures base wholly and then
+head, as a nightly job does: the base of the first half of the starts against the head
+of the second half, from the very same turns.
 """
 
 from __future__ import annotations
@@ -76,7 +78,9 @@ def main() -> None:
 def one_after_the_other(
     base: list[dict[str, Any]], head: list[dict[str, Any]]
 ) -> float:
-    """The change of the time per token that the base of the first starts and the head of the last ones show."""
+    """The change of the time per token that the base of the first starts and the head
+    of the last ones show.
+    """
     starts = sorted({turn["start"] for turn in base})
     first = set(starts[: max(1, len(starts) // 2)])
     before = [math.log(turn["values"][TPOT]) for turn in base if turn["start"] in first]

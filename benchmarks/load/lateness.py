@@ -1,7 +1,9 @@
-"""How late the load generator sends: a plain server on one core, the generator on another, and arrivals of a Poisson process.
+"""How late the load generator sends: a plain server on one core, the generator on
+another, and arrivals of a Poisson process.
 
-"sent" is when a request was handed to the HTTP client, "there" when its bytes were at the server, after the intended start;
-"preempted" is how often the generator lost its CPU to another process, which is what delays most of the late ones.
+"sent" is when a request was handed to the HTTP client, "there" when its bytes were at
+the server, after the intended start; "preempted" is how often the generator lost its
+CPU to another process, which is what delays most of the late ones.
 
 python benchmarks/load/lateness.py --rates 500 1000 2000
 """
@@ -27,7 +29,8 @@ from perfgate.conductor.load.plan import PlannedRequest, plan_load
 from perfgate.conductor.load.record import Clock, Exchange, Send
 from perfgate.load_settings import LoadSettings
 
-# A bare answer, so that the server's own work disturbs little: the time of arrival, on the clock that all processes share.
+# A bare answer, so that the server's own work disturbs little: the time of arrival, on
+# the clock that all processes share.
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Type: text/plain\r\n\r\n%s"
 
 

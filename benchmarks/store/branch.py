@@ -1,9 +1,12 @@
-"""A store in a branch with many runs: the seconds to record one more and to read a history, and the size of the branch.
+"""A store in a branch with many runs: the seconds to record one more and to read a
+history, and the size of the branch.
 
-    PYTHONPATH=.:benchmarks/trend python benchmarks/store/branch.py --runs 500 2000 7900 --histories FOLDER
+    PYTHONPATH=.:benchmarks/trend python benchmarks/store/branch.py --runs 500 2000 7900
+    --histories FOLDER
 
-Seconds are on the clock, and in brackets those of CPU time, git's included. The repository lies on the same machine, so that a
-network adds to all of it: what is fetched for a reading is printed as "small files".
+Seconds are on the clock, and in brackets those of CPU time, git's included. The
+repository lies on the same machine, so that a network adds to all of it: what is
+fetched for a reading is printed as "small files".
 """
 
 from __future__ import annotations

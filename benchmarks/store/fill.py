@@ -1,7 +1,8 @@
 """Fill a store with made runs through its tables, as fast as the database takes rows.
 
-Validating and recording a million documents one by one would take an hour, and prove nothing about reading. So rows are
-inserted at once. The runs of all projects but the last share one document; those of the last have their own.
+Validating and recording a million documents one by one would take an hour, and prove
+nothing about reading. So rows are inserted at once. The runs of all projects but the
+last share one document; those of the last have their own.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def fill_sqlite(path: Path, runs: int, histories: Path) -> None:
 
 
 def fill_postgres(connection: psycopg.Connection, runs: int, histories: Path) -> None:
-    """``connection`` is that of an administrator: foreign keys are not looked up for each of the rows."""
+    """``connection`` is that of an administrator: foreign keys are not looked up for
+    each of the rows.
+    """
 
     def execute(statement: str) -> None:
         connection.execute(statement.encode())

@@ -1,7 +1,9 @@
-"""Memory and time of `perfgate serve` while it refuses hostile uploads: `python benchmarks/store/hostile.py`.
+"""Memory and time of `perfgate serve` while it refuses hostile uploads:
+`python benchmarks/store/hostile.py`.
 
-Every kind is sent as 100 MB with its length announced, as 100 MB in chunks without a length, and cut to the largest size that
-the service reads. The service is the real process; its memory is the largest resident set of all its processes together.
+Every kind is sent as 100 MB with its length announced, as 100 MB in chunks without a
+length, and cut to the largest size that the service reads. The service is the real
+process; its memory is the largest resident set of all its processes together.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ KINDS: tuple[Callable[[int], bytes], ...] = (
 
 
 class Service:
-    """A service with an empty store, and the largest memory that its processes had together."""
+    """A service with an empty store, and the largest memory that its processes had
+    together.
+    """
 
     def __init__(self, folder: Path) -> None:
         store = folder / "store.db"

@@ -1,6 +1,8 @@
-"""A made store of many runs: projects with four testbeds each, whose values repeat the noise of recorded histories.
+"""A made store of many runs: projects with four testbeds each, whose values repeat the
+noise of recorded histories.
 
-Everything follows from the numbers of project, testbed and version, so that two stores of one size hold the same.
+Everything follows from the numbers of project, testbed and version, so that two stores
+of one size hold the same.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ STEP_EVERY, STEP = 700, 1.06
 
 
 class MadeTestbed(NamedTuple):
-    """All runs of one project on one testbed: when each began, and the values of each series."""
+    """All runs of one project on one testbed: when each began, and the values of each
+    series.
+    """
 
     project: str
     fingerprint: str
@@ -175,7 +179,9 @@ def project_name(number: int) -> str:
 
 
 def residuals(values: Floats) -> Floats:
-    """The relative noise of a recorded history, around the median of the values beside each."""
+    """The relative noise of a recorded history, around the median of the values beside
+    each.
+    """
     beside = np.lib.stride_tricks.sliding_window_view(
         np.pad(values, 5, mode="edge"), 11
     )
@@ -188,7 +194,9 @@ def ends_at(days: float = 1.0) -> datetime:
 
 
 def _values(metric: str, noise: list[Floats], seed: tuple[int, ...]) -> Floats:
-    """A series: its level, a rise now and then, and the noise of a recorded history from any place of it on."""
+    """A series: its level, a rise now and then, and the noise of a recorded history
+    from any place of it on.
+    """
     random = np.random.default_rng(seed)
     recorded = noise[random.integers(len(noise))]
     at = (random.integers(recorded.size) + np.arange(VERSIONS)) % recorded.size

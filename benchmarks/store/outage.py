@@ -1,10 +1,14 @@
-"""PostgreSQL stops for minutes while many runners record runs at one `perfgate serve`: is any run lost?
+"""PostgreSQL stops for minutes while many runners record runs at one `perfgate serve`:
+is any run lost?
 
-    PYTHONPATH=.:benchmarks/trend:benchmarks/store python benchmarks/store/outage.py [--runners 50] [--down 300] [--every 40]
+    PYTHONPATH=.:benchmarks/trend:benchmarks/store python benchmarks/store/outage.py
+    [--runners 50] [--down 300] [--every 40]
 
-Each runner is a machine with its own state folder and records a run every ``--every`` seconds, as `perfgate baseline record`
-does: it repeats a refused upload, then keeps the run and sends it with a later one. The database stops at once, as in a crash,
-and starts again after ``--down`` seconds. In the end the store is read: every run has to be there, once.
+Each runner is a machine with its own state folder and records a run every ``--every``
+seconds, as `perfgate baseline record` does: it repeats a refused upload, then keeps the
+run and sends it with a later one. The database stops at once, as in a crash, and starts
+again after ``--down`` seconds. In the end the store is read: every run has to be there,
+once.
 """
 
 from __future__ import annotations

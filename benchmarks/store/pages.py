@@ -1,13 +1,17 @@
-"""How long every page of `perfgate serve` takes right after a run was recorded, and what an upload costs.
+"""How long every page of `perfgate serve` takes right after a run was recorded, and
+what an upload costs.
 
-    PYTHONPATH=.:benchmarks/trend python benchmarks/store/pages.py --histories FOLDER --runs 20000 [--run RUN.JSON] [--times 8]
+    PYTHONPATH=.:benchmarks/trend python benchmarks/store/pages.py --histories FOLDER
+    --runs 20000 [--run RUN.JSON] [--times 8]
 
-Six projects with the same number of runs, 16 values a run, inserted as rows. The last one, which is asked, has real documents,
-2,000 verdicts of gates and five triaged regressions; the service has a webhook and 40 recordings. A real server answers over
-HTTP. Three numbers: what the first page of a server without kept pages takes, which reads the whole
-project; each page as the first request to a server that was started again after an upload; and each page and each question as
-the first request after an upload to its project, on the clock and by the CPU time of the server. ``--run`` is a measured
-document, of which uploads are timed.
+Six projects with the same number of runs, 16 values a run, inserted as rows. The last
+one, which is asked, has real documents, 2,000 verdicts of gates and five triaged
+regressions; the service has a webhook and 40 recordings. A real server answers over
+HTTP. Three numbers: what the first page of a server without kept pages takes, which
+reads the whole project; each page as the first request to a server that was started
+again after an upload; and each page and each question as the first request after an
+upload to its project, on the clock and by the CPU time of the server. ``--run`` is a
+measured document, of which uploads are timed.
 """
 
 from __future__ import annotations
@@ -155,7 +159,9 @@ def main() -> int:
 
 
 def _size(runs: int) -> None:
-    """Spread the runs over four testbeds a project, and over more if a testbed would have more than [store] keep leaves."""
+    """Spread the runs over four testbeds a project, and over more if a testbed would
+    have more than [store] keep leaves.
+    """
     of_project = runs // PROJECTS
     testbeds = max(made_runs.TESTBEDS, -(-of_project // made_runs.VERSIONS))
     for module in (made_runs, fill):
@@ -193,7 +199,9 @@ def _time_pages(
 def _time_restarts(
     place: Path, token: str, writes: Iterator[RunDocument]
 ) -> dict[str, list[Timing]]:
-    """The times of each page as the first request to a server, which was stopped at once after an upload."""
+    """The times of each page as the first request to a server, which was stopped at
+    once after an upload.
+    """
     with _served(place, token) as served:
         served.settle()
         # The runs of the table before may have moved a change.
@@ -215,7 +223,9 @@ class KnownPages(NamedTuple):
     commit: str
 
     def of_turn(self, turn: int) -> dict[str, str]:
-        """The addresses of all pages and questions; in each turn another series, run and comparison."""
+        """The addresses of all pages and questions; in each turn another series, run
+        and comparison.
+        """
         home = f"projects/{_project()}"
         later, earlier = self.runs[turn], self.runs[turn + 4]
         pages = {name or "projects": name for name in OF_SERVICE}
@@ -250,7 +260,8 @@ def _known_pages(served: Served) -> KnownPages:
         r'href="\.\./runs/([0-9a-f]{8,})\.html"',
         served.get(f"{home}/runs/index.html")[1],
     )
-    # A change at an upload of ours, whose commits begin with zeros, moves with the next.
+    # A change at an upload of ours, whose commits begin with zeros, moves with the
+    # next.
     commits = re.findall(
         r'id="commit-((?!0000)[0-9a-f]+)"', served.get(f"{home}/open.html")[1]
     )

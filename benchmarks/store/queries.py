@@ -1,13 +1,18 @@
-"""How long a store of a million runs takes to answer: screening a run, pages of main's history, lists and filters.
+"""How long a store of a million runs takes to answer: screening a run, pages of main's
+history, lists and filters.
 
-    PYTHONPATH=.:benchmarks/trend python benchmarks/store/queries.py --histories FOLDER [--postgres] [--keep FILE]
+    PYTHONPATH=.:benchmarks/trend python benchmarks/store/queries.py --histories FOLDER
+    [--postgres] [--keep FILE]
 
-125 projects of four testbeds with 2,000 runs each, which is the default of ``[store] keep``, and 16 values a run. The noise of
-the values is that of recorded histories, as they lie beside the repository. Every question is asked ``--times`` times, each
-time of another project chosen by lot; pages are those of the last project, whose documents are real ones.
+125 projects of four testbeds with 2,000 runs each, which is the default of
+``[store] keep``, and 16 values a run. The noise of the values is that of recorded
+histories, as they lie beside the repository. Every question is asked ``--times`` times,
+each time of another project chosen by lot; pages are those of the last project, whose
+documents are real ones.
 
-Columns: P50 and P95 on the clock, and the same of the CPU time of this process and of PostgreSQL's server together. On a
-machine that does nothing else the two differ by little; on a busy one the clock tells how busy it is.
+Columns: P50 and P95 on the clock, and the same of the CPU time of this process and of
+PostgreSQL's server together. On a machine that does nothing else the two differ by
+little; on a busy one the clock tells how busy it is.
 """
 
 from __future__ import annotations
@@ -98,7 +103,9 @@ def main() -> int:
 
 @contextmanager
 def _filled(given: Any) -> Any:
-    """The location of a filled store, and the process id of its server, None for SQLite."""
+    """The location of a filled store, and the process id of its server, None for
+    SQLite.
+    """
     began = time.monotonic()
     if given.postgres:
         from tests.fakes import postgres
@@ -121,7 +128,8 @@ def _filled(given: Any) -> Any:
                 f"{given.runs} runs inserted in {time.monotonic() - began:.0f} s",
                 flush=True,
             )
-            # Or the server writes the filled tables to disk while it answers the first questions.
+            # Or the server writes the filled tables to disk while it answers the first
+            # questions.
             size = server.execute(
                 "CHECKPOINT", f"SELECT pg_database_size('{database}')"
             )[0][0]
@@ -150,7 +158,8 @@ def _ask(location: str, given: Any, server: int | None) -> None:
     for column in ("question", "P50", "P95", "CPU P50", "CPU P95", "times"):
         table.add_column(column)
     questions = _questions(location, given.runs, given.times, given.histories)
-    # The garbage collector need not visit what was made and imported to fill a store: a command has nothing of it.
+    # The garbage collector need not visit what was made and imported to fill a store: a
+    # command has nothing of it.
     gc.freeze()
     for question in questions:
         if given.only not in question.name:
@@ -176,7 +185,8 @@ def _ask(location: str, given: Any, server: int | None) -> None:
 
 
 def _cpu_of_server(server: int | None) -> float:
-    """Seconds on a CPU of the processes that serve connections, those of closed ones to the tick.
+    """Seconds on a CPU of the processes that serve connections, those of closed ones to
+    the tick.
 
     Kernel, sched-stats.rst, "/proc/<pid>/schedstat"; proc(5), stat, fields 16 and 17.
     """

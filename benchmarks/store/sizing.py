@@ -1,11 +1,14 @@
-"""What a service needs for its runs: bytes in the store, memory of its process, and how long its pages take.
+"""What a service needs for its runs: bytes in the store, memory of its process, and how
+long its pages take.
 
     PYTHONPATH=. python benchmarks/store/sizing.py --run RUN.JSON [--runs 1000 10000]
 
-``--run`` is a run document of `perfgate run --quick`. The store is filled with runs of one project that differ from it in
-session, commit, time, values and samples, on one testbed for each 2,000 runs, as many as [store] keep leaves of each. A real
-`perfgate serve` is started on it. Memory is that of its processes, at rest and at most while the pages were made (proc(5),
-VmRSS and VmHWM); the seconds of a page are CPU time of the service, which an idle machine needs as well.
+``--run`` is a run document of `perfgate run --quick`. The store is filled with runs of
+one project that differ from it in session, commit, time, values and samples, on one
+testbed for each 2,000 runs, as many as [store] keep leaves of each. A real
+`perfgate serve` is started on it. Memory is that of its processes, at rest and at most
+while the pages were made (proc(5), VmRSS and VmHWM); the seconds of a page are CPU time
+of the service, which an idle machine needs as well.
 """
 
 from __future__ import annotations
@@ -79,7 +82,9 @@ def fill(place: Path, template: RunDocument, numbers: range) -> None:
 
 
 def varied(template: RunDocument, number: int) -> RunDocument:
-    """Another run: its times are scaled, so that it compresses no better than a measured one."""
+    """Another run: its times are scaled, so that it compresses no better than a
+    measured one.
+    """
     random_of_run = random.Random(number)
     started = (FIRST + timedelta(hours=number)).isoformat()
     fingerprint = hashlib.sha256(str(number // RUNS_OF_A_TESTBED).encode()).hexdigest()

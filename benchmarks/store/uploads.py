@@ -1,11 +1,15 @@
-"""Uploads of many runners to one process of `perfgate serve`: how many a second, at which CPU, and whether any is lost.
+"""Uploads of many runners to one process of `perfgate serve`: how many a second, at
+which CPU, and whether any is lost.
 
-    PYTHONPATH=.:benchmarks/trend python benchmarks/store/uploads.py [--rate 100] [--seconds 30] [--run RUN.JSON] [--postgres]
+    PYTHONPATH=.:benchmarks/trend python benchmarks/store/uploads.py [--rate 100]
+    [--seconds 30] [--run RUN.JSON] [--postgres]
 
-Fifty runners, each with a connection of its own, send ``--rate`` uploads a second together, each at its planned time: a slow
-service does not slow them down but makes them late. The documents differ in session and values; ``--run`` takes a measured one.
-In the end the store is read: every acknowledged run has to be there, once. CPU is the user and system time that the service
-spends on an upload; an idle machine needs as much.
+Fifty runners, each with a connection of its own, send ``--rate`` uploads a second
+together, each at its planned time: a slow service does not slow them down but makes
+them late. The documents differ in session and values; ``--run`` takes a measured one.
+In the end the store is read: every acknowledged run has to be there, once. CPU is the
+user and system time that the service spends on an upload; an idle machine needs as
+much.
 """
 
 from __future__ import annotations
@@ -139,7 +143,9 @@ def _cpu(pid: int) -> float:
 async def _upload(
     address: str, token: str, project: str, documents: list[bytes], rate: float
 ) -> tuple[list[float], float, list[float]]:
-    """How late each upload was sent, the seconds of all, and how long each took to be acknowledged."""
+    """How late each upload was sent, the seconds of all, and how long each took to be
+    acknowledged.
+    """
     late: list[float] = []
     took: list[float] = []
     connector = aiohttp.TCPConnector(limit=RUNNERS)

@@ -1,9 +1,11 @@
-"""How long the timeline page takes to open, zoom and total, in a headless Chromium: 10,000, 100,000 and a million spans.
+"""How long the timeline page takes to open, zoom and total, in a headless Chromium:
+10,000, 100,000 and a million spans.
 
     PYTHONPATH=. python benchmarks/timeline/page.py [SPANS ...]
 
-A frame is one drawing after a turn of the wheel. The times are from the page's own clock, the median and the slowest of sixty
-while it zooms in and out again. The machine's load is in them.
+A frame is one drawing after a turn of the wheel. The times are from the page's own
+clock, the median and the slowest of sixty while it zooms in and out again. The
+machine's load is in them.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def main() -> None:
 
 
 def grown(size: int) -> EventTable:
-    """Operators four deep on a thread, each of which launches kernels on two streams; times and names drawn by chance."""
+    """Operators four deep on a thread, each of which launches kernels on two streams;
+    times and names drawn by chance.
+    """
     draw = random.Random(3)
     builder = EventTableBuilder()
     time = 0

@@ -1,12 +1,14 @@
-"""What reading a trace costs beside other ways to answer the same from one file: CPU seconds and memory, in turns.
+"""What reading a trace costs beside other ways to answer the same from one file: CPU
+seconds and memory, in turns.
 
     python benchmarks/trace/cost.py --events 200000 --tools
 
-``top`` and ``flame`` are the commands of ``perfgate trace``. ``run`` is ``perfgate run --from-profile``, and ``all`` answers
-everything that ``ways.py`` asks for: totals, gaps, tree of calls.
-``--tools`` adds HolisticTraceAnalysis (kernel and temporal breakdown of the one trace) and msprof-analyze (``compare`` of the
-other with itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios within one run are the result;
-the seconds depend on the machine. No bound is asserted.
+``top`` and ``flame`` are the commands of ``perfgate trace``. ``run`` is
+``perfgate run --from-profile``, and ``all`` answers everything that ``ways.py`` asks
+for: totals, gaps, tree of calls. ``--tools`` adds HolisticTraceAnalysis (kernel and
+temporal breakdown of the one trace) and msprof-analyze (``compare`` of the other with
+itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios
+within one run are the result; the seconds depend on the machine. No bound is asserted.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ Command = Sequence[str | Path]
 
 
 class Cost(NamedTuple):
-    """CPU seconds of a process and its children, and the most bytes of memory that are no file's, 0 where nobody looked."""
+    """CPU seconds of a process and its children, and the most bytes of memory that are
+    no file's, 0 where nobody looked.
+    """
 
     cpu_seconds: float
     memory_bytes: int
@@ -167,7 +171,9 @@ def report(title: str, path: Path, rivals: Mapping[str, Command], turns: int) ->
 
 
 def cheapest(ways: Mapping[str, Command], turns: int) -> dict[str, Cost]:
-    """The lowest of the costs of each way, run in turns; and the memory of one more run, since looking at it takes time."""
+    """The lowest of the costs of each way, run in turns; and the memory of one more
+    run, since looking at it takes time.
+    """
     costs: dict[str, list[Cost]] = {way: [] for way in ways}
     for _ in range(turns):
         for way, command in ways.items():
@@ -212,7 +218,9 @@ def cost(command: Command, *, look: bool = False) -> Cost:
 
 
 def anonymous_bytes(pid: int) -> int:
-    """The memory of a process that no file stands behind; 0 where it has ended (proc(5), RssAnon)."""
+    """The memory of a process that no file stands behind; 0 where it has ended
+    (proc(5), RssAnon).
+    """
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

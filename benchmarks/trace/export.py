@@ -1,10 +1,13 @@
-"""What a SQLite export of a million rows costs: `perfgate trace top` beside the sqlite3 module that only fetches, in turns.
+"""What a SQLite export of a million rows costs: `perfgate trace top` beside the sqlite3
+module that only fetches, in turns.
 
     python benchmarks/trace/export.py --rows 1000000
 
-The tables, their columns and how many rows each has for a kernel are those of a recorded export of 2025-01 (schema 1.0.0,
-Level1, PipeUtilization, with stacks and memory). ``spans`` fetches every row of the tables that say what ran and what memory
-there was, ``all`` of every table. Ratios within one run are the result. No bound is asserted.
+The tables, their columns and how many rows each has for a kernel are those of a
+recorded export of 2025-01 (schema 1.0.0, Level1, PipeUtilization, with stacks and
+memory). ``spans`` fetches every row of the tables that say what ran and what memory
+there was, ``all`` of every table. Ratios within one run are the result. No bound is
+asserted.
 """
 
 from __future__ import annotations
@@ -174,7 +177,9 @@ def write_export(path: Path, rows: int) -> dict[str, int]:
 
 
 class Recording:
-    """Kernels of eight types and forty forms of inputs, and what stands beside each; rows are yielded with their table."""
+    """Kernels of eight types and forty forms of inputs, and what stands beside each;
+    rows are yielded with their table.
+    """
 
     def __init__(self) -> None:
         self._draw = random.Random(7)

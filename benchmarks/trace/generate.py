@@ -1,7 +1,9 @@
-"""Write traces of many events in the layouts of Kineto (torch.profiler on CUDA) and of torch_npu's trace_view.json.
+"""Write traces of many events in the layouts of Kineto (torch.profiler on CUDA) and of
+torch_npu's trace_view.json.
 
-Sizes and fields are those of recorded ones (a Kineto event of a GPU trace has about 330 bytes); the times are made up:
-one host thread launches kernels on two streams, a copy and a collective now and then, in profiler steps.
+Sizes and fields are those of recorded ones (a Kineto event of a GPU trace has about 330
+bytes); the times are made up: one host thread launches kernels on two streams, a copy
+and a collective now and then, in profiler steps.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
-ORIGIN = 1736408883704801_000  # nanoseconds; in microseconds a float of that size is 250 ns wide
+# nanoseconds; in microseconds a float of that size is 250 ns wide
+ORIGIN = 1736408883704801_000
 LAUNCHES_IN_A_STEP = 400
-# Events of one launch: operator, call of the runtime, kernel, and both ends of the arrow.
+# Events of one launch: operator, call of the runtime, kernel, and both ends of the
+# arrow.
 EVENTS_OF_A_LAUNCH = 5
 OPERATORS = (
     "addmm",

@@ -1,9 +1,11 @@
-"""What a table of kernels of a million rows costs: `perfgate trace top` beside polars and the csv module, in turns.
+"""What a table of kernels of a million rows costs: `perfgate trace top` beside polars
+and the csv module, in turns.
 
     python benchmarks/trace/kernels.py --rows 1000000
 
-Each is a process of its own that says how long the kernels of each type took. polars has to be installed by hand and is left
-out where it is not. Ratios within one run are the result. No bound is asserted.
+Each is a process of its own that says how long the kernels of each type took. polars
+has to be installed by hand and is left out where it is not. Ratios within one run are
+the result. No bound is asserted.
 """
 
 from __future__ import annotations
@@ -76,7 +78,9 @@ def main() -> None:
 
 
 def write_kernels(path: Path, rows: int) -> None:
-    """A table as torch_npu writes it with PipeUtilization: eight types, forty forms of inputs, a time for each row."""
+    """A table as torch_npu writes it with PipeUtilization: eight types, forty forms of
+    inputs, a time for each row.
+    """
     draw = random.Random(7)
     forms = [
         f'"""{draw.choice((1, 8, 32))},{64 * n};{64 * n},4096""",BF16;BF16,ND;ND,"""8,4096""",BF16,ND'

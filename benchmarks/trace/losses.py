@@ -1,8 +1,9 @@
 """Damage recorded samples at random and count the losses that no note reports.
 
-``python benchmarks/trace/losses.py --samples ../shared/ascend-samples --count 2000 --seed 1``. A mutation is silent if the
-recording is read without any note that the intact one lacks, although the work of a device (of the host, if no device was
-recorded) has another number of events, or another total time, by more than a thousandth.
+``python benchmarks/trace/losses.py --samples ../shared/ascend-samples --count 2000 --seed 1``.
+A mutation is silent if the recording is read without any note that the intact one
+lacks, although the work of a device (of the host, if no device was recorded) has
+another number of events, or another total time, by more than a thousandth.
 """
 
 from __future__ import annotations
@@ -89,9 +90,11 @@ class Reading(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a mutation did, and what came of it: ``refused``, ``noted``, ``same``, ``silent`` or ``crash``;
+    """What a mutation did, and what came of it: ``refused``, ``noted``, ``same``,
+    ``silent`` or ``crash``;
 
-    ``undetectable`` if no profiler's file of that content could be told from it, ``passed`` if the gate passed such a head.
+    ``undetectable`` if no profiler's file of that content could be told from it,
+    ``passed`` if the gate passed such a head.
     """
 
     seed: int
@@ -325,12 +328,15 @@ def unpacked(text: bytes) -> bytes:
 
 
 def is_undetectable(intact: bytes, mutated: bytes, *, is_only_table: bool) -> bool:
-    """Whether a profiler could have written the mutated file as it is, by a comparison of the two texts alone.
+    """Whether a profiler could have written the mutated file as it is, by a comparison
+    of the two texts alone.
 
-    A table whose last rows are missing, or whose last row has other cells, if no other file has the same work. Valid
-    JSON that only lacks work of a device together with its launches, and the last events of the host,
-    if no analysis of them is in the file, and in which the event behind them may have another name; or in which only the times
-    of one event differ, and it still nests in its track; or in which all later events of the host alone began later.
+    A table whose last rows are missing, or whose last row has other cells, if no other
+    file has the same work. Valid JSON that only lacks work of a device together with
+    its launches, and the last events of the host, if no analysis of them is in the
+    file, and in which the event behind them may have another name; or in which only the
+    times of one event differ, and it still nests in its track; or in which all later
+    events of the host alone began later.
     """
     if intact.lstrip()[:1] not in b"[{":
         return is_only_table and _lacks_the_end(intact, mutated)
@@ -373,7 +379,9 @@ def _is_pause(
     added: list[dict[str, Any]],
     everything: list[dict[str, Any]],
 ) -> bool:
-    """Whether all events from some time on, of the host alone, are later by one span of time."""
+    """Whether all events from some time on, of the host alone, are later by one span of
+    time.
+    """
     if len(added) != len(removed) or any(
         event.get("cat") == "kernel" for event in everything
     ):
@@ -423,7 +431,9 @@ def _correlation(event: dict[str, Any]) -> object:
 
 
 def _whole_launches(removed: list[dict[str, Any]], rest: list[dict[str, Any]]) -> bool:
-    """Whether no event that remains has the correlation of a removed one, and those that torch numbered were the last."""
+    """Whether no event that remains has the correlation of a removed one, and those
+    that torch numbered were the last.
+    """
     remaining = {_correlation(event) for event in rest} - {None}
     lost = [
         event
@@ -444,7 +454,9 @@ def _index(event: dict[str, Any]) -> int:
 def _fits(
     event: dict[str, Any], changed: dict[str, Any], everything: list[dict[str, Any]]
 ) -> bool:
-    """Whether an event with other times has a length, crosses none of its track, and still holds the calls that it made."""
+    """Whether an event with other times has a length, crosses none of its track, and
+    still holds the calls that it made.
+    """
     if {**event, "ts": 0, "dur": 0} != {**changed, "ts": 0, "dur": 0}:
         return False
     try:

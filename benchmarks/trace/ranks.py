@@ -2,8 +2,9 @@
 
     python benchmarks/trace/ranks.py --ranks 200 --kernels 330
 
-Every rank has the folder of torch_npu.profiler: tables of steps, kernels, collectives and links, and a timeline of some 8 MB.
-Seconds on the clock of as many CPUs as there are, and CPU seconds. No bound is asserted.
+Every rank has the folder of torch_npu.profiler: tables of steps, kernels, collectives
+and links, and a timeline of some 8 MB. Seconds on the clock of as many CPUs as there
+are, and CPU seconds. No bound is asserted.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def main() -> None:
 
 
 def write_job(folder: Path, ranks: int, kernels: int, *, tables: bool) -> None:
-    """All ranks end every collective together; the clock of each is somewhere within ten seconds."""
+    """All ranks end every collective together; the clock of each is somewhere within
+    ten seconds.
+    """
     lot = random.Random(1)
     works = [
         [

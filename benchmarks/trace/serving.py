@@ -1,11 +1,14 @@
-"""Whether the first screen of a serving engine's recording answers the five questions: operator, line, bound, overlap, change.
+"""Whether the first screen of a serving engine's recording answers the five questions:
+operator, line, bound, overlap, change.
 
     python benchmarks/trace/serving.py --out build/serving
 
-A small decoder serves requests by continuous batching on the CPU under torch.profiler, with the annotations of an engine: a
-real recording of a host. A CPU has no timeline of a device, so one is laid beside it: every operator with work of its own
-launches a kernel, in the shape of Kineto's recordings on CUDA, and a wait for the device delays all that follows on the host.
-Each recording has planted truths that `perfgate trace REC --base OTHER` has to name. Prints what is missing, and ends with 1
+A small decoder serves requests by continuous batching on the CPU under torch.profiler,
+with the annotations of an engine: a real recording of a host. A CPU has no timeline of
+a device, so one is laid beside it: every operator with work of its own launches a
+kernel, in the shape of Kineto's recordings on CUDA, and a wait for the device delays
+all that follows on the host. Each recording has planted truths that
+`perfgate trace REC --base OTHER` has to name. Prints what is missing, and ends with 1
 if anything is.
 """
 
@@ -35,7 +38,9 @@ Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Decoder(torch.nn.Module):
-    """Layers of attention and a network, or of experts that dispatch and combine tokens."""
+    """Layers of attention and a network, or of experts that dispatch and combine
+    tokens.
+    """
 
     def __init__(self, *, parallel: str, activation: Activation) -> None:
         super().__init__()
@@ -102,7 +107,9 @@ def combine(hidden: torch.Tensor) -> torch.Tensor:
 
 
 def sample(logits: torch.Tensor, *, slowly: bool) -> list[int]:
-    """The next token of each request; ``slowly`` fetches some of its logits one by one, and waits for the device each time."""
+    """The next token of each request; ``slowly`` fetches some of its logits one by one,
+    and waits for the device each time.
+    """
     best = logits.argmax(-1)
     fetched = [
         logits[place, word].item()
@@ -114,7 +121,9 @@ def sample(logits: torch.Tensor, *, slowly: bool) -> list[int]:
 
 
 class Case(NamedTuple):
-    """A recording, how fast its device is beside the host, and what the first screen has to say about it."""
+    """A recording, how fast its device is beside the host, and what the first screen
+    has to say about it.
+    """
 
     name: str
     annotate: Annotate
@@ -164,7 +173,8 @@ HOST, DEVICE, WAITED = (
 )
 PHASES = ("prefill: 6 steps", "decode: 18 steps", "requests at once")
 REDUCED = ("communication", "ncclDevKernel_AllReduce")
-# A device this much faster than a hundredth of a real one idles, or is always busy, on any host.
+# A device this much faster than a hundredth of a real one idles, or is always busy, on
+# any host.
 FAST, SLOW = 8.0, 0.02
 CASES = (
     Case("vllm-host", vllm, "none", FAST, (HOST, *PHASES, "forward")),
@@ -210,7 +220,9 @@ def decode_batch(model: Decoder, tokens: torch.Tensor, *, slowly: bool) -> list[
 
 
 def record(case: Case, path: Path, activation: Activation) -> None:
-    """Serve some batches, every fourth of new requests, and lay a device beside the recording."""
+    """Serve some batches, every fourth of new requests, and lay a device beside the
+    recording.
+    """
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = Decoder(parallel=case.parallel, activation=activation).eval()
@@ -271,7 +283,9 @@ COLLECTIVES = {
 
 
 def with_device(events: list[dict[str, Any]], case: Case) -> Iterator[dict[str, Any]]:
-    """The host's events, delayed where it waits for the device, and the work that its operators launched."""
+    """The host's events, delayed where it waits for the device, and the work that its
+    operators launched.
+    """
     spans = [event for event in events if event.get("ph") == "X" and "dur" in event]
     functions = [event for event in spans if event.get("cat") == "python_function"]
     replays = decode_forwards(spans) if case.graphs else []
@@ -302,7 +316,9 @@ def with_device(events: list[dict[str, Any]], case: Case) -> Iterator[dict[str, 
 
 
 def launching(spans: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The operators that have a kernel of their own: those that CUDA has one for, and innermost ones that are no view."""
+    """The operators that have a kernel of their own: those that CUDA has one for, and
+    innermost ones that are no view.
+    """
     host = sorted(
         (event for event in spans if event.get("cat") == "cpu_op"),
         key=lambda one: (one["ts"], -one["dur"]),
@@ -324,7 +340,9 @@ def launching(spans: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def run_time(operator: dict[str, Any]) -> float:
-    """Microseconds that do not depend on the host: two, and one for every two thousand elements of the inputs."""
+    """Microseconds that do not depend on the host: two, and one for every two thousand
+    elements of the inputs.
+    """
     shapes = operator.get("args", {}).get("Input Dims") or []
     plain = [shape for shape in shapes if all(isinstance(size, int) for size in shape)]
     elements: int = sum(prod(shape) for shape in plain if shape)
@@ -433,7 +451,9 @@ class Stream:
     def _times(
         self, launch: float, runs: float, collective: str | None
     ) -> tuple[float, float]:
-        """When the work begins and ends: behind that of its stream, a collective also behind what was computed before it."""
+        """When the work begins and ends: behind that of its stream, a collective also
+        behind what was computed before it.
+        """
         if collective is None:
             start = max(self._free, launch + 4.0)
             self._free = start + runs
@@ -449,7 +469,9 @@ class Stream:
 
 
 def decode_forwards(spans: list[dict[str, Any]]) -> list[tuple[float, float]]:
-    """When the model ran in batches of decode alone, which an engine replays as one graph."""
+    """When the model ran in batches of decode alone, which an engine replays as one
+    graph.
+    """
     decodes = [one for one in spans if one["name"].startswith("execute_context_0(")]
     forwards = [one for one in spans if one["name"] == "gpu_model_runner: forward"]
     return [
@@ -497,7 +519,9 @@ def main() -> None:
 
 
 def answered(case: Case, folder: Path) -> bool:
-    """Whether the screen says everything; the base of each recording has another activation."""
+    """Whether the screen says everything; the base of each recording has another
+    activation.
+    """
     head, base = (
         folder / f"{case.name}.pt.trace.json",
         folder / f"{case.name}-base.pt.trace.json",

@@ -1,8 +1,10 @@
-"""One way to answer `top` and `gaps` and to merge the host's calls into a tree, in a process of its own.
+"""One way to answer `top` and `gaps` and to merge the host's calls into a tree, in a
+process of its own.
 
 ``python ways.py NAME TRACE`` prints what it found.
 
-perfgate reads with the package; json and msgspec are what one would write in an afternoon: decode all, walk the events.
+perfgate reads with the package; json and msgspec are what one would write in an
+afternoon: decode all, walk the events.
 """
 
 from __future__ import annotations
@@ -111,7 +113,9 @@ def _walk(spans: Iterable[tuple[str, float, float]]) -> dict[str, Any]:
 
 
 def _nodes(calls: list[tuple[Any, Any, float, float, str]]) -> int:
-    """How many nodes the tree of calls has, one for all that have the same callers; with their counts and self times."""
+    """How many nodes the tree of calls has, one for all that have the same callers;
+    with their counts and self times.
+    """
     calls.sort(key=lambda call: (str(call[0]), str(call[1]), call[2], call[3]))
     thread, open_calls = None, list[tuple[float, int]]()
     numbers: dict[tuple[int, str], int] = {}

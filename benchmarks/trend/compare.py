@@ -1,15 +1,20 @@
-"""Change points of recorded histories: our rule beside simple rules, each written from what its tool documents.
+"""Change points of recorded histories: our rule beside simple rules, each written from
+what its tool documents.
 
     python benchmarks/trend/compare.py [--histories FOLDER] [--otava PYTHON]
 
-With ``--otava`` Apache Otava itself is asked too, in a Python that has it, with its default settings and with a least
-magnitude of 5 %: python -m venv build/tools/otava && build/tools/otava/bin/pip install apache-otava
+With ``--otava`` Apache Otava itself is asked too, in a Python that has it, with its
+default settings and with a least magnitude of 5 %: python -m venv build/tools/otava &&
+build/tools/otava/bin/pip install apache-otava
 
-Columns: labelled regressions found (within three versions) and other alarms in these series; false alarms per 100 versions of
-the series without a regression, over the whole history and when it is asked after every version; planted slowdowns of 2, 5 and
-10 % found within 40 versions, and after how many in the median. An alarm is a change to the slower.
+Columns: labelled regressions found (within three versions) and other alarms in these
+series; false alarms per 100 versions of the series without a regression, over the whole
+history and when it is asked after every version; planted slowdowns of 2, 5 and 10 %
+found within 40 versions, and after how many in the median. An alarm is a change to the
+slower.
 
-Our settings (cap, penalty, least length of a level) were chosen on these series, the rules of the others on nothing here.
+Our settings (cap, penalty, least length of a level) were chosen on these series, the
+rules of the others on nothing here.
 """
 
 from __future__ import annotations
@@ -42,7 +47,9 @@ def ours(values: Floats) -> list[int]:
 
 
 def five_percent(values: Floats) -> list[int]:
-    """More than 5 % above the previous value: the rule of step 20 of the checklist, as first written."""
+    """More than 5 % above the previous value: the rule of step 20 of the checklist, as
+    first written.
+    """
     return [
         index
         for index in range(1, values.size)
@@ -51,7 +58,9 @@ def five_percent(values: Floats) -> list[int]:
 
 
 def twice(values: Floats) -> list[int]:
-    """At 200 % of the previous value: benchmark-action/github-action-benchmark, action.yml, alert-threshold."""
+    """At 200 % of the previous value: benchmark-action/github-action-benchmark,
+    action.yml, alert-threshold.
+    """
     return [
         index
         for index in range(1, values.size)
@@ -60,7 +69,9 @@ def twice(values: Floats) -> list[int]:
 
 
 def bencher_t(values: Floats) -> list[int]:
-    """Above mean + t(.99, n - 1) sd of the last 64 values: bencherdev/bencher, lib/bencher_boundary, "Thresholds"."""
+    """Above mean + t(.99, n - 1) sd of the last 64 values: bencherdev/bencher,
+    lib/bencher_boundary, "Thresholds".
+    """
     found = []
     for index in range(2, values.size):
         stored = values[max(0, index - 64) : index]
@@ -72,9 +83,11 @@ def bencher_t(values: Floats) -> list[int]:
 
 
 def perfherder(values: Floats) -> list[int]:
-    """mozilla/treeherder, perfalert: weighted t above 7 between 12 values back and 12 fore, at its local maximum, and 2 %.
+    """mozilla/treeherder, perfalert: weighted t above 7 between 12 values back and 12
+    fore, at its local maximum, and 2 %.
 
-    Weights fall linearly with the distance; a sum of variances of both sides, over their numbers, is the error.
+    Weights fall linearly with the distance; a sum of variances of both sides, over
+    their numbers, is the error.
     """
     scores = np.zeros(values.size)
     for index in range(12, values.size):
@@ -106,7 +119,9 @@ def _weighted(values: Floats) -> tuple[float, float]:
 
 
 def otava_rules(python: Path) -> dict[str, Rule]:
-    """Apache Otava (Fleming et al., Hunter, ICPE 2023): windows of 50 values, p below .001 in the merging step."""
+    """Apache Otava (Fleming et al., Hunter, ICPE 2023): windows of 50 values, p below
+    .001 in the merging step.
+    """
     process = OtavaProcess(python)
     return {
         "Otava p .001": lambda values: process.changes(values.tolist(), 0.0),
@@ -179,7 +194,9 @@ def main() -> int:
 
 
 def labelled(rule: Rule, histories: list[History]) -> str:
-    """Return how many labelled regressions a rule finds, and its other alarms in these series."""
+    """Return how many labelled regressions a rule finds, and its other alarms in these
+    series.
+    """
     found = others = 0
     regressed = [history for history in histories if history.change]
     for history in regressed:
@@ -191,7 +208,9 @@ def labelled(rule: Rule, histories: list[History]) -> str:
 
 
 def told(rule: Rule, values: Floats) -> int:
-    """Return how many alarms there are when every version is the newest once; one that moves a little is no other."""
+    """Return how many alarms there are when every version is the newest once; one that
+    moves a little is no other.
+    """
     seen: list[int] = []
     for end in range(8, values.size + 1):
         seen += [
@@ -203,7 +222,9 @@ def told(rule: Rule, values: Floats) -> int:
 def planted_delays(
     rule: Rule, histories: list[History], size: float
 ) -> list[int | None]:
-    """Return after how many versions a planted slowdown is found in each series, None where it is not."""
+    """Return after how many versions a planted slowdown is found in each series, None
+    where it is not.
+    """
     delays: list[int | None] = []
     for history in histories:
         if history.kind in PLANTED_IN:

@@ -1,8 +1,10 @@
-"""Recorded performance histories with the regressions that people labelled, one value a version.
+"""Recorded performance histories with the regressions that people labelled, one value a
+version.
 
-The SAP HANA series of github.com/SAP/performance-regression-data-set (CC-BY-4.0, Thomas Bach, Pal Lv, Minh Le), as they lie
-beside the repository: labels.csv (file, type, change_point: the last run before a regression, 0 for none) and one CSV a series
-(index, version, value: a time).
+The SAP HANA series of github.com/SAP/performance-regression-data-set (CC-BY-4.0, Thomas
+Bach, Pal Lv, Minh Le), as they lie beside the repository: labels.csv (file, type,
+change_point: the last run before a regression, 0 for none) and one CSV a series (index,
+version, value: a time).
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "gate-noise" / "history"
-# Where a known slowdown is planted: not in series that a regression, or a change of the build, moves by itself.
+# Where a known slowdown is planted: not in series that a regression, or a change of the
+# build, moves by itself.
 PLANTED_IN = ("Stable", "Spike", "High deviation")
 
 
 class History(NamedTuple):
-    """The median of each version's runs, in order; ``change`` is the first version after the regression, 0 without one."""
+    """The median of each version's runs, in order; ``change`` is the first version
+    after the regression, 0 without one.
+    """
 
     name: str
     kind: str
@@ -36,7 +41,9 @@ def load_histories(folder: Path = BESIDE) -> list[History]:
 
 
 def planted(history: History, size: float) -> tuple[Floats, int]:
-    """Return the values of a history, slower by ``size`` from its middle on, and where that is."""
+    """Return the values of a history, slower by ``size`` from its middle on, and where
+    that is.
+    """
     middle = history.values.size // 2
     return np.r_[history.values[:middle], history.values[middle:] * (1 + size)], middle
 

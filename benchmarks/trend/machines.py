@@ -1,9 +1,10 @@
-"""Machines whose gates favour one side: how often one is named wrongly, and how often a planted bias is named.
+"""Machines whose gates favour one side: how often one is named wrongly, and how often a
+planted bias is named.
 
     python benchmarks/trend/machines.py [--draws 200]
 
-Ten machines with equally many gates; the effect of base against base in one gate is normal with the given spread, and in one
-of 20 gates four times as large.
+Ten machines with equally many gates; the effect of base against base in one gate is
+normal with the given spread, and in one of 20 gates four times as large.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python benchmarks/trend/noise.py [--series 40] [--versions 100]
 
-Every series has a spread of 2 % and no regression. Columns: alarms per 100 versions, to the slower or the faster, over the
-whole history and when it is asked after every version; and how often a slowdown of 4 and 6 %, planted at version 60, is found
-at the end.
+Every series has a spread of 2 % and no regression. Columns: alarms per 100 versions, to
+the slower or the faster, over the whole history and when it is asked after every
+version; and how often a slowdown of 4 and 6 %, planted at version 60, is found at the
+end.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ def main() -> int:
 
 
 def told(series: Floats) -> int:
-    """Return how many alarms there are when every version is the newest once; one that moves a little is no other."""
+    """Return how many alarms there are when every version is the newest once; one that
+    moves a little is no other.
+    """
     seen: list[int] = []
     for end in range(ENOUGH_VALUES, series.size + 1):
         seen += [

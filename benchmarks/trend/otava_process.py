@@ -1,6 +1,8 @@
-"""Change points by Apache Otava itself, in a process of a Python that has it: a line of JSON in, a line out.
+"""Change points by Apache Otava itself, in a process of a Python that has it: a line of
+JSON in, a line out.
 
-In are ``[values, min_magnitude]``, out the places of the changes to the slower. Everything else is Otava's default.
+In are ``[values, min_magnitude]``, out the places of the changes to the slower.
+Everything else is Otava's default.
 """
 
 from __future__ import annotations

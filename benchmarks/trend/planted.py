@@ -1,10 +1,11 @@
-"""Planted histories of main: is the origin of each movement right, and the list of open regressions exact?
+"""Planted histories of main: is the origin of each movement right, and the list of open
+regressions exact?
 
     python benchmarks/trend/planted.py [--only NAME] [--list] [--draw N]
 
-Sixty histories of 60 to 90 versions on one or two machines, with two workloads of two shapes each, noise of 1.2 % and a wild
-value in 17. What moved them, when, and which regressions are open at the end is planted. ``--draw`` plants them in other
-noise.
+Sixty histories of 60 to 90 versions on one or two machines, with two workloads of two
+shapes each, noise of 1.2 % and a wild value in 17. What moved them, when, and which
+regressions are open at the end is planted. ``--draw`` plants them in other noise.
 """
 
 from __future__ import annotations

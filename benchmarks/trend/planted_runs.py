@@ -1,14 +1,17 @@
-"""Slowdowns planted in real runs of main, before and after a change of testbed: is each one open, or repaired, as it should be?
+"""Slowdowns planted in real runs of main, before and after a change of testbed: is each
+one open, or repaired, as it should be?
 
     python benchmarks/trend/planted_runs.py FOLDER [--versions 28] [--evaluate]
 
-Twelve workloads of one project are measured by `perfgate run` and stored by `perfgate baseline record`, version by version. The
-first half of the versions runs on all CPUs, the second on one CPU, which is another testbed; the last version of the first
-half is measured on both. Each workload gets slower by 12, 16 or 20 % at one version: four stay slow, three are repaired on
-the new testbed, two at the change of testbed, and three get slow after it. Only Python's own work grows, so no counter tells.
+Twelve workloads of one project are measured by `perfgate run` and stored by
+`perfgate baseline record`, version by version. The first half of the versions runs on
+all CPUs, the second on one CPU, which is another testbed; the last version of the first
+half is measured on both. Each workload gets slower by 12, 16 or 20 % at one version:
+four stay slow, three are repaired on the new testbed, two at the change of testbed, and
+three get slow after it. Only Python's own work grows, so no counter tells.
 
-The versions lie a day apart: the dates of each run document are moved before it is stored. Runs in FOLDER are not measured
-again, so the program may be interrupted.
+The versions lie a day apart: the dates of each run document are moved before it is
+stored. Runs in FOLDER are not measured again, so the program may be interrupted.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ NEAR = 1
 
 @dataclass(frozen=True)
 class Planted:
-    """A slowdown of a workload from version ``at`` on; ``until`` is the version that repairs it."""
+    """A slowdown of a workload from version ``at`` on; ``until`` is the version that
+    repairs it.
+    """
 
     workload: str
     at: int

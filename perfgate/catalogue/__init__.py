@@ -1,1 +1,3 @@
-"""perfgate's checklist as data: steps, metrics, limits, rules, and their words in two languages."""
+"""perfgate's checklist as data: steps, metrics, limits, rules, and their words in two
+languages.
+"""

@@ -1,4 +1,7 @@
-"""Read the catalogue's TOML files. An unknown, missing or mistyped entry is an error that names file and key."""
+"""Read the catalogue's TOML files.
+
+An unknown, missing or mistyped entry is an error that names file and key.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,12 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 def load_steps() -> dict[int, StepCard]:
-    """Raises ValueError that names the file, the entry and its mistake, as the other functions here do."""
+    """Raises ValueError that names the file, the entry and its mistake, as the other
+    functions here do.
+    """
     sources = _read(FOLDER / "sources.toml")
-    # The card of another package's step lies next to its module, which may import torch and is not imported here.
+    # The card of another package's step lies next to its module, which may import torch
+    # and is not imported here.
     paths = [*sorted((FOLDER / "steps").glob("*.toml")), *files_beside(STEPS, ".toml")]
     cards = [load_step(path, sources) for path in paths]
     return {card.number: card for card in cards}
@@ -88,7 +94,9 @@ def load_messages() -> dict[str, Sentence]:
 
 
 def load_step(path: Path, sources: Mapping[str, str]) -> StepCard:
-    """In a source ``{name}`` stands for the text of that name in ``sources`` or in the step's own ``[sources]``."""
+    """In a source ``{name}`` stands for the text of that name in ``sources`` or in the
+    step's own ``[sources]``.
+    """
     step = _read(path)
     texts = {**sources, **step.pop("sources", {})}
     for section, record in _SECTIONS.items():

@@ -56,7 +56,8 @@ for _name, _advice in RULE_ADVICE.items():
     if _advice.instead:
         MESSAGES[f"advice.{_name}.instead"] = Sentence(other=_advice.instead)
 FAST_PATHS = FAMILIES["fast_path"].metrics
-# A number measured in turns is compared if a tolerance names it, and must then be decided.
+# A number measured in turns is compared if a tolerance names it, and must then be
+# decided.
 MUST_DECIDE = {name for name, entry in METRICS.items() if entry.repeatable}
 for _family in FAMILIES.values():
     if _family.must_decide:
@@ -77,9 +78,11 @@ def card(number: int) -> StepCard:
 
 
 def metric(name: str) -> Metric:
-    """A metric of the catalogue, or the metric of an operator, a module or a function, such as ``ops.count:aten::mm``.
+    """A metric of the catalogue, or the metric of an operator, a module or a function,
+    such as ``ops.count:aten::mm``.
 
-    A name that is not in the catalogue may be of a newer perfgate: it stands for itself, and no verdict rests on it.
+    A name that is not in the catalogue may be of a newer perfgate: it stands for
+    itself, and no verdict rests on it.
     """
     for prefix, part in _PARTS.items():
         if name.startswith(prefix):
@@ -128,8 +131,8 @@ def measuring_step(name: str) -> int:
 
 
 def judged_by(limit: str) -> JudgedValue | None:
-    """The value that a limit bounds; None for a limit that cannot gate, because no value in the run document holds its
-    number.
+    """The value that a limit bounds; None for a limit that cannot gate, because no
+    value in the run document holds its number.
     """
     rule, _, severity = limit.rpartition(".")
     if severity not in ("info", "warning", "severe") or rule not in RULES:
@@ -141,7 +144,9 @@ GATING_LIMITS = tuple(name for name in LIMITS if judged_by(name))
 
 
 def sources() -> Iterator[str]:
-    """Where the numbers of the catalogue come from: formulas and references, which need no translation and may have one."""
+    """Where the numbers of the catalogue come from: formulas and references, which need
+    no translation and may have one.
+    """
     for step in CARDS.values():
         for metric in (*step.metrics, *step.parts):
             yield metric.source

@@ -1,8 +1,11 @@
-"""Names of metrics that code has a reason to name: it computes them, or judges them by a special rule."""
+"""Names of metrics that code has a reason to name: it computes them, or judges them by
+a special rule.
+"""
 
 from __future__ import annotations
 
-# The times of parts of a call: ``op.aten::mm``, ``module.Encoder.layers.*``, ``function.model.py:attend``.
+# The times of parts of a call: ``op.aten::mm``, ``module.Encoder.layers.*``,
+# ``function.model.py:attend``.
 OPERATOR_TIME, MODULE_TIME, FUNCTION_TIME = "op.", "module.", "function."
 PYTHON_TIMES = (MODULE_TIME, FUNCTION_TIME)
 SUBROUTINE_TIMES = (OPERATOR_TIME, *PYTHON_TIMES)
@@ -20,7 +23,8 @@ RANKS_IMBALANCE, RANKS_MEMORY, RANKS_LOSS = (
 RANKS_COLLECTIVES, RANKS_ELEMENTS = "ranks.collectives", "ranks.elements"
 RANKS_OPERATORS, RANKS_SYNCS = "ranks.operators", "ranks.syncs"
 RANKS_EXPOSED, RANKS_SKEW = "ranks.exposed", "ranks.skew"
-# Properties of jobs that must be equal on both sides, and the difference between the halves of the devices.
+# Properties of jobs that must be equal on both sides, and the difference between the
+# halves of the devices.
 COMMAND_LINES = "command.lines"
 JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 # The numbers of a server under load.
@@ -48,9 +52,11 @@ LATENCY, WALL_TIME, P50, P90, P99 = (
     "latency.p90",
     "latency.p99",
 )
-# The clocks of an accelerator, in addition to the span of LATENCY: the time of kernels, and the host's until a call returns.
+# The clocks of an accelerator, in addition to the span of LATENCY: the time of kernels,
+# and the host's until a call returns.
 BUSY, HOST = "device.busy", "latency.host"
-# Of long stretches: the mean of all calls, and the share of those above three times the median.
+# Of long stretches: the mean of all calls, and the share of those above three times the
+# median.
 MEAN, LATENCY_STALLS = "latency.mean", "latency.stalls"
 # Between new processes with the same code, on an accelerator.
 START_SPREAD = "latency.start_spread"
@@ -77,13 +83,16 @@ FRAMEWORK_OPS, LOW_PRECISION_OPS = (
     "counters.low_precision_ops",
 )
 PYTHON_CALLS, BYTECODES = "counters.python_calls", "counters.bytecodes"
-# DEFERRED_OPS ran after the call had returned: in its output when that was read, or in a thread.
+# DEFERRED_OPS ran after the call had returned: in its output when that was read, or in
+# a thread.
 FLOPS, DEFERRED_OPS = "counters.flops", "counters.deferred_ops"
-# Operators that autograd records, or would without an inference mode around the call; and the first of them.
+# Operators that autograd records, or would without an inference mode around the call;
+# and the first of them.
 AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begins"
 # Operators in a region of the project without gradients.
 NO_GRAD_OPS = "counters.no_grad_ops"
-# Modules that run in training mode, and loaders that make batches in the process that uses them.
+# Modules that run in training mode, and loaders that make batches in the process that
+# uses them.
 TRAINING_MODULES, LOADERS_IN_PROCESS = (
     "counters.training_modules",
     "counters.loaders_in_process",

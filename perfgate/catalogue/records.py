@@ -1,4 +1,6 @@
-"""The records of the catalogue's TOML files: steps with their metrics, limits and rules, and advice."""
+"""The records of the catalogue's TOML files: steps with their metrics, limits and
+rules, and advice.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NumberForm(Entry, frozen=True):
     """How a metric's number reads."""
 
-    # The sort of a number of unit 1; by default a whole number is a count and any other number a ratio.
+    # The sort of a number of unit 1; by default a whole number is a count and any other
+    # number a ratio.
     sort: Sort | None = None
     # A relative change itself, 0 for no change: two of them are compared as 1 + value.
     change: bool = False
-    # A time that reads as slower or faster; a spread, a gap or an overhead is larger or smaller.
+    # A time that reads as slower or faster; a spread, a gap or an overhead is larger or
+    # smaller.
     speed: bool = True
-    # A whole number though it is noisy, such as a batch size: its median is one of the values. Exact counts are whole anyway.
+    # A whole number though it is noisy, such as a batch size: its median is one of the
+    # values. Exact counts are whole anyway.
     whole: bool = False
 
 
@@ -42,29 +47,36 @@ class MetricOrigin(Entry, frozen=True):
 
     # One of the exact counters of step 4, even if another step explains it.
     counted: bool = False
-    # Growth that repeats with more calls and in a second process: its bytes vary, so they are never called exact.
+    # Growth that repeats with more calls and in a second process: its bytes vary, so
+    # they are never called exact.
     leak: bool = False
     # A number of its step that the samples of the pairs give, too.
     sampled: bool = False
-    # Its step times calls for it by the device's timer: in a check without the waits of the process for a CPU.
+    # Its step times calls for it by the device's timer: in a check without the waits of
+    # the process for a CPU.
     timed: bool = False
-    # It depends on what ran before in the process: a first call, or memory that the process holds.
+    # It depends on what ran before in the process: a first call, or memory that the
+    # process holds.
     of_young_process: bool = False
 
 
 class GateTerms(Entry, frozen=True):
     """How the gate judges a metric."""
 
-    # The allowed relative worsening, unless ``[gate.tolerance]`` in perfgate.toml overrides it. A counter is exact, so any
-    # worsening counts; tolerances of times lie above the shift that luck of memory layout can cause without a change of
-    # speed: if layouts move before every quad, that is part of the spread.
+    # The allowed relative worsening, unless ``[gate.tolerance]`` in perfgate.toml
+    # overrides it. A counter is exact, so any worsening counts; tolerances of times lie
+    # above the shift that luck of memory layout can cause without a change of speed: if
+    # layouts move before every quad, that is part of the spread.
     tolerance: float | None = None
-    # The tolerance for a workload with a layout that cannot move: luck of one layout may be 1 %.
+    # The tolerance for a workload with a layout that cannot move: luck of one layout
+    # may be 1 %.
     unmoved_tolerance: float | None = None
-    # The sd of what other code of equal speed differs by in all pairs of a gate alike, with layouts that move and with others.
+    # The sd of what other code of equal speed differs by in all pairs of a gate alike,
+    # with layouts that move and with others.
     luck: float = 0.0
     unmoved_luck: float = 0.0
-    # A special rule judges it: the workload's check, a promise, properties that must be equal on both sides.
+    # A special rule judges it: the workload's check, a promise, properties that must be
+    # equal on both sides.
     own_rule: bool = False
     # More of it is a regression even if calls are shown not to be slower.
     fails_alone: bool = False
@@ -72,7 +84,8 @@ class GateTerms(Entry, frozen=True):
     allowed_more: float = 0.0
     # The entry in families.toml, of a time that is compared over pairs.
     family: str = ""
-    # The margin for "unchanged" is multiplied by this; with another factor than 1, the margin holds for fixed layouts too.
+    # The margin for "unchanged" is multiplied by this; with another factor than 1, the
+    # margin holds for fixed layouts too.
     ok_margin_scale: float = 1.0
     # A change of it is taken apart into operators.
     explained: bool = False
@@ -98,12 +111,13 @@ class Display(Entry, frozen=True):
     clock_titles: Mapping[Literal["cpu", "device", "awake"], str] = {}
     # The unit of the parts of a counter.
     amount: Amount = "calls"
-    # Its step is read by it: base, head and main's stored runs stand side by side in the table of the checklist.
+    # Its step is read by it: base, head and main's stored runs stand side by side in
+    # the table of the checklist.
     leading: bool = False
     # Shown in comparisons of two recordings.
     recorded: bool = False
-    # Before the metrics that follow it, if it is more informative: a tail before the mean that it shifts. After the metrics
-    # that it follows itself.
+    # Before the metrics that follow it, if it is more informative: a tail before the
+    # mean that it shifts. After the metrics that it follows itself.
     order: Literal["first", "", "last"] = ""
 
 
@@ -121,7 +135,8 @@ class Metric(Entry, frozen=True):
     unit: Unit = "1"
     # Whether repetition gives the same number.
     kind: Kind = "noisy"
-    # The operator, module or function that a metric of a part is about: ``{part}`` in title and explanation.
+    # The operator, module or function that a metric of a part is about: ``{part}`` in
+    # title and explanation.
     part: str = ""
     number: NumberForm = NumberForm()
     origin: MetricOrigin = MetricOrigin()
@@ -141,7 +156,9 @@ class Metric(Entry, frozen=True):
 
     @property
     def depends_on_load(self) -> bool:
-        """Whether its values differ on a busy machine, as times do; exact counts and bytes are the same there."""
+        """Whether its values differ on a busy machine, as times do; exact counts and
+        bytes are the same there.
+        """
         return not self.is_exact and self.unit != "B"
 
     @property
@@ -151,7 +168,9 @@ class Metric(Entry, frozen=True):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the gate compares it over repeated steps if ``[gate.tolerance]`` names it, and otherwise not at all."""
+        """Whether the gate compares it over repeated steps if ``[gate.tolerance]``
+        names it, and otherwise not at all.
+        """
         compared = (
             self.gate.family
             or self.origin.counted
@@ -162,7 +181,8 @@ class Metric(Entry, frozen=True):
 
 
 class Family(Entry, frozen=True):
-    """Time metrics that are corrected for together; ``share`` is their part of the gate's alpha.
+    """Time metrics that are corrected for together; ``share`` is their part of the
+    gate's alpha.
 
     If a metric of a family that ``must_decide`` is inconclusive, so is the gate.
     """
@@ -174,7 +194,9 @@ class Family(Entry, frozen=True):
 
 
 class Term(Entry, frozen=True):
-    """A word of the reports that is neither a metric nor a step; ``also`` are other ways to write it."""
+    """A word of the reports that is neither a metric nor a step; ``also`` are other
+    ways to write it.
+    """
 
     name: str
     explanation: str
@@ -184,7 +206,8 @@ class Term(Entry, frozen=True):
 class Limit(Entry, frozen=True):
     """A bound inside one run that ``[limits]`` in perfgate.toml may override.
 
-    ``name`` is a rule and a severity, such as ``transfer.share.warning``; ``source`` is the origin of the number.
+    ``name`` is a rule and a severity, such as ``transfer.share.warning``; ``source`` is
+    the origin of the number.
     """
 
     name: str
@@ -194,7 +217,9 @@ class Limit(Entry, frozen=True):
 
 
 class JudgedValue(Entry, frozen=True):
-    """The values that the limits of a rule bound: the values of a metric that carry all the labels."""
+    """The values that the limits of a rule bound: the values of a metric that carry all
+    the labels.
+    """
 
     metric: str
     at_most: bool = True
@@ -202,7 +227,9 @@ class JudgedValue(Entry, frozen=True):
 
 
 class MeasuredGain(Entry, frozen=True, tag_field="kind", tag="measured"):
-    """A gain that a step measured by trying it: its speed-up ``metric``, of the finding's shape."""
+    """A gain that a step measured by trying it: its speed-up ``metric``, of the
+    finding's shape.
+    """
 
     metric: str
     of: GainOf = "call"
@@ -213,7 +240,9 @@ class MeasuredGain(Entry, frozen=True, tag_field="kind", tag="measured"):
 
 
 class EstimatedGain(Entry, frozen=True, tag_field="kind", tag="estimated"):
-    """The most that may be gained, by Amdahl's law: the finding's evidence ``share`` is the part of the time that may go."""
+    """The most that may be gained, by Amdahl's law: the finding's evidence ``share`` is
+    the part of the time that may go.
+    """
 
     share: str
     # The evidence with the share of it that stays at best.
@@ -225,7 +254,9 @@ class EstimatedGain(Entry, frozen=True, tag_field="kind", tag="estimated"):
 
 
 class Advice(Entry, frozen=True):
-    """The remedy to try; ``{name}`` in its words is an entry of the suggestion's evidence."""
+    """The remedy to try; ``{name}`` in its words is an entry of the suggestion's
+    evidence.
+    """
 
     message: str
     gain: MeasuredGain | EstimatedGain | None = None
@@ -233,32 +264,39 @@ class Advice(Entry, frozen=True):
     code: str = ""
     # The steps of the checklist that show its gain; by default the rule's own.
     steps: tuple[int, ...] = ()
-    # The gain that a step measured by trying this very remedy. If the run has it, it is the gain.
+    # The gain that a step measured by trying this very remedy. If the run has it, it is
+    # the gain.
     tried: MeasuredGain | None = None
-    # The message if the remedy was tried in vain; without it there is no suggestion. It names no evidence.
+    # The message if the remedy was tried in vain; without it there is no suggestion. It
+    # names no evidence.
     instead: str | None = None
 
 
 class Rule(Entry, frozen=True):
-    """A possible finding of a step, and its words; ``{name}`` in them is an entry of the finding's evidence."""
+    """A possible finding of a step, and its words; ``{name}`` in them is an entry of
+    the finding's evidence.
+    """
 
     name: str
     step: int
     message: str
-    # "none" for a rule that only explains the origin of a number, an omission, or the lack of a gain.
+    # "none" for a rule that only explains the origin of a number, an omission, or the
+    # lack of a gain.
     advice: Advice | Literal["none"]
-    # The value in the run document that the rule's limits bound, so that a gate can judge it again. A rule has none if it
-    # depends on more than one value: a sum, another step's number, a condition.
+    # The value in the run document that the rule's limits bound, so that a gate can
+    # judge it again. A rule has none if it depends on more than one value: a sum,
+    # another step's number, a condition.
     judges: JudgedValue | None = None
-    # The metric with a comparison that shows whether a finding of the rule appeared or disappeared, if it differs from
-    # the metric that the rule judges.
+    # The metric with a comparison that shows whether a finding of the rule appeared or
+    # disappeared, if it differs from the metric that the rule judges.
     rests_on: str = ""
 
 
 class StepPace(Entry, frozen=True):
     """When and how often a step runs."""
 
-    # Even a quick one takes 8 s or more: it runs last, in a separate process, and has no further turns in a check.
+    # Even a quick one takes 8 s or more: it runs last, in a separate process, and has
+    # no further turns in a check.
     long: bool = False
     # Its exact numbers take little time, so the first turn of a check has them.
     exact_first: bool = False
@@ -280,7 +318,8 @@ class StepCard(Entry, frozen=True):
     # The results on each kind of device.
     devices: Mapping[DeviceKind, str]
     pace: StepPace = StepPace()
-    # The metric that its row in a report shows. Of several, the first that was measured: devices differ in what they have.
+    # The metric that its row in a report shows. Of several, the first that was
+    # measured: devices differ in what they have.
     leading: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     limits: tuple[Limit, ...] = ()
@@ -290,7 +329,8 @@ class StepCard(Entry, frozen=True):
 
 
 class Sentence(Entry, frozen=True):
-    """The text of a message of a document; ``one`` replaces ``other`` if its value ``count`` is 1.
+    """The text of a message of a document; ``one`` replaces ``other`` if its value
+    ``count`` is 1.
 
     ``{name}`` is a value, ``{name:percent}`` one that the report words as a percentage.
     """

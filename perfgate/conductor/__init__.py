@@ -1,1 +1,4 @@
-"""The process that decides the order: starts, paces, limits and cleans up workers. It never imports torch or user code."""
+"""The process that decides the order: starts, paces, limits and cleans up workers.
+
+It never imports torch or user code.
+"""

@@ -1,6 +1,8 @@
-"""The engine of turns: starts of both sides and quads within them, until they decide or the time is spent.
+"""The engine of turns: starts of both sides and quads within them, until they decide or
+the time is spent.
 
-Every difference between two sides comes from here: pairs, long stretches, turns of jobs and of the checklist are its clients.
+Every difference between two sides comes from here: pairs, long stretches, turns of jobs
+and of the checklist are its clients.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ def balanced_coins(lot: random.Random, *, run: int) -> Iterator[bool]:
 
 
 def order_of(second_leads: bool, *, turns: int = 4) -> tuple[int, ...]:
-    """The sides of a quad's turns, 0 or 1: A B or B A, and of four turns A B B A or B A A B; of one turn the first side.
+    """The sides of a quad's turns, 0 or 1: A B or B A, and of four turns A B B A or B A
+    A B; of one turn the first side.
 
     An even drift cancels out over four turns, and over two quads of two turns.
     """
@@ -38,10 +41,12 @@ def order_of(second_leads: bool, *, turns: int = 4) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Start:
-    """The draws for one start of both sides; ``number`` counts the starts of earlier jobs too.
+    """The draws for one start of both sides; ``number`` counts the starts of earlier
+    jobs too.
 
-    ``second_leads`` says for each quad whether the second side has its first turn. In a start of base against base (``arm``
-    aa) the second side is loaded into the layout of ``twin_seed``, as other code would be.
+    ``second_leads`` says for each quad whether the second side has its first turn. In a
+    start of base against base (``arm`` aa) the second side is loaded into the layout of
+    ``twin_seed``, as other code would be.
     """
 
     number: int
@@ -61,7 +66,8 @@ class Start:
 class QuadTurns:
     """Two or four turns, half of each side. ``index`` is its number within its start.
 
-    A quad that does not count is taken again, up to ``is_last_take``, which counts in any case.
+    A quad that does not count is taken again, up to ``is_last_take``, which counts in
+    any case.
     """
 
     index: int
@@ -101,7 +107,8 @@ class Lots:
 FEWEST_STARTS = 2
 # Maximum attempts per quad.
 MOST_TAKES = 5
-# The first starts are short, so that an early look rests on several; of later starts three quarters of the time are turns.
+# The first starts are short, so that an early look rests on several; of later starts
+# three quarters of the time are turns.
 _EARLY_STARTS = 2
 _LATER_WORTH = 3.0
 _SHORTEST = 1e-9
@@ -109,10 +116,11 @@ _SHORTEST = 1e-9
 
 @dataclass(frozen=True)
 class Quads:
-    """The quads of a start: from ``fewest`` to ``most``, by the time that the start took.
+    """The quads of a start: from ``fewest`` to ``most``, by the time that the start
+    took.
 
-    A start that ``is_whole`` has ``most`` quads even if the time is spent meanwhile. With
-    ``most`` 0 every turn is a separate process.
+    A start that ``is_whole`` has ``most`` quads even if the time is spent meanwhile.
+    With ``most`` 0 every turn is a separate process.
     """
 
     fewest: int
@@ -125,11 +133,16 @@ class Quads:
 
 
 class Client(Protocol):
-    """Something that is measured in turns. Every method may raise TurnError, which ends the start."""
+    """Something that is measured in turns.
+
+    Every method may raise TurnError, which ends the start.
+    """
 
     @property
     def done(self) -> int:
-        """The units of evidence so far, in which looks are counted: pairs, quads or turns."""
+        """The units of evidence so far, in which looks are counted: pairs, quads or
+        turns.
+        """
 
     def start(self, start: Start, /) -> Quads:
         """Start both sides in the order of ``start``, and wait until they are warm.
@@ -138,10 +151,15 @@ class Client(Protocol):
         """
 
     def quad(self, quad: QuadTurns) -> bool:
-        """Let the sides take the turns of a quad; return whether it counts, else it is taken again."""
+        """Let the sides take the turns of a quad; return whether it counts, else it is
+        taken again.
+        """
 
     def finish(self) -> None:
-        """Keep what the start measured. Sides may go on running until the next start."""
+        """Keep what the start measured.
+
+        Sides may go on running until the next start.
+        """
 
     def fail(self, error: TurnError) -> bool:
         """Record the failure of a start; return whether others follow."""
@@ -149,10 +167,12 @@ class Client(Protocol):
 
 @dataclass
 class TimeBudget:
-    """The time until ``ends`` (monotonic clock), which is exceeded once if that decides.
+    """The time until ``ends`` (monotonic clock), which is exceeded once if that
+    decides.
 
-    ``needed`` gives the number of units that are expected to decide. Measuring goes on to that number if it takes at most
-    ``extra`` more seconds and ends by ``latest``. That is asked once: to look again and again would be to stop when it pleases.
+    ``needed`` gives the number of units that are expected to decide. Measuring goes on
+    to that number if it takes at most ``extra`` more seconds and ends by ``latest``.
+    That is asked once: to look again and again would be to stop when it pleases.
     """
 
     ends: float = math.inf
@@ -168,7 +188,9 @@ class TimeBudget:
         self.left_out += seconds
 
     def is_spent(self, now: float, done: int, seconds_each: float | None) -> bool:
-        """Whether no further unit begins after ``done`` units, which took ``seconds_each``."""
+        """Whether no further unit begins after ``done`` units, which took
+        ``seconds_each``.
+        """
         if now <= self.ends:
             return False
         if self._extended_to is None:
@@ -190,9 +212,10 @@ class TimeBudget:
 class Engine:
     """Lets the sides of ``client`` take turns.
 
-    ``is_decided`` is asked at ``looks``, numbers of the client's units. The first ``sure_looks`` are reached whatever the
-    budget, if that is before ``sure_until`` (of ``clock``); with ``whole_looks`` the budget is tested at looks only. Nothing
-    starts after ``deadline`` (of ``clock``).
+    ``is_decided`` is asked at ``looks``, numbers of the client's units. The first
+    ``sure_looks`` are reached whatever the budget, if that is before ``sure_until`` (of
+    ``clock``); with ``whole_looks`` the budget is tested at looks only. Nothing starts
+    after ``deadline`` (of ``clock``).
     """
 
     client: Client
@@ -246,7 +269,9 @@ class Engine:
         return True
 
     def reach(self, each: Quads, *, layouts: int) -> Reach:
-        """The quads and starts that fit into the budget and the looks, by the times of those so far."""
+        """The quads and starts that fit into the budget and the looks, by the times of
+        those so far.
+        """
         return foresee(
             each,
             layouts=layouts,
@@ -298,7 +323,9 @@ class Engine:
                 return
 
     def _has_decided(self) -> bool:
-        """Whether a failure or the last look ended it, or a look that has just been reached."""
+        """Whether a failure or the last look ended it, or a look that has just been
+        reached.
+        """
         done = self.client.done
         if not self._ended and done >= self.next_look:
             self._looks_passed = sum(look <= done for look in self.looks)
@@ -318,10 +345,12 @@ class Engine:
     def _is_start_over(
         self, start: Start, index: int, quads: Quads, began: float
     ) -> bool:
-        """Whether the next quad belongs to another start: this one has taken long enough by the time of its start.
+        """Whether the next quad belongs to another start: this one has taken long
+        enough by the time of its start.
 
-        The last quads before a look, or before the time is up, do not if another start takes longer than they do; but one
-        start alone cannot decide, however long another takes. A start that costs nothing, as of a command, has one quad, too.
+        The last quads before a look, or before the time is up, do not if another start
+        takes longer than they do; but one start alone cannot decide, however long
+        another takes. A start that costs nothing, as of a command, has one quad, too.
         """
         worth = worth_of(start.number - (self._first_start or 0)) * self._start_seconds
         if index < max(1, quads.fewest) or self.clock() - began <= worth:
@@ -341,7 +370,8 @@ class Engine:
 
 
 class Reach(NamedTuple):
-    """Quads of a job, of how many starts, and the seconds for them: an earlier check's part, or what it will have in the end.
+    """Quads of a job, of how many starts, and the seconds for them: an earlier check's
+    part, or what it will have in the end.
 
     The quads and starts of an earlier check have the first numbers.
     """
@@ -352,7 +382,9 @@ class Reach(NamedTuple):
 
 
 def worth_of(start: int) -> float:
-    """How many times as long as the start itself its turns take, of the start with this number."""
+    """How many times as long as the start itself its turns take, of the start with this
+    number.
+    """
     return 1.0 if start < _EARLY_STARTS else _LATER_WORTH
 
 
@@ -365,7 +397,8 @@ def foresee(
     quad_seconds: float,
     layouts: int = 1,
 ) -> Reach:
-    """What fits into ``seconds``, up to ``quads``, with ``each`` start repeated for each of ``layouts``.
+    """What fits into ``seconds``, up to ``quads``, with ``each`` start repeated for
+    each of ``layouts``.
 
     A start that begins is paid in part if the time ends meanwhile.
     """

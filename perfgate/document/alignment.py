@@ -1,7 +1,8 @@
-"""Pair the work of base and head: by operator, inputs and source line, and by fewer of these if one changed.
+"""Pair the work of base and head: by operator, inputs and source line, and by fewer of
+these if one changed.
 
-Pure arithmetic, for documents and for recordings alike. Amounts are in any unit that both sides share: calls, seconds per call,
-nanoseconds of a recording.
+Pure arithmetic, for documents and for recordings alike. Amounts are in any unit that
+both sides share: calls, seconds per call, nanoseconds of a recording.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from perfgate.document.lines import file_of, number_in
 Change = Literal["added", "removed", "more", "fewer", "slower", "faster", "same"]
 
 
-# If more rows than this of one operator remain, they are paired in order: searching for the nearest would take long, and
-# very long on a hostile document.
+# If more rows than this of one operator remain, they are paired in order: searching for
+# the nearest would take long, and very long on a hostile document.
 _MOST_COMPARED = 64
 _FAR = 1_000_000_000
 # The kind of work that ran on a device.
@@ -26,7 +27,9 @@ DEVICE = "device"
 
 @dataclass(frozen=True)
 class Work:
-    """An amount of work that one side does: an operator, or a function, on one form of inputs, from one line of code."""
+    """An amount of work that one side does: an operator, or a function, on one form of
+    inputs, from one line of code.
+    """
 
     operator: str
     # In the unit of ``aspect``, for ``calls`` calls together.
@@ -88,9 +91,11 @@ class AlignedWork(NamedTuple):
 
     @property
     def by_count(self) -> float:
-        """The part of ``delta`` due to running more or less often, at the amount of one run in base.
+        """The part of ``delta`` due to running more or less often, at the amount of one
+        run in base.
 
-        A row that only one side has is all count. With ``by_speed`` it adds up to ``delta``.
+        A row that only one side has is all count. With ``by_speed`` it adds up to
+        ``delta``.
         """
         if self.base is None or self.head is None or not self.base.calls:
             return self.delta
@@ -102,7 +107,9 @@ class AlignedWork(NamedTuple):
         return self.delta - self.by_count
 
     def change(self, *, tolerance: float = 0.0) -> Change:
-        """The sort of change of the operator; times with a ratio within ``tolerance`` of 1 are the same."""
+        """The sort of change of the operator; times with a ratio within ``tolerance``
+        of 1 are the same.
+        """
         if self.base is None:
             return "added"
         if self.head is None:
@@ -116,13 +123,17 @@ class AlignedWork(NamedTuple):
         return "same"
 
 
-# The fields that two rows must share, from all of them to the name alone; None: the row lacks one of the fields.
+# The fields that two rows must share, from all of them to the name alone; None: the row
+# lacks one of the fields.
 _Tiers = tuple[Hashable | None, ...]
 _MOST_TIERS = 8
 
 
 def _tiers(row: Work) -> _Tiers:
-    """The code finds a line again after lines above it came or went. If the inputs changed, the place names the operator."""
+    """The code finds a line again after lines above it came or went.
+
+    If the inputs changed, the place names the operator.
+    """
     inputs, line, code = row.inputs or None, row.line or None, row.code or None
     file = file_of(line)
     return (
@@ -138,10 +149,12 @@ def _tiers(row: Work) -> _Tiers:
 
 
 def align(base: Iterable[Work], head: Iterable[Work]) -> list[AlignedWork]:
-    """Every row of both sides once, paired if they are the same operator; largest change of the amount first.
+    """Every row of both sides once, paired if they are the same operator; largest
+    change of the amount first.
 
-    Rows that share name, inputs and line are paired before those that share less, each row with at most one other. Among
-    several candidates, the nearest lines and counts are paired.
+    Rows that share name, inputs and line are paired before those that share less, each
+    row with at most one other. Among several candidates, the nearest lines and counts
+    are paired.
     """
     before = sorted(base, key=_order)
     after = sorted(head, key=_order)

@@ -1,4 +1,6 @@
-"""The answers to questions about a store that no other document gives, for assistants and other programs."""
+"""The answers to questions about a store that no other document gives, for assistants
+and other programs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from perfgate.document.trend import TrendDocument
 
 
 class StoredProject(FrozenStruct, kw_only=True):
-    """A project of the store: its newest run, and the workloads, testbeds and branches of its newest ``looked_at`` runs."""
+    """A project of the store: its newest run, and the workloads, testbeds and branches
+    of its newest ``looked_at`` runs.
+    """
 
     project: str
     newest: StoredRun
@@ -27,10 +31,12 @@ class ProjectList(FrozenStruct, kw_only=True):
 
 
 class RunComparison(FrozenStruct, kw_only=True):
-    """Two stored runs compared with main's level, the numbers outside of it first; the series of the numbers have no points.
+    """Two stored runs compared with main's level, the numbers outside of it first; the
+    series of the numbers have no points.
 
-    They were not measured side by side, so there is no difference and no verdict. ``decide`` is the command that measures both
-    commits on one machine; empty if a commit is not known. ``left_out`` is how many numbers are not in the list.
+    They were not measured side by side, so there is no difference and no verdict.
+    ``decide`` is the command that measures both commits on one machine; empty if a
+    commit is not known. ``left_out`` is how many numbers are not in the list.
     """
 
     earlier: StoredRun
@@ -44,9 +50,10 @@ class RunComparison(FrozenStruct, kw_only=True):
 class ChangeExplanation(FrozenStruct, kw_only=True):
     """The changes of main that begin at one commit.
 
-    ``trend`` holds these changes alone, with the operators that run more often, the possible commits and the conditions of the
-    runs; its series have only the points next to their changes, and the newest. ``next`` are the commands that confirm, bisect
-    or accept each open regression.
+    ``trend`` holds these changes alone, with the operators that run more often, the
+    possible commits and the conditions of the runs; its series have only the points
+    next to their changes, and the newest. ``next`` are the commands that confirm,
+    bisect or accept each open regression.
     """
 
     trend: TrendDocument
@@ -54,7 +61,9 @@ class ChangeExplanation(FrozenStruct, kw_only=True):
 
 
 class RunSuggestions(FrozenStruct, kw_only=True):
-    """The remedies to try, from the findings of a stored run; ``sentences`` are the suggestions in words, in the same order."""
+    """The remedies to try, from the findings of a stored run; ``sentences`` are the
+    suggestions in words, in the same order.
+    """
 
     run: StoredRun
     suggestions: list[Suggestion]
@@ -62,7 +71,9 @@ class RunSuggestions(FrozenStruct, kw_only=True):
 
 
 class GateVerdicts(FrozenStruct, kw_only=True):
-    """The value of a project's gates, None if no verdict was kept, and the newest verdicts."""
+    """The value of a project's gates, None if no verdict was kept, and the newest
+    verdicts.
+    """
 
     history: GateHistory | None
     newest: list[GateRecord]

@@ -1,7 +1,9 @@
-"""Read an artifact: a few documents under fixed names, from a folder or a zip of untrusted origin.
+"""Read an artifact: a few documents under fixed names, from a folder or a zip of
+untrusted origin.
 
-The job that makes an artifact runs the change's own code, so no part of it is trusted: neither names, nor sizes, nor
-declared lengths. Every refusal is a DocumentError that names no path of this machine.
+The job that makes an artifact runs the change's own code, so no part of it is trusted:
+neither names, nor sizes, nor declared lengths. Every refusal is a DocumentError that
+names no path of this machine.
 """
 
 from __future__ import annotations
@@ -25,19 +27,23 @@ from perfgate.document.samples import PackedArray
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 
-# The artifact of the demo's check (one workload, 21 pairs) has 0.4 MB with its traces, in 13 files and 3 folders.
+# The artifact of the demo's check (one workload, 21 pairs) has 0.4 MB with its traces,
+# in 13 files and 3 folders.
 MAX_ARCHIVE_BYTES = 20 * 1024 * 1024
 MAX_ENTRIES = 256
 # The declared sizes of all entries together.
 MAX_EXPANDED_BYTES = 200 * 1024 * 1024
-# The demo's documents have 0.1 MB. A shape at 50 us a call, measured in all 71 pairs, has 2 MB.
+# The demo's documents have 0.1 MB. A shape at 50 us a call, measured in all 71 pairs,
+# has 2 MB.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-# Documents shrink to a quarter, a log of one repeated line to a fiftieth. Deflate at its best makes 1 of 1032.
+# Documents shrink to a quarter, a log of one repeated line to a fiftieth. Deflate at
+# its best makes 1 of 1032.
 MAX_RATIO = 100
 # Up to this size a file may have any ratio: it is harmless.
 HARMLESS_BYTES = 1024 * 1024
 MAX_NAME_LENGTH = 512
-# Samples are packed again inside the document: 1 MB may declare a gigabyte. That shape has 0.9 million.
+# Samples are packed again inside the document: 1 MB may declare a gigabyte. That shape
+# has 0.9 million.
 MAX_SAMPLES = 20_000_000
 # The history of each is looked up, in a database that takes its milliseconds.
 MAX_SHAPES = 1_000
@@ -49,7 +55,8 @@ _CHUNK = 65536
 _ENTRY_SIGNATURE = b"PK\x01\x02"
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# Errors of zipfile and zlib for data that is not an archive, or a truncated or inconsistent one.
+# Errors of zipfile and zlib for data that is not an archive, or a truncated or
+# inconsistent one.
 _DAMAGES = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -76,7 +83,8 @@ class CheckDocuments(NamedTuple):
 
 
 def read_check(artifact: Path | bytes) -> CheckDocuments:
-    """Read the two run documents of a check's artifact: a folder, a zip, or the bytes of one.
+    """Read the two run documents of a check's artifact: a folder, a zip, or the bytes
+    of one.
 
     Raises DocumentError for anything else.
     """
@@ -87,7 +95,10 @@ def read_check(artifact: Path | bytes) -> CheckDocuments:
 
 
 def read_artifact_run(artifact: Path | bytes) -> RunDocument:
-    """Read the run document of a `perfgate run`'s artifact. Raises DocumentError for anything else."""
+    """Read the run document of a `perfgate run`'s artifact.
+
+    Raises DocumentError for anything else.
+    """
     return _document(_read(artifact, (RUN,))[RUN], RUN)
 
 
@@ -151,7 +162,8 @@ def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
 
 @contextmanager
 def open_below(root: int, name: str) -> Iterator[int]:
-    """Open one file below a folder without following links: their targets lie outside the artifact.
+    """Open one file below a folder without following links: their targets lie outside
+    the artifact.
 
     Raises DocumentError if it is missing, a link, or cannot be read.
     """
@@ -208,7 +220,8 @@ def _of_archive(data: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
         raise DocumentError(
             "the archive has more than {most_bytes} bytes", most_bytes=MAX_ARCHIVE_BYTES
         )
-    # Counted before the list is read: an entry costs half a kilobyte of memory, and the archive's own count may be false.
+    # Counted before the list is read: an entry costs half a kilobyte of memory, and the
+    # archive's own count may be false.
     if data.count(_ENTRY_SIGNATURE) > MAX_ENTRIES:
         raise DocumentError(
             "the archive has more than {most} entries", most=MAX_ENTRIES
@@ -287,7 +300,9 @@ def _root(entries: Iterable[str], name: str) -> str:
 
 
 def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo | None, name: str) -> bytes:
-    """Expand one entry piece by piece, so that a zip bomb is noticed before it has expanded."""
+    """Expand one entry piece by piece, so that a zip bomb is noticed before it has
+    expanded.
+    """
     if entry is None:
         _missing(name)
     if entry.flag_bits & _ENCRYPTED:

@@ -1,4 +1,6 @@
-"""The bounds in perfgate.toml: budgets, written in units for people, margins and tolerances, and expected kernels."""
+"""The bounds in perfgate.toml: budgets, written in units for people, margins and
+tolerances, and expected kernels.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,15 @@ _BUDGET = re.compile(
     r"(?:\s+at\s+(?P<rate>[0-9]+(?:\.[0-9]+)?)\s*(?:QPS|qps|/s))?\s*"
 )
 _EXAMPLE = '"< 20 ms", "< 20 ms at 50 QPS", "> 1000 items/s", "2 GiB" or a number'
-# A workload, or a workload and one of its shapes: the same words as in the tables of the comment.
+# A workload, or a workload and one of its shapes: the same words as in the tables of
+# the comment.
 _ANY = "*"
 
 
 class PlacePattern(NamedTuple):
-    """A metric and the workloads and shapes it applies to, as patterns; ``*`` matches all."""
+    """A metric and the workloads and shapes it applies to, as patterns; ``*`` matches
+    all.
+    """
 
     metric: str
     workload: str = _ANY
@@ -61,8 +66,8 @@ class PlacePattern(NamedTuple):
 class Budget(FrozenStruct, kw_only=True):
     """A bound on one metric, in its base unit; ``workload`` and ``shape`` are patterns.
 
-    ``at_most`` distinguishes upper from lower bounds. With ``rate`` the bound holds for open-loop calls at that many per
-    second.
+    ``at_most`` distinguishes upper from lower bounds. With ``rate`` the bound holds for
+    open-loop calls at that many per second.
     """
 
     metric: str
@@ -78,7 +83,9 @@ class Budget(FrozenStruct, kw_only=True):
 
 
 def parse_place(key: str) -> PlacePattern:
-    """Read ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``; patterns may stand in each part."""
+    """Read ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``; patterns may
+    stand in each part.
+    """
     metric, at, where = key.rpartition("@")
     if not at:
         return PlacePattern(key)
@@ -87,7 +94,10 @@ def parse_place(key: str) -> PlacePattern:
 
 
 def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget:
-    """Read one entry of ``[budget]``. Raises ValueError with the mistake and an example of a budget."""
+    """Read one entry of ``[budget]``.
+
+    Raises ValueError with the mistake and an example of a budget.
+    """
     place = parse_place(key)
     sign = {"lower": "<", "higher": ">"}.get(metric.better)
     rate: float | None = None
@@ -125,15 +135,16 @@ def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget
     )
 
 
-# The slowdown that must be excluded before a time is called unchanged: the smaller margin while time is left, if layouts
-# move, and the larger one in the end.
+# The slowdown that must be excluded before a time is called unchanged: the smaller
+# margin while time is left, if layouts move, and the larger one in the end.
 SOUGHT_OK_MARGIN, OK_MARGIN = 0.01, 0.02
 
 
 def judges_subroutines(
     tolerances: Iterable[str], kinds: tuple[str, ...] = SUBROUTINE_TIMES
 ) -> bool:
-    """Whether the times of single operators, modules or functions are to be judged, or of these kinds of them.
+    """Whether the times of single operators, modules or functions are to be judged, or
+    of these kinds of them.
 
     They are judged only if a tolerance names them.
     """
@@ -141,14 +152,18 @@ def judges_subroutines(
 
 
 _NEAREST = 3
-# Of difflib's similarities, from 0 to 1; below this names have little more than letters in common.
+# Of difflib's similarities, from 0 to 1; below this names have little more than letters
+# in common.
 _SIMILAR = 0.4
-# Characters in which a pattern and a name may differ and still mean one kernel: FlashAttention* and flash_attention_score.
+# Characters in which a pattern and a name may differ and still mean one kernel:
+# FlashAttention* and flash_attention_score.
 _WORD = re.compile(r"[^a-z0-9]")
 
 
 def missing_kernels(patterns: Iterable[str], names: Collection[str]) -> dict[str, str]:
-    """The patterns that no name fits, each with the names that come nearest to it in one text."""
+    """The patterns that no name fits, each with the names that come nearest to it in
+    one text.
+    """
     missing: dict[str, str] = {}
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):

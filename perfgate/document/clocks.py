@@ -9,14 +9,17 @@ from perfgate.document.history import moment
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 
-# Clocks that are set over the network agree to seconds; a smaller difference moves no run in a history.
+# Clocks that are set over the network agree to seconds; a smaller difference moves no
+# run in a history.
 CLOCK_SLACK = timedelta(minutes=5)
 
 
 def clock_notes(run: RunDocument, recorded_at: str) -> list[Message]:
-    """The fault of the clock of the machine that measured; ``recorded_at`` is the time of recording, ISO 8601.
+    """The fault of the clock of the machine that measured; ``recorded_at`` is the time
+    of recording, ISO 8601.
 
-    A clock that is behind shows only in comparison with the commit: a run may be recorded days after it was measured.
+    A clock that is behind shows only in comparison with the commit: a run may be
+    recorded days after it was measured.
     """
     try:
         return list(_notes(run, moment(recorded_at)))

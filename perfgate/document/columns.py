@@ -1,7 +1,7 @@
 """The content of a project's pages with its runs and points in columns.
 
-A project has up to hundreds of thousands of both. In columns they take a fifth of the space, and a page makes records only of
-those that it shows.
+A project has up to hundreds of thousands of both. In columns they take a fifth of the
+space, and a page makes records only of those that it shows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class RunGroup(FrozenStruct, array_like=True):
 
 
 class RunColumns(FrozenStruct, array_like=True):
-    """The fields of runs; ``group_of`` is an array with the place of each run's group in ``groups``."""
+    """The fields of runs; ``group_of`` is an array with the place of each run's group
+    in ``groups``.
+    """
 
     groups: list[RunGroup]
     group_of: bytes
@@ -50,7 +52,8 @@ class RunColumns(FrozenStruct, array_like=True):
 
 
 class PointColumns(FrozenStruct, array_like=True):
-    """The fields of points, as arrays: the position of each point's run, its value, and how many runs it is the median of.
+    """The fields of points, as arrays: the position of each point's run, its value, and
+    how many runs it is the median of.
 
     ``intervals`` are those that are known, by the place of the point.
     """
@@ -146,7 +149,9 @@ class PointsInColumns(_Records[TrendPoint]):
 
 
 class SiteColumns(FrozenStruct, kw_only=True):
-    """A content without runs and points, its runs, and the points of all its series: of main, then of each branch."""
+    """A content without runs and points, its runs, and the points of all its series: of
+    main, then of each branch.
+    """
 
     bare: SiteContent
     runs: RunColumns

@@ -1,4 +1,6 @@
-"""Comparisons of a decision: five kinds of evidence, each with its record; JSON names the kind in ``kind``."""
+"""Comparisons of a decision: five kinds of evidence, each with its record; JSON names
+the kind in ``kind``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from perfgate.document.shape import ShapeEntry
 Outcome = Literal[
     "regressed", "improved", "unchanged", "inconclusive", "not_comparable", "informs"
 ]
-# The clock of a call's time: wall clock, CPU time of its thread, the device's clock, or wall time minus waiting for CPUs.
+# The clock of a call's time: wall clock, CPU time of its thread, the device's clock, or
+# wall time minus waiting for CPUs.
 Clock = Literal["wall", "cpu", "device", "awake"]
 # Two processes, one turn of a step on each side, or a quad of turns of a job.
 EvidenceUnit = Literal["pair", "turn", "quad"]
@@ -22,10 +25,11 @@ EvidenceUnit = Literal["pair", "turn", "quad"]
 class ComparedMetric(ShapeEntry, kw_only=True, tag_field="kind", tag=str.lower):
     """The common fields of all comparisons: one metric of a place and its outcome.
 
-    Only a ``gating`` comparison can fail the gate. ``head`` is the head's value, None if it has none. ``parts`` are the parts
-    of the number that explain its change. ``accepted`` gives the author and reason of an accepted regression, which then does
-    not gate. ``cause`` is the number of the cause among the decision's causes, None if it is unexplained. The outcome
-    ``informs`` is for numbers that no test compares.
+    Only a ``gating`` comparison can fail the gate. ``head`` is the head's value, None
+    if it has none. ``parts`` are the parts of the number that explain its change.
+    ``accepted`` gives the author and reason of an accepted regression, which then does
+    not gate. ``cause`` is the number of the cause among the decision's causes, None if
+    it is unexplained. The outcome ``informs`` is for numbers that no test compares.
     """
 
     metric: str
@@ -61,7 +65,11 @@ class ComparedMetric(ShapeEntry, kw_only=True, tag_field="kind", tag=str.lower):
 
 
 class NumberComparison(ComparedMetric, kw_only=True):
-    """A number of both sides. ``delta`` is head/base - 1, None if base is 0; a worsening by ``tolerance`` is allowed."""
+    """A number of both sides.
+
+    ``delta`` is head/base - 1, None if base is 0; a worsening by ``tolerance`` is
+    allowed.
+    """
 
     base: float | None = None
     delta: float | None = None
@@ -79,7 +87,9 @@ class NumberComparison(ComparedMetric, kw_only=True):
 
     @property
     def worsening(self) -> float:
-        """The share by which the head is estimated to be worse; below 0 if it is better."""
+        """The share by which the head is estimated to be worse; below 0 if it is
+        better.
+        """
         delta = self.delta or 0.0
         return -delta if self.better == "higher" else delta
 
@@ -92,7 +102,8 @@ class NumberComparison(ComparedMetric, kw_only=True):
 class Exact(NumberComparison, kw_only=True):
     """A count, without noise.
 
-    ``costless`` marks one that grew although calls are shown not to be slower: it then warns.
+    ``costless`` marks one that grew although calls are shown not to be slower: it then
+    warns.
     """
 
     costless: bool = False
@@ -101,13 +112,16 @@ class Exact(NumberComparison, kw_only=True):
 class Paired(NumberComparison, kw_only=True):
     """A number that both sides measured in turns.
 
-    ``pairs`` is the number of units of ``evidence`` behind it: process pairs, turns of a step, or quads of a job from
-    ``starts`` pairs of fresh processes. ``interval`` is the confidence interval of ``delta`` at level ``confidence``.
-    ``pairs_needed`` is an estimate of how many pairs would decide an inconclusive comparison, and ``detectable`` the smallest
-    slowdown that these pairs would have shown with 95 % power, None if they are too few to show any. ``p_adjusted`` is
-    corrected for all looks, reruns and other metrics. ``excluded`` is the slowdown that "unchanged" excludes. ``effects`` are
-    the judge's values of the pairs, head/base - 1 in measuring order, of the fast paths alone. Times by two clocks are not
-    comparable with each other.
+    ``pairs`` is the number of units of ``evidence`` behind it: process pairs, turns of
+    a step, or quads of a job from ``starts`` pairs of fresh processes. ``interval`` is
+    the confidence interval of ``delta`` at level ``confidence``. ``pairs_needed`` is an
+    estimate of how many pairs would decide an inconclusive comparison, and
+    ``detectable`` the smallest slowdown that these pairs would have shown with 95 %
+    power, None if they are too few to show any. ``p_adjusted`` is corrected for all
+    looks, reruns and other metrics. ``excluded`` is the slowdown that "unchanged"
+    excludes. ``effects`` are the judge's values of the pairs, head/base - 1 in
+    measuring order, of the fast paths alone. Times by two clocks are not comparable
+    with each other.
     """
 
     evidence: EvidenceUnit = "pair"
@@ -138,7 +152,9 @@ class Paired(NumberComparison, kw_only=True):
 
     @property
     def excludes_no_change(self) -> bool:
-        """Whether the whole interval lies on one side of no change, though it may be too few pairs for an alarm."""
+        """Whether the whole interval lies on one side of no change, though it may be
+        too few pairs for an alarm.
+        """
         return (
             self.interval is not None
             and not self.interval[0] <= 0.0 <= self.interval[1]
@@ -146,7 +162,9 @@ class Paired(NumberComparison, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """Whether the whole interval lies on the better side of no change, though it may be too few pairs to show it."""
+        """Whether the whole interval lies on the better side of no change, though it
+        may be too few pairs to show it.
+        """
         if (
             not self.excludes_no_change
             or self.delta is None
@@ -157,20 +175,26 @@ class Paired(NumberComparison, kw_only=True):
 
     @property
     def must_decide(self) -> bool:
-        """Whether there is no verdict while this is undecided; other times of a call only have to show no regression."""
+        """Whether there is no verdict while this is undecided; other times of a call
+        only have to show no regression.
+        """
         from perfgate.catalogue.lookup import MUST_DECIDE
 
         return self.gating and (not self.is_of_call or self.metric in MUST_DECIDE)
 
 
 class Recorded(NumberComparison, kw_only=True):
-    """A time in two profiler recordings; only the time of kernels is judged, by the steps of each recording."""
+    """A time in two profiler recordings; only the time of kernels is judged, by the
+    steps of each recording.
+    """
 
 
 class Bound(ComparedMetric, kw_only=True):
-    """The head's number against an absolute bound: a budget, an SLA, the gating limit named ``limit``, or expected kernels.
+    """The head's number against an absolute bound: a budget, an SLA, the gating limit
+    named ``limit``, or expected kernels.
 
-    Of expected kernels ``bound`` is their number, ``head`` how many of them ran, and ``parts`` are those that did not.
+    Of expected kernels ``bound`` is their number, ``head`` how many of them ran, and
+    ``parts`` are those that did not.
     """
 
     bound: float
@@ -196,10 +220,11 @@ class Bound(ComparedMetric, kw_only=True):
 
 
 class Checked(ComparedMetric, kw_only=True):
-    """A check of the output: the workload's own check, or equal output and equal work on both sides.
+    """A check of the output: the workload's own check, or equal output and equal work
+    on both sides.
 
-    ``base`` and ``head`` are 1 if a side passed and 0 if not. Counts that only a check can excuse, such as operators
-    in low precision, stand there as they are.
+    ``base`` and ``head`` are 1 if a side passed and 0 if not. Counts that only a check
+    can excuse, such as operators in low precision, stand there as they are.
     """
 
     base: float | None = None

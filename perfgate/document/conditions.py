@@ -1,22 +1,27 @@
-"""The conditions under which a step was measured: values of two runs compare only if these are alike."""
+"""The conditions under which a step was measured: values of two runs compare only if
+these are alike.
+"""
 
 from __future__ import annotations
 
 from perfgate.document.records import FrozenStruct
 from perfgate.document.run import FROM_PROFILE, RunDocument, StepResult
 
-# If a worker waited for a CPU for this share of a step or longer, the machine was busy during the step.
+# If a worker waited for a CPU for this share of a step or longer, the machine was busy
+# during the step.
 BUSY = 0.1
 _RECORDED = "recorded"
 
 
-# A store holds thousands of them, which the garbage collector need not visit: they refer to no other object.
+# A store holds thousands of them, which the garbage collector need not visit: they
+# refer to no other object.
 class StepConditions(FrozenStruct, kw_only=True, gc=False):
     """How a step of a workload was measured.
 
-    ``procedure`` is the length of the measurements and their clock, or ``recorded``. It is empty if this is not known, if the
-    step failed, or if the code changed while it was measured. ``after`` are the steps that ran before in its process: they
-    matter to numbers of a young process alone. ``waited`` is as in the step's result.
+    ``procedure`` is the length of the measurements and their clock, or ``recorded``. It
+    is empty if this is not known, if the step failed, or if the code changed while it
+    was measured. ``after`` are the steps that ran before in its process: they matter to
+    numbers of a young process alone. ``waited`` is as in the step's result.
     """
 
     workload: str
@@ -32,7 +37,9 @@ class StepConditions(FrozenStruct, kw_only=True, gc=False):
     def compares_with(
         self, other: StepConditions | None, *, of_young_process: bool = False
     ) -> bool:
-        """Whether values of the two were measured by the same procedure; unknown conditions are not comparable."""
+        """Whether values of the two were measured by the same procedure; unknown
+        conditions are not comparable.
+        """
         if other is None or not self.procedure or self.procedure != other.procedure:
             return False
         return not of_young_process or self.after == other.after

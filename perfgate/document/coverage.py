@@ -7,15 +7,17 @@ from typing import Literal
 from perfgate.document.message import Message
 from perfgate.document.records import FrozenStruct
 
-# ``definition``: only its definition ran, at import. ``unknown``: it may run where lines are not seen.
+# ``definition``: only its definition ran, at import. ``unknown``: it may run where
+# lines are not seen.
 Executed = Literal["yes", "definition", "no", "unknown"]
 
 
 class ChangedFunction(FrozenStruct, kw_only=True):
-    """A function that the head changed, added or removed; without a name, the code of a file outside functions.
+    """A function that the head changed, added or removed; without a name, the code of a
+    file outside functions.
 
-    ``line`` is its first changed line, of the head (``model.py:88``), or of the base if ``side`` is ``base``. ``workloads``
-    are those that run it.
+    ``line`` is its first changed line, of the head (``model.py:88``), or of the base if
+    ``side`` is ``base``. ``workloads`` are those that run it.
     """
 
     line: str
@@ -26,11 +28,14 @@ class ChangedFunction(FrozenStruct, kw_only=True):
 
 
 class Coverage(FrozenStruct, kw_only=True):
-    """The changed code that the workloads of a check run, from the executed lines of both sides.
+    """The changed code that the workloads of a check run, from the executed lines of
+    both sides.
 
-    ``files`` are the changed files that were looked at, documents included. ``doubts`` are the reasons why code may have run,
-    or text been read, unseen; if there is any, the measurement is not shortened. ``calls`` are the fewest that a workload
-    made. ``nearest`` are tests and workloads that are close to the functions that did not run.
+    ``files`` are the changed files that were looked at, documents included. ``doubts``
+    are the reasons why code may have run, or text been read, unseen; if there is any,
+    the measurement is not shortened. ``calls`` are the fewest that a workload made.
+    ``nearest`` are tests and workloads that are close to the functions that did not
+    run.
     """
 
     files: list[str]
@@ -41,7 +46,9 @@ class Coverage(FrozenStruct, kw_only=True):
 
     @property
     def runs_nothing(self) -> bool:
-        """Whether it is shown that no workload runs the changed code, or reads the changed text."""
+        """Whether it is shown that no workload runs the changed code, or reads the
+        changed text.
+        """
         return not self.doubts and all(
             function.executed == "no" for function in self.functions
         )

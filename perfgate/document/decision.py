@@ -1,4 +1,6 @@
-"""The decision document: the gate's judgement of run documents, which is step 20 of the checklist."""
+"""The decision document: the gate's judgement of run documents, which is step 20 of the
+checklist.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from perfgate.document.shape import ShapeEntry
 
 DECISION_SCHEMA_VERSION = 1
 
-# Few looks, each twice the last: every further look costs the others power, and unchanged code mostly needs only the first.
+# Few looks, each twice the last: every further look costs the others power, and
+# unchanged code mostly needs only the first.
 DEFAULT_LOOKS = (8, 16, 32, 64, 128)
 MOST_LOOKS = 12
 
@@ -45,8 +48,9 @@ InvalidKind = Literal[
 ]
 MissingSide = Literal["base", "head", "both"]
 NamedBy = Literal["configuration", "store", "document"]
-# Why a time of a job that stays undecided on a busy host cannot change the verdict.
-# The code of the reason that a wider slowdown than usual is excluded: both sides did the same work.
+# Why a time of a job that stays undecided on a busy host cannot change the verdict. The
+# code of the reason that a wider slowdown than usual is excluded: both sides did the
+# same work.
 SAME_WORK = "gate.same-work"
 CPU_DECIDES = "gate.cpu-decides"
 # The verdict on a change that no workload runs.
@@ -60,12 +64,13 @@ Standing = Literal["new", "unchanged", "as_measured"]
 class Policy(FrozenStruct, kw_only=True):
     """The tolerances, bounds and error rates of the gate."""
 
-    # The chance of a false alarm of the whole gate, over all looks and reruns that add pairs.
+    # The chance of a false alarm of the whole gate, over all looks and reruns that add
+    # pairs.
     alpha: float = 0.01
     # The chance of a wrong "unchanged", per comparison.
     alpha_ok: float = 0.05
-    # The slowdown that must be excluded before a time is called unchanged. None: pairs are measured until 1 % is
-    # excluded, and 2 % is enough in the end.
+    # The slowdown that must be excluded before a time is called unchanged. None: pairs
+    # are measured until 1 % is excluded, and 2 % is enough in the end.
     ok_margin: float | None = None
     # The numbers of pairs after which the gate may decide.
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
@@ -73,7 +78,8 @@ class Policy(FrozenStruct, kw_only=True):
     strict: bool = False
     # The verdict on a change that no workload runs.
     unmeasured: Unmeasured = "skip"
-    # A metric or a pattern (``latency.*``, ``latency.p99@encoder/long``): its allowed relative worsening, 0.01 = 1 %.
+    # A metric or a pattern (``latency.*``, ``latency.p99@encoder/long``): its allowed
+    # relative worsening, 0.01 = 1 %.
     tolerances: dict[str, float] = {}
     # Absolute bounds.
     budgets: list[Budget] = []
@@ -88,7 +94,10 @@ class Policy(FrozenStruct, kw_only=True):
         return bool(self.budgets or self.limits or self.kernels)
 
     def __post_init__(self) -> None:
-        """Refuse policies that no test can be built for. Raises ValueError; the document reader turns it into its own error."""
+        """Refuse policies that no test can be built for.
+
+        Raises ValueError; the document reader turns it into its own error.
+        """
         if (
             not self.looks
             or self.looks[0] < 1
@@ -119,38 +128,48 @@ class Policy(FrozenStruct, kw_only=True):
 
 
 class Regression(FrozenStruct, kw_only=True):
-    """All that got worse by one cause: reports list, number and link it as one regression, and it is accepted as one."""
+    """All that got worse by one cause: reports list, number and link it as one
+    regression, and it is accepted as one.
+    """
 
-    # Numbers of the decision's causes, the leading one first; empty if the regression is unexplained.
+    # Numbers of the decision's causes, the leading one first; empty if the regression
+    # is unexplained.
     causes: list[int] = []
     # Numbers of the comparisons that got worse; the first names the regression.
     comparisons: list[int] = []
-    # Numbers of the times among them. Without any: the fast paths that certainly take longer, in too few pairs to alarm.
+    # Numbers of the times among them. Without any: the fast paths that certainly take
+    # longer, in too few pairs to alarm.
     slower: list[int] = []
-    # Seconds per call that the cause adds by itself; None if the slower calls show as much.
+    # Seconds per call that the cause adds by itself; None if the slower calls show as
+    # much.
     apart: float | None = None
     # The slowdown that is still possible if no call is shown to be slower.
     at_most: float | None = None
-    # The metrics to accept for exactly this regression (``counters.copies@encoder/long``).
+    # The metrics to accept for exactly this regression
+    # (``counters.copies@encoder/long``).
     accepts: list[str] = []
     # The number of the suggestion about it.
     suggestion: int | None = None
 
 
 class CountDifference(FrozenStruct, kw_only=True, tag="count", tag_field="kind"):
-    """The relative difference of a count or a constant, which has no noise; None from 0."""
+    """The relative difference of a count or a constant, which has no noise; None from
+    0.
+    """
 
     delta: float | None
 
 
 class TurnDifference(FrozenStruct, kw_only=True, tag="turns", tag_field="kind"):
-    """The relative difference of a number that both sides measured in turns, or in the pairs of the gate."""
+    """The relative difference of a number that both sides measured in turns, or in the
+    pairs of the gate.
+    """
 
     unit: TurnUnit
     # The number of pairs or turns.
     count: int
-    # About how many would show a difference of the measured size. None if the interval already excludes no change,
-    # or if no planned number would.
+    # About how many would show a difference of the measured size. None if the interval
+    # already excludes no change, or if no planned number would.
     needed: int | None = None
     clock: Clock = "wall"
     # ``interval`` bounds it at level ``confidence``; too few turns give neither.
@@ -160,12 +179,17 @@ class TurnDifference(FrozenStruct, kw_only=True, tag="turns", tag_field="kind"):
 
     @property
     def is_by_own_clock(self) -> bool:
-        """Whether pairs measured it by another clock than the wall's, which a step alone does not have."""
+        """Whether pairs measured it by another clock than the wall's, which a step
+        alone does not have.
+        """
         return self.unit == "pair" and self.clock != "wall"
 
 
 class StepComparison(ShapeEntry, kw_only=True):
-    """A key number of a checklist step on both sides of a check. Informational: it is not judged."""
+    """A key number of a checklist step on both sides of a check.
+
+    Informational: it is not judged.
+    """
 
     step: int
     metric: str
@@ -179,8 +203,8 @@ class StepComparison(ShapeEntry, kw_only=True):
     head_range: tuple[float, float] | None = None
     # None if each side measured it once, which shows no difference.
     difference: CountDifference | TurnDifference | None = None
-    # Whether it stands for its step and workload. The catalogue decides that, whatever the differences are; of operators,
-    # the three that take most time.
+    # Whether it stands for its step and workload. The catalogue decides that, whatever
+    # the differences are; of operators, the three that take most time.
     leads: bool = False
     # The budget or limit on the number.
     bound: float | None = None
@@ -205,7 +229,9 @@ class StepComparison(ShapeEntry, kw_only=True):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether a difference is shown: exact counts differ, or the interval excludes no change."""
+        """Whether a difference is shown: exact counts differ, or the interval excludes
+        no change.
+        """
         difference = self.difference
         if isinstance(difference, CountDifference):
             return (
@@ -219,7 +245,10 @@ class StepComparison(ShapeEntry, kw_only=True):
 
 
 class QuantileComparison(FrozenStruct, kw_only=True):
-    """P50, P90 and P99 in seconds of all requests or steps of a job, over its turns. Informational: not judged."""
+    """P50, P90 and P99 in seconds of all requests or steps of a job, over its turns.
+
+    Informational: not judged.
+    """
 
     workload: str
     metric: str
@@ -229,16 +258,20 @@ class QuantileComparison(FrozenStruct, kw_only=True):
 
 
 class StoredComparison(ShapeEntry, kw_only=True):
-    """The head's own value of a metric and the values of main's stored runs on the same testbed. Informational: not judged."""
+    """The head's own value of a metric and the values of main's stored runs on the same
+    testbed. Informational: not judged.
+    """
 
     metric: str
     # Other labels than the shape.
     labels: dict[str, str] = {}
     unit: str
-    # The value of the step's first turn, which the runs of main measured by the same procedure.
+    # The value of the step's first turn, which the runs of main measured by the same
+    # procedure.
     head: float
     runs: int
-    # Runs that do not compare: measured by another procedure, or on a busy machine if there are enough others.
+    # Runs that do not compare: measured by another procedure, or on a busy machine if
+    # there are enough others.
     left_out: int = 0
     # Compared runs that were measured on a busy machine.
     busy: int = 0
@@ -248,7 +281,8 @@ class StoredComparison(ShapeEntry, kw_only=True):
     typical: float | None = None
     # head / typical - 1.
     delta: float | None = None
-    # The range of one more run of the same code, at level ``confidence``; None if the runs are too few.
+    # The range of one more run of the same code, at level ``confidence``; None if the
+    # runs are too few.
     interval: tuple[float, float] | None = None
     confidence: float | None = None
     # Of the newest runs, oldest first.
@@ -267,10 +301,11 @@ class StoredComparison(ShapeEntry, kw_only=True):
 
 
 class NoiseFloor(ShapeEntry, kw_only=True):
-    """The noise of one metric in the A/A arm of the same job: half the width of its interval, as a share.
+    """The noise of one metric in the A/A arm of the same job: half the width of its
+    interval, as a share.
 
-    ``differs`` is true if base against base came out different: then the job is not evidence. ``effects`` are the
-    effects of its pairs, as in a comparison.
+    ``differs`` is true if base against base came out different: then the job is not
+    evidence. ``effects`` are the effects of its pairs, as in a comparison.
     """
 
     metric: str
@@ -282,14 +317,18 @@ class NoiseFloor(ShapeEntry, kw_only=True):
 
 
 class Invalid(ShapeEntry, kw_only=True):
-    """Why the times of a shape are not evidence: a disturbance, or evidence of tampering. Exact counters still count."""
+    """Why the times of a shape are not evidence: a disturbance, or evidence of
+    tampering. Exact counters still count.
+    """
 
     kind: InvalidKind
     message: Message
 
 
 class PowerCap(FrozenStruct, kw_only=True):
-    """The share of each side's blocks in which the device's power limit held its clock: a state, no disturbance."""
+    """The share of each side's blocks in which the device's power limit held its clock:
+    a state, no disturbance.
+    """
 
     base: float
     head: float
@@ -298,10 +337,12 @@ class PowerCap(FrozenStruct, kw_only=True):
 class Missing(ShapeEntry, kw_only=True):
     """Data that a verdict needs and a document lacks.
 
-    ``metric`` names a metric, or a part of a run document by its name there (``seen_ns``, ``settings.threads``); it is
-    empty if a whole shape is missing, and ``shape`` is empty if a whole workload is. ``pairs`` are the numbers
-    of the pairs that lack it although others have it. ``named_by`` is the source of the requirement: the base's configuration,
-    main's stored run, or the documents themselves. ``differs`` is set if it is present but not as that source requires.
+    ``metric`` names a metric, or a part of a run document by its name there
+    (``seen_ns``, ``settings.threads``); it is empty if a whole shape is missing, and
+    ``shape`` is empty if a whole workload is. ``pairs`` are the numbers of the pairs
+    that lack it although others have it. ``named_by`` is the source of the requirement:
+    the base's configuration, main's stored run, or the documents themselves.
+    ``differs`` is set if it is present but not as that source requires.
     """
 
     shape: str = ""
@@ -321,13 +362,16 @@ class TestbedDifference(FrozenStruct, kw_only=True):
 
 
 class PackageDifference(TestbedDifference, kw_only=True):
-    """A package in two versions; ``loaded`` is False if the workloads load no file of it on either side."""
+    """A package in two versions; ``loaded`` is False if the workloads load no file of
+    it on either side.
+    """
 
     loaded: bool = True
 
 
 class _HarnessChange(FrozenStruct, kw_only=True, tag_field="kind"):
-    """How an edit of the workload file changed the measurement; the head's file measured both sides.
+    """How an edit of the workload file changed the measurement; the head's file
+    measured both sides.
 
     ``lines`` are all changed places of the file, whichever of them caused this change.
     """
@@ -370,9 +414,12 @@ HarnessChange: TypeAlias = (
 
 
 class SideSummary(FrozenStruct, kw_only=True):
-    """One side of the comparison, and why it was chosen. ``sha256`` is the hash of its run document's content.
+    """One side of the comparison, and why it was chosen.
 
-    ``reviewed`` is the head commit of the change request; None unless ``commit`` is the forge's merge of it into the target.
+    ``sha256`` is the hash of its run document's content.
+
+    ``reviewed`` is the head commit of the change request; None unless ``commit`` is the
+    forge's merge of it into the target.
     """
 
     commit: str | None = None
@@ -385,10 +432,12 @@ class SideSummary(FrozenStruct, kw_only=True):
 
 
 class Gain(FrozenStruct, kw_only=True):
-    """The effect of a suggestion on a call (or on the part named by ``of``): ``speedup`` times as fast.
+    """The effect of a suggestion on a call (or on the part named by ``of``):
+    ``speedup`` times as fast.
 
-    A ``measured`` gain was tried in turns with the current state; ``interval`` bounds the speed-up, if known. An
-    ``estimated`` gain is an upper bound by Amdahl's law: ``share`` of the time disappears entirely, and the rest stays.
+    A ``measured`` gain was tried in turns with the current state; ``interval`` bounds
+    the speed-up, if known. An ``estimated`` gain is an upper bound by Amdahl's law:
+    ``share`` of the time disappears entirely, and the rest stays.
     """
 
     kind: Literal["measured", "estimated"]
@@ -408,16 +457,19 @@ class Gain(FrozenStruct, kw_only=True):
 
     @property
     def saved(self) -> float:
-        """The share of the time that is saved: the lower bound of a measured gain, the upper bound of an estimated one."""
+        """The share of the time that is saved: the lower bound of a measured gain, the
+        upper bound of an estimated one.
+        """
         return 1 - 1 / self.lowest
 
 
 class Suggestion(ShapeEntry, kw_only=True):
     """Something to try, tied to the evidence for it.
 
-    ``step`` is the step of the checklist that noticed it, None if a comparison did. ``code`` is the code to write, ``command``
-    measures the effect. ``source`` is the reference for the advice. ``introduced`` is set if the change brought the problem in;
-    otherwise it was there before.
+    ``step`` is the step of the checklist that noticed it, None if a comparison did.
+    ``code`` is the code to write, ``command`` measures the effect. ``source`` is the
+    reference for the advice. ``introduced`` is set if the change brought the problem
+    in; otherwise it was there before.
     """
 
     rule: str
@@ -435,7 +487,8 @@ class Suggestion(ShapeEntry, kw_only=True):
 
 
 class JudgedFinding(Finding, kw_only=True):
-    """A finding of the head: ``new`` or ``unchanged`` against the base, or as measured if neither can be shown.
+    """A finding of the head: ``new`` or ``unchanged`` against the base, or as measured
+    if neither can be shown.
 
     ``cause`` is the number of the decision's cause that a new one belongs to.
     """
@@ -445,10 +498,11 @@ class JudgedFinding(Finding, kw_only=True):
 
 
 class StepSummary(FrozenStruct, kw_only=True):
-    """A step of the head's checklist, as the comment lists it; ``waited`` is as in its result.
+    """A step of the head's checklist, as the comment lists it; ``waited`` is as in its
+    result.
 
-    A step that did not run has status ``left_out`` and a ``reason``. ``gone`` are findings of the base that the head is shown
-    not to have.
+    A step that did not run has status ``left_out`` and a ``reason``. ``gone`` are
+    findings of the base that the head is shown not to have.
     """
 
     number: int
@@ -471,7 +525,9 @@ class Failure(FrozenStruct, kw_only=True):
 
 
 class Procedure(FrozenStruct, kw_only=True):
-    """How the decision was made; together with the run documents it is enough to repeat it."""
+    """How the decision was made; together with the run documents it is enough to repeat
+    it.
+    """
 
     name: str
     version: int
@@ -483,7 +539,8 @@ class Procedure(FrozenStruct, kw_only=True):
 class ComparedSides(FrozenStruct, kw_only=True):
     """Both sides, and how they differ apart from the code under test."""
 
-    # ``stack``: one commit on two software stacks. ``rules``: head alone, held to budgets, limits and expected kernels.
+    # ``stack``: one commit on two software stacks. ``rules``: head alone, held to
+    # budgets, limits and expected kernels.
     comparing: Comparing = "code"
     base: SideSummary
     head: SideSummary
@@ -494,7 +551,9 @@ class ComparedSides(FrozenStruct, kw_only=True):
 
     @property
     def are_comparable(self) -> bool:
-        """Whether times of one compare with times of the other: of one testbed, or of the stacks that are under test."""
+        """Whether times of one compare with times of the other: of one testbed, or of
+        the stacks that are under test.
+        """
         return self.comparing == "stack" or not self.testbed_differences
 
 
@@ -507,7 +566,10 @@ class EvidenceGaps(FrozenStruct, kw_only=True):
 
 
 class ChecklistRows(FrozenStruct, kw_only=True):
-    """The head's checklist, and its numbers beside base's and main's. Informational: not judged."""
+    """The head's checklist, and its numbers beside base's and main's.
+
+    Informational: not judged.
+    """
 
     steps: list[StepSummary] = []
     numbers: list[StepComparison] = []
@@ -518,7 +580,8 @@ class ChecklistRows(FrozenStruct, kw_only=True):
 class Explanations(FrozenStruct, kw_only=True):
     """Why calls take another time, and what to try."""
 
-    # Operators with a changed count, by weight; tested operators, the largest loss first; the others that the pairs profiled.
+    # Operators with a changed count, by weight; tested operators, the largest loss
+    # first; the others that the pairs profiled.
     operators: list[OperatorDelta] = []
     # In the order of the comparisons.
     explanations: list[Explanation] = []
@@ -543,10 +606,11 @@ class Measurement(FrozenStruct, kw_only=True):
     duration: float = 0.0
     # Whether a CI job measured.
     in_ci: bool = False
-    # Whether both sides are recordings of a profiler: only times of kernels are compared.
+    # Whether both sides are recordings of a profiler: only times of kernels are
+    # compared.
     recorded: bool = False
-    # The share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the kernel does
-    # not count it.
+    # The share of the measured time in which workers, or else threads of jobs, waited
+    # for a CPU; None if the kernel does not count it.
     waited: float | None = None
     # None if the device was never at its limit or does not report it.
     power_cap: PowerCap | None = None
@@ -560,7 +624,10 @@ class Measurement(FrozenStruct, kw_only=True):
 
 
 class DecisionDocument(FrozenStruct, kw_only=True):
-    """The gate's decision. It is fully determined by the run documents, the policy and the history."""
+    """The gate's decision.
+
+    It is fully determined by the run documents, the policy and the history.
+    """
 
     schema: Literal["perfgate/decision"] = "perfgate/decision"
     schema_version: int = DECISION_SCHEMA_VERSION
@@ -580,7 +647,9 @@ class DecisionDocument(FrozenStruct, kw_only=True):
 
     @property
     def excluded(self) -> float:
-        """The slowdown that every unchanged time of a call excludes, up to the tolerance of that time."""
+        """The slowdown that every unchanged time of a call excludes, up to the
+        tolerance of that time.
+        """
         from perfgate.catalogue.lookup import FAST_PATHS
 
         paired = [

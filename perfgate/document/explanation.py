@@ -1,4 +1,6 @@
-"""The contributions of operators to the difference between base and head, as the decision document stores them."""
+"""The contributions of operators to the difference between base and head, as the
+decision document stores them.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,10 @@ from perfgate.document.records import FrozenStruct
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapeEntry
 
-# An effect of an operator that a counter shows besides its running: its result is kept in memory, a repeated input saves it,
-# it ran after the call returned, it computes in full precision, or it runs in a mode that changes later operators: autograd
-# records it, a module trains, a loader has no workers, a transfer may block.
+# An effect of an operator that a counter shows besides its running: its result is kept
+# in memory, a repeated input saves it, it ran after the call returned, it computes in
+# full precision, or it runs in a mode that changes later operators: autograd records
+# it, a module trains, a loader has no workers, a transfer may block.
 Aspect = Literal[
     "kept",
     "saved",
@@ -31,7 +34,8 @@ MODES: tuple[Aspect, ...] = (
     "blocking",
 )
 Compiling = Literal["graph_break", "recompilation"]
-# How a change reaches a line: it changed the line itself, one that calls it, or the function around it; or a place elsewhere.
+# How a change reaches a line: it changed the line itself, one that calls it, or the
+# function around it; or a place elsewhere.
 Reach = Literal["line", "caller", "function", "elsewhere"]
 
 PartKind = Literal[
@@ -48,7 +52,8 @@ PartKind = Literal[
 ]
 
 
-# An operator runs more or less often; the code does other work; and the time is no operator's.
+# An operator runs more or less often; the code does other work; and the time is no
+# operator's.
 _COUNTED = {"added", "removed", "more", "fewer"}
 _OTHER_WORK = {*_COUNTED, "other_inputs", "waiting"}
 _OUTSIDE_OPERATORS = {"waiting", "outside", "launching"}
@@ -59,12 +64,14 @@ Bottleneck = Literal[
 
 
 class Part(FrozenStruct, kw_only=True):
-    """One part of a comparison: an operator's count on both sides and the line that calls it, or a stage's seconds.
+    """One part of a comparison: an operator's count on both sides and the line that
+    calls it, or a stage's seconds.
 
-    ``sites`` are the lines of the head at which it grew, most relevant first, each with its counts; ``line`` is the
-    first of them, or if it only fell, one at which it is or was. ``tensor`` is the form of the largest tensor that a site
-    holds (``float32[8,96]``), of a part that is memory. ``ranks`` is the number of the rank that a count is of, or ``each``
-    if every rank has it.
+    ``sites`` are the lines of the head at which it grew, most relevant first, each with
+    its counts; ``line`` is the first of them, or if it only fell, one at which it is or
+    was. ``tensor`` is the form of the largest tensor that a site holds
+    (``float32[8,96]``), of a part that is memory. ``ranks`` is the number of the rank
+    that a count is of, or ``each`` if every rank has it.
     """
 
     name: str = ""
@@ -78,11 +85,14 @@ class Part(FrozenStruct, kw_only=True):
 
 
 class OperatorCalls(ShapeEntry, kw_only=True):
-    """The calls of one operator in one call of a shape, None if they are not known to differ.
+    """The calls of one operator in one call of a shape, None if they are not known to
+    differ.
 
-    ``kind`` is its part in an explanation: ``other_inputs`` if it runs as often on inputs of another shape, dtype or layout.
-    ``outside`` is the time outside operators: ``launching`` if it grew with the number of operators, ``waiting`` if the host
-    waits for its device more often, in ``op``. In an explanation it has the place of the explanation.
+    ``kind`` is its part in an explanation: ``other_inputs`` if it runs as often on
+    inputs of another shape, dtype or layout. ``outside`` is the time outside operators:
+    ``launching`` if it grew with the number of operators, ``waiting`` if the host waits
+    for its device more often, in ``op``. In an explanation it has the place of the
+    explanation.
     """
 
     workload: str = ""
@@ -96,8 +106,9 @@ class OperatorCalls(ShapeEntry, kw_only=True):
 class OperatorTime(OperatorCalls, kw_only=True):
     """The self seconds of an operator in a call, None if no pair profiled it.
 
-    ``seconds`` is the only estimate of its change, below zero if it saves time: from the explanation, else from the operator's
-    test, else the paired estimate (Hodges-Lehmann). ``head`` is ``base`` plus ``seconds``.
+    ``seconds`` is the only estimate of its change, below zero if it saves time: from
+    the explanation, else from the operator's test, else the paired estimate
+    (Hodges-Lehmann). ``head`` is ``base`` plus ``seconds``.
     """
 
     base: float | None = None
@@ -108,10 +119,12 @@ class OperatorTime(OperatorCalls, kw_only=True):
 class OperatorTest(OperatorTime, kw_only=True):
     """The test of an operator over the pairs, which informs and never fails the gate.
 
-    ``delta``, ``interval`` and ``confidence`` are as in Paired; ``q`` is the one-sided p-value in the direction of ``delta``,
-    adjusted for false discoveries among all operators of the decision (Benjamini-Hochberg); ``share`` is its part of the self
-    time of all operators of the base's call, ``pairs`` how many pairs were tested. ``alone`` is an operator that its test found
-    slower, and that neither a count nor an explanation names.
+    ``delta``, ``interval`` and ``confidence`` are as in Paired; ``q`` is the one-sided
+    p-value in the direction of ``delta``, adjusted for false discoveries among all
+    operators of the decision (Benjamini-Hochberg); ``share`` is its part of the self
+    time of all operators of the base's call, ``pairs`` how many pairs were tested.
+    ``alone`` is an operator that its test found slower, and that neither a count nor an
+    explanation names.
     """
 
     share: float | None = None
@@ -127,10 +140,12 @@ class OperatorTest(OperatorTime, kw_only=True):
 
 
 class OperatorDelta(OperatorTest, kw_only=True):
-    """The effect of the change on one operator of a shape: its calls, its time, the evidence of the pairs, and its place.
+    """The effect of the change on one operator of a shape: its calls, its time, the
+    evidence of the pairs, and its place.
 
-    ``function`` is the project's Python function, ``line`` the project's line. ``inputs_change`` is how its inputs
-    differ. ``sites`` are the lines of the head that run it more often, with their counts.
+    ``function`` is the project's Python function, ``line`` the project's line.
+    ``inputs_change`` is how its inputs differ. ``sites`` are the lines of the head that
+    run it more often, with their counts.
     """
 
     line: str | None = None
@@ -157,7 +172,9 @@ class OperatorDelta(OperatorTest, kw_only=True):
 
     @property
     def is_other_work(self) -> bool:
-        """Whether the code does other work: it runs an operator more or less often, on other inputs, or waits for it."""
+        """Whether the code does other work: it runs an operator more or less often, on
+        other inputs, or waits for it.
+        """
         return self.kind in _OTHER_WORK
 
     @property
@@ -166,25 +183,30 @@ class OperatorDelta(OperatorTest, kw_only=True):
 
 
 class Explanation(ShapeEntry, kw_only=True):
-    """Why a call takes longer, or less: the parts of the measured difference, in seconds a call."""
+    """Why a call takes longer, or less: the parts of the measured difference, in
+    seconds a call.
+    """
 
     # None: the difference is of a unit of work in a job's profiles.
     metric: str | None = None
     # head - base of ``metric``; None if no time moved.
     measured: float | None = None
-    # The sum of the contributions. It may exceed the measured difference: the profiler slows the code it observes.
+    # The sum of the contributions. It may exceed the measured difference: the profiler
+    # slows the code it observes.
     explained: float = 0.0
     # The differences that the pairs show beyond doubt, the largest first.
     contributions: list[OperatorDelta] = []
     # The bottleneck of the call; None if unknown.
     base_bound: Bottleneck | None = None
     head_bound: Bottleneck | None = None
-    # Operators that run as often as before on inputs of another form, whether or not that took time.
+    # Operators that run as often as before on inputs of another form, whether or not
+    # that took time.
     other_inputs: list[OperatorDelta] = []
 
 
 class Origin(FrozenStruct, kw_only=True):
-    """The place of the change that a cause goes back to: ``line`` of the head, in ``function`` if it is in one.
+    """The place of the change that a cause goes back to: ``line`` of the head, in
+    ``function`` if it is in one.
 
     ``code`` is the text of the line.
     """
@@ -196,10 +218,11 @@ class Origin(FrozenStruct, kw_only=True):
 
 
 class CauseWork(ShapeEntry, kw_only=True):
-    """The work behind a cause: an operator that came, went or changed, or one slower ``stage`` of the preprocessing.
+    """The work behind a cause: an operator that came, went or changed, or one slower
+    ``stage`` of the preprocessing.
 
-    Counts are per call, ``more_time`` seconds per call (None if unknown); ``mentions`` is how many regressed counters name the
-    operator.
+    Counts are per call, ``more_time`` seconds per call (None if unknown); ``mentions``
+    is how many regressed counters name the operator.
     """
 
     op: str
@@ -212,7 +235,9 @@ class CauseWork(ShapeEntry, kw_only=True):
 
 
 class CauseExplanation(CauseWork, kw_only=True):
-    """The place of a cause in the explanation of a slower call, None if that does not name it; the rest as in OperatorDelta."""
+    """The place of a cause in the explanation of a slower call, None if that does not
+    name it; the rest as in OperatorDelta.
+    """
 
     rank: int | None = None
     kind: PartKind | None = None
@@ -223,12 +248,15 @@ class CauseExplanation(CauseWork, kw_only=True):
 
 
 class CauseCount(CauseExplanation, kw_only=True):
-    """The counts of a cause: ``counted`` if one of them is exact, in the unit ``amount``.
+    """The counts of a cause: ``counted`` if one of them is exact, in the unit
+    ``amount``.
 
-    ``compiling`` is the event of a compiled graph, and ``op`` then the reason of that. ``aspect`` is an effect of the operator
-    that a counter shows besides its running, ``also`` such an effect of one that runs more often too. ``sites`` are the lines
-    that add more than before with their counts; the first of them is the cause's line. A module or function that is judged by
-    itself is treated like a stage, with the time of everything it calls (``inclusive``).
+    ``compiling`` is the event of a compiled graph, and ``op`` then the reason of that.
+    ``aspect`` is an effect of the operator that a counter shows besides its running,
+    ``also`` such an effect of one that runs more often too. ``sites`` are the lines
+    that add more than before with their counts; the first of them is the cause's line.
+    A module or function that is judged by itself is treated like a stage, with the time
+    of everything it calls (``inclusive``).
     """
 
     counted: bool = False
@@ -241,12 +269,15 @@ class CauseCount(CauseExplanation, kw_only=True):
 
 
 class Cause(CauseCount, kw_only=True):
-    """A cause of regressions in a shape of a workload; ``origin`` is the changed place behind it.
+    """A cause of regressions in a shape of a workload; ``origin`` is the changed place
+    behind it.
 
-    ``tested`` is an operator that explains a slower call because its test found it slower. ``code`` is the text of the line.
-    ``group`` is the number of the decision's first cause that belongs together with this one: both act on one line of the
-    change, or on one chain of values through consecutive changed lines. ``same_as`` is the number of the first cause that does
-    the same in another place: the same counts of the same operator by the same line. ``ranks`` is as in Part.
+    ``tested`` is an operator that explains a slower call because its test found it
+    slower. ``code`` is the text of the line. ``group`` is the number of the decision's
+    first cause that belongs together with this one: both act on one line of the change,
+    or on one chain of values through consecutive changed lines. ``same_as`` is the
+    number of the first cause that does the same in another place: the same counts of
+    the same operator by the same line. ``ranks`` is as in Part.
     """
 
     origin: Origin | None = None
@@ -267,7 +298,9 @@ class Cause(CauseCount, kw_only=True):
 
     @property
     def is_outside_operators(self) -> bool:
-        """Whether it is no operator's time: waiting, launching, or the rest outside operators."""
+        """Whether it is no operator's time: waiting, launching, or the rest outside
+        operators.
+        """
         return self.kind in _OUTSIDE_OPERATORS
 
     @property
@@ -277,12 +310,16 @@ class Cause(CauseCount, kw_only=True):
 
     @property
     def is_inner(self) -> bool:
-        """Whether it is a part of an operator that its line calls: it runs more often, and no counter names it."""
+        """Whether it is a part of an operator that its line calls: it runs more often,
+        and no counter names it.
+        """
         return not self.counted and self.kind in _COUNTED
 
     @property
     def changes_the_rest(self) -> bool:
-        """Whether the operators after it differ for this reason: a broken graph, or another mode of the call."""
+        """Whether the operators after it differ for this reason: a broken graph, or
+        another mode of the call.
+        """
         return self.compiling is not None or self.aspect in MODES
 
     @property
@@ -292,7 +329,9 @@ class Cause(CauseCount, kw_only=True):
 
     @property
     def attributed_line(self) -> str | None:
-        """The line that it is attributed to: the changed line that calls it, if there is one."""
+        """The line that it is attributed to: the changed line that calls it, if there
+        is one.
+        """
         if self.origin is not None and self.origin.reach == "caller":
             return self.origin.line
         return self.line
@@ -304,7 +343,9 @@ class Cause(CauseCount, kw_only=True):
 
 
 class Replacement(FrozenStruct, kw_only=True):
-    """An operator that a call ran ``count`` times, and its equally frequent replacement, at ``line`` of the head."""
+    """An operator that a call ran ``count`` times, and its equally frequent
+    replacement, at ``line`` of the head.
+    """
 
     workload: str
     shape: str

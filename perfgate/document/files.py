@@ -1,7 +1,8 @@
-"""Documents as files: checked on the way in and on the way out, written whole or not at all.
+"""Documents as files: checked on the way in and on the way out, written whole or not at
+all.
 
-Reading is a trust boundary: a document may come from a change request's own job. Every refusal is a DocumentError that
-names the file, the place and the remedy.
+Reading is a trust boundary: a document may come from a change request's own job. Every
+refusal is a DocumentError that names the file, the place and the remedy.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ _SCHEMAS: dict[type[Any], tuple[str, int]] = {
     DecisionDocument: ("decision", DECISION_SCHEMA_VERSION),
     JointDecision: ("joint", 1),
 }
-# No number of a job is smaller or larger in any base unit. A loss, which only informs, may be any number.
+# No number of a job is smaller or larger in any base unit. A loss, which only informs,
+# may be any number.
 SMALLEST, LARGEST = 1e-30, 1e30
 _BUG = "this is a bug in perfgate or in what it measured; please report it"
 
@@ -61,14 +63,18 @@ def read_run(path: Path) -> RunDocument:
 
 
 def read_decision(path: Path) -> DecisionDocument:
-    """Read a decision document of this version. Raises DocumentError for anything else."""
+    """Read a decision document of this version.
+
+    Raises DocumentError for anything else.
+    """
     return parse_decision(_read(path), name=str(path))
 
 
 def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
     """The run document in ``data``; ``name`` stands for the file in errors.
 
-    With ``complete`` each field that perfgate writes has to be present: no default replaces one.
+    With ``complete`` each field that perfgate writes has to be present: no default
+    replaces one.
     """
     run = _parse(data, RunDocument, name, complete=complete)
     refuse_misfits(run, name=name)
@@ -78,13 +84,15 @@ def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
 def parse_canonical_run(
     data: bytes, *, name: str, most_values: int = MAX_VALUES
 ) -> RunDocument | None:
-    """The run document that perfgate writes as exactly these bytes; None for other bytes, of which ``parse_run`` may read some.
+    """The run document that perfgate writes as exactly these bytes; None for other
+    bytes, of which ``parse_run`` may read some.
 
     An earlier perfgate wrote it without the fields that were added since. A document of
     more than ``most_values`` values is not read.
 
-    What is written as the bytes it was read from has the types of the record, no key twice and no further field, so only the
-    bounds are left to check: a fifth of the time of jsonschema. Raises DocumentError for values that the schema refuses.
+    What is written as the bytes it was read from has the types of the record, no key
+    twice and no further field, so only the bounds are left to check: a fifth of the
+    time of jsonschema. Raises DocumentError for values that the schema refuses.
     """
     if not has_few_values(data, most_values):
         return None
@@ -104,7 +112,9 @@ def parse_canonical_run(
 
 
 def _only_lacks_fields(data: bytes, written: bytes) -> bool:
-    """Whether a JSON text differs from another one only by fields that it does not have."""
+    """Whether a JSON text differs from another one only by fields that it does not
+    have.
+    """
     value = msgspec.json.decode(data)
     is_compact = msgspec.json.encode(value) == data
     return is_compact and _is_part(value, msgspec.json.decode(written))
@@ -121,7 +131,9 @@ def _is_part(value: object, whole: object) -> bool:
 
 
 def refuse_misfits(run: RunDocument, *, name: str) -> None:
-    """Raise DocumentError for columns that do not fit each other, and for values that cannot have been measured."""
+    """Raise DocumentError for columns that do not fit each other, and for values that
+    cannot have been measured.
+    """
     for number, replicate in enumerate(run.pairs.replicates):
         for lane, blocks in (
             ("shapes", replicate.shapes),
@@ -172,9 +184,12 @@ def content_sha256(document: Document) -> str:
 
 
 def canonical_bytes(document: Document, *, name: str) -> bytes:
-    """The only bytes a document is written as. Raises DocumentError when it breaks its own schema.
+    """The only bytes a document is written as.
 
-    Records do not check their fields, so a 0 may stand for 0.0; the conversion turns both into the same bytes.
+    Raises DocumentError when it breaks its own schema.
+
+    Records do not check their fields, so a 0 may stand for 0.0; the conversion turns
+    both into the same bytes.
     """
     try:
         check_values(msgspec.to_builtins(document), name, remedy=_BUG)
@@ -188,12 +203,16 @@ def canonical_bytes(document: Document, *, name: str) -> bytes:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Write a UTF-8 text, whole or not at all. Raises PerfgateError when it cannot be written."""
+    """Write a UTF-8 text, whole or not at all.
+
+    Raises PerfgateError when it cannot be written.
+    """
     write_atomically(path, text.encode("utf-8", errors="replace"))
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name in its folder, make it durable, rename it: a reader sees all of it or none.
+    """Write a file under a temporary name in its folder, make it durable, rename it: a
+    reader sees all of it or none.
 
     Raises PerfgateError if it cannot be written; no temporary file is left then.
     """
@@ -231,7 +250,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             path=str(path),
             error=error,
         ) from error
-    # Make the rename durable. Some file systems refuse to sync a folder; the file itself is whole either way.
+    # Make the rename durable. Some file systems refuse to sync a folder; the file
+    # itself is whole either way.
     with suppress(OSError):
         descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -330,13 +350,17 @@ def _remedy(error: OSError) -> str:
 
 
 def left_out(value: Any, record: msgspec.Struct) -> str | None:
-    """The JSON path of a field of ``record`` that is missing in ``value``, the parsed JSON it was read from; else None."""
+    """The JSON path of a field of ``record`` that is missing in ``value``, the parsed
+    JSON it was read from; else None.
+    """
     path = _left_out(value, msgspec.to_builtins(record))
     return None if path is None else f"${path}"
 
 
 def _left_out(value: Any, whole: Any) -> str | None:
-    """The path below ``value``; written on the way back, since hardly any document lacks a field."""
+    """The path below ``value``; written on the way back, since hardly any document
+    lacks a field.
+    """
     if isinstance(whole, dict):
         absent = next((key for key in whole if key not in value), None)
         if absent is not None:
@@ -358,7 +382,9 @@ def _left_out(value: Any, whole: Any) -> str | None:
 
 
 def misfit(columns: BlockColumns) -> str | None:
-    """The mismatch, None if all fit; samples are counted by the declared length, not unpacked."""
+    """The mismatch, None if all fit; samples are counted by the declared length, not
+    unpacked.
+    """
     blocks, calls = len(columns.calls), sum(columns.calls)
     times, worker, conductor, device = (
         columns.times,

@@ -1,4 +1,6 @@
-"""A flame graph: the stacks of one recording, or of base and head in one tree. Times are integer nanoseconds."""
+"""A flame graph: the stacks of one recording, or of base and head in one tree. Times
+are integer nanoseconds.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from perfgate.document.records import FrozenStruct
 
 FlameKind = Literal[
     "thread",  # the root of all work of a host thread
-    "stream",  # the root of all work of a stream of a device, under the calls that launched it
+    # the root of all work of a stream of a device, under the calls that launched it
+    "stream",
     "python",
     "host_op",
     "annotation",
@@ -27,14 +30,16 @@ FlameKind = Literal[
 ]
 FLAME_KINDS: tuple[FlameKind, ...] = get_args(FlameKind)
 FlameUnit = Literal["call", "profiler step", "whole recording"]
-# Why the frames of two sides are compared by how often they ran: the pairs did not time the call, or the trace shows it slower
-# although they show it faster (or the other way round), or the trace differs by an amount that they exclude.
+# Why the frames of two sides are compared by how often they ran: the pairs did not time
+# the call, or the trace shows it slower although they show it faster (or the other way
+# round), or the trace differs by an amount that they exclude.
 WhyCounts = Literal["unpaired", "sign", "outside"]
 NONE = -1
 
 
 class FlameCosts(FrozenStruct, kw_only=True):
-    """The costs of one side, cell by cell: the node, the request it served (NONE: of none), its own time, how often it ran.
+    """The costs of one side, cell by cell: the node, the request it served (NONE: of
+    none), its own time, how often it ran.
 
     ``units`` calls, steps or recordings were added up.
     """
@@ -49,8 +54,8 @@ class FlameCosts(FrozenStruct, kw_only=True):
 class FlameMark(FrozenStruct, kw_only=True):
     """An operator that a decision is about; ``name`` indexes the tree's texts.
 
-    ``named`` is whether one of the decision's causes names it; ``seconds`` is head - base a call, None if the pairs did not
-    decide it.
+    ``named`` is whether one of the decision's causes names it; ``seconds`` is head -
+    base a call, None if the pairs did not decide it.
     """
 
     name: int
@@ -80,10 +85,11 @@ class FlameOmissions(FrozenStruct, kw_only=True):
 
 
 class FlameTree(FrozenStruct, kw_only=True):
-    """One timeline, or the same timeline of base and head: a node for each distinct stack, parents before children.
+    """One timeline, or the same timeline of base and head: a node for each distinct
+    stack, parents before children.
 
-    The columns from ``parent`` to ``more_shapes`` have an entry per node. Of frames with one parent, the earlier begun come
-    first. A side that was not recorded is None.
+    The columns from ``parent`` to ``more_shapes`` have an entry per node. Of frames
+    with one parent, the earlier begun come first. A side that was not recorded is None.
     """
 
     label: str
@@ -96,8 +102,9 @@ class FlameTree(FrozenStruct, kw_only=True):
     kind: list[int]
     # A position in ``texts``, or NONE.
     name: list[int]
-    # A position in ``texts``, or NONE, of ``file.py:12``: the beginning of a Python function; for any other frame the beginning
-    # of the nearest function around it outside all frameworks.
+    # A position in ``texts``, or NONE, of ``file.py:12``: the beginning of a Python
+    # function; for any other frame the beginning of the nearest function around it
+    # outside all frameworks.
     place: list[int]
     # A position in ``texts``, or NONE: the shapes of inputs that took most time.
     shape: list[int]
@@ -116,7 +123,9 @@ class FlameTree(FrozenStruct, kw_only=True):
 
 @dataclass(frozen=True)
 class FlameTotal:
-    """The totals of one node, or of all nodes of one name, per unit: its own seconds, with all it called, and how often."""
+    """The totals of one node, or of all nodes of one name, per unit: its own seconds,
+    with all it called, and how often.
+    """
 
     own: float
     total: float
@@ -154,7 +163,9 @@ def merged(trees: Sequence[FlameTree]) -> FlameTree:
 
 
 class _Union:
-    """Nodes by parent, kind and name. A later tree's place and shape replace those before: head is added last."""
+    """Nodes by parent, kind and name. A later tree's place and shape replace those
+    before: head is added last.
+    """
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
@@ -234,7 +245,9 @@ def _columns(
 
 
 def node_totals(tree: FlameTree, costs: FlameCosts | None) -> list[FlameTotal]:
-    """The totals of each node of a tree per unit of one side; zeros if that side was not recorded."""
+    """The totals of each node of a tree per unit of one side; zeros if that side was
+    not recorded.
+    """
     size = len(tree.parent)
     own, count = [0] * size, [0] * size
     if costs is not None:

@@ -28,10 +28,12 @@ Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 
 class HistorySeries(ShapeEntry, kw_only=True):
-    """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are all labels but the shape.
+    """One value a session, oldest first, of one metric on comparable testbeds;
+    ``labels`` are all labels but the shape.
 
-    ``left_out`` is how many sessions have a value that does not compare: measured by another procedure, or on a busy machine if
-    there are enough others; ``busy`` of those that compare were measured on a busy machine.
+    ``left_out`` is how many sessions have a value that does not compare: measured by
+    another procedure, or on a busy machine if there are enough others; ``busy`` of
+    those that compare were measured on a busy machine.
     """
 
     metric: str
@@ -43,7 +45,9 @@ class HistorySeries(ShapeEntry, kw_only=True):
 
 # As TrendPoint: of many, and none in a cycle.
 class StoredRun(FrozenStruct, kw_only=True, gc=False):
-    """A run as listed by the store. ``id`` is its document's SHA-256; ``dirty`` runs were allowed by hand."""
+    """A run as listed by the store. ``id`` is its document's SHA-256; ``dirty`` runs
+    were allowed by hand.
+    """
 
     id: str
     project: str
@@ -63,8 +67,9 @@ class StoredRun(FrozenStruct, kw_only=True, gc=False):
 class Acceptance(FrozenStruct, kw_only=True):
     """A statement by a person that a regression of one commit is intended.
 
-    ``metric`` is a metric or pattern, ``METRIC@WORKLOAD/SHAPE`` if it applies to one place; ``accepted_at`` is ISO 8601.
-    ``until`` is the last day on which it counts (ISO 8601, UTC), None without an end.
+    ``metric`` is a metric or pattern, ``METRIC@WORKLOAD/SHAPE`` if it applies to one
+    place; ``accepted_at`` is ISO 8601. ``until`` is the last day on which it counts
+    (ISO 8601, UTC), None without an end.
     """
 
     commit: str
@@ -100,10 +105,12 @@ class Acceptance(FrozenStruct, kw_only=True):
 
 
 class Triage(FrozenStruct, kw_only=True):
-    """The state that a person gave the regressions of main that began with a commit; ``changed_at`` is ISO 8601.
+    """The state that a person gave the regressions of main that began with a commit;
+    ``changed_at`` is ISO 8601.
 
-    expected accepts them: the slower level is main's level from then on. acknowledged and fixed do not close it by themselves:
-    the next runs show whether the level is back. new withdraws an earlier state.
+    expected accepts them: the slower level is main's level from then on. acknowledged
+    and fixed do not close it by themselves: the next runs show whether the level is
+    back. new withdraws an earlier state.
     """
 
     commit: str
@@ -131,10 +138,12 @@ class Triage(FrozenStruct, kw_only=True):
 
 
 class Confirmation(ShapeEntry, kw_only=True):
-    """The result for one metric of measuring two commits of main side by side: a suspected change point confirmed, or not.
+    """The result for one metric of measuring two commits of main side by side: a
+    suspected change point confirmed, or not.
 
-    ``low`` and ``high`` bound the relative change of ``after`` over ``before``, 0.03 is 3 % more; ``confirmed_at`` is ISO 8601.
-    ``culprit`` is the commit between them that a bisection found, "" if it found none; None if there was no bisection.
+    ``low`` and ``high`` bound the relative change of ``after`` over ``before``, 0.03 is
+    3 % more; ``confirmed_at`` is ISO 8601. ``culprit`` is the commit between them that
+    a bisection found, "" if it found none; None if there was no bisection.
     """
 
     before: str
@@ -204,7 +213,9 @@ def write_history(path: Path, history: History) -> None:
 
 
 def moment(text: str) -> datetime:
-    """Parse a point in time of ISO 8601, as UTC if it has no zone. Raises ValueError for anything else."""
+    """Parse a point in time of ISO 8601, as UTC if it has no zone. Raises ValueError
+    for anything else.
+    """
     # Python 3.10 does not read the Z of ISO 8601.
     read = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
     return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
@@ -214,10 +225,11 @@ def moment(text: str) -> datetime:
 
 
 class TwinEffect(FrozenStruct, kw_only=True):
-    """Base against base in one gate: how much slower the second of two equal processes was, as a share.
+    """Base against base in one gate: how much slower the second of two equal processes
+    was, as a share.
 
-    ``effect`` is the mean over all workloads and shapes of the medians of their ``pairs``; ``machine`` is the accelerator's
-    identity or the host's name.
+    ``effect`` is the mean over all workloads and shapes of the medians of their
+    ``pairs``; ``machine`` is the accelerator's identity or the host's name.
     """
 
     machine: Annotated[str, msgspec.Meta(max_length=200, pattern="^[A-Za-z0-9._:-]+$")]
@@ -226,9 +238,11 @@ class TwinEffect(FrozenStruct, kw_only=True):
 
 
 class BiasedMachine(FrozenStruct, kw_only=True):
-    """A machine on which base against base differs by ``effect`` on average of ``gates``; ``interval`` bounds it with 95 %.
+    """A machine on which base against base differs by ``effect`` on average of
+    ``gates``; ``interval`` bounds it with 95 %.
 
-    It is the difference from ``sister_gates`` on the other machines; from 0 without them.
+    It is the difference from ``sister_gates`` on the other machines; from 0 without
+    them.
     """
 
     machine: str
@@ -239,11 +253,13 @@ class BiasedMachine(FrozenStruct, kw_only=True):
 
 
 class GateRecord(FrozenStruct, kw_only=True):
-    """The verdict on one commit under review, of one testbed of a matrix or of the only machine (``testbed`` "").
+    """The verdict on one commit under review, of one testbed of a matrix or of the only
+    machine (``testbed`` "").
 
-    ``gate`` is the gate's key, ``change`` the number of the change request, 0 in a merge queue; ``judged_at`` is ISO 8601.
-    ``link`` is the page of the report, or of the CI run that judged; empty if there is none. A later judgement of the same
-    commit replaces it.
+    ``gate`` is the gate's key, ``change`` the number of the change request, 0 in a
+    merge queue; ``judged_at`` is ISO 8601. ``link`` is the page of the report, or of
+    the CI run that judged; empty if there is none. A later judgement of the same commit
+    replaces it.
     """
 
     gate: str
@@ -273,11 +289,14 @@ class GateRecord(FrozenStruct, kw_only=True):
 
 
 class GateHistory(FrozenStruct, kw_only=True):
-    """The commits that a gate would have blocked so far: of ``gates`` commits ``failed`` would have failed.
+    """The commits that a gate would have blocked so far: of ``gates`` commits
+    ``failed`` would have failed.
 
-    ``accepted`` regressions were accepted by a person; a failure is ``withdrawn`` if a later commit of the same change request
-    no longer fails. ``standing`` are the newest verdicts on the others, newest first, and ``triages`` the states that people
-    gave these commits. The gate is ``proven`` after ``needed`` gates without one. ``biased`` machines favour one side.
+    ``accepted`` regressions were accepted by a person; a failure is ``withdrawn`` if a
+    later commit of the same change request no longer fails. ``standing`` are the newest
+    verdicts on the others, newest first, and ``triages`` the states that people gave
+    these commits. The gate is ``proven`` after ``needed`` gates without one. ``biased``
+    machines favour one side.
     """
 
     gates: int

@@ -1,4 +1,6 @@
-"""The results of a job: a server, ranks or a command of base and head that took turns, with numbers and raw samples."""
+"""The results of a job: a server, ranks or a command of base and head that took turns,
+with numbers and raw samples.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Fits = Literal["resident", "sleep", "swap", "alternate"]
 
 
 class JobNumber(FrozenStruct, kw_only=True):
-    """One number that every turn of a job has, in base units; ``gating`` is whether the verdict rests on it."""
+    """One number that every turn of a job has, in base units; ``gating`` is whether the
+    verdict rests on it.
+    """
 
     metric: str
     unit: str
@@ -36,10 +40,12 @@ class JobNumber(FrozenStruct, kw_only=True):
 class JobRecord(FrozenStruct, kw_only=True):
     """The job as it was measured: its start, and the numbers of its turns.
 
-    ``reference`` is the line that starts it and ``sha256`` the hash of all its settings, the same on both sides.
-    ``fits`` is how they shared the devices: both at once; the idle side asleep; each on one half and then on the other
-    (``swap``: the later turns of a quad come after it); or in separate processes for every turn. ``rate`` is the
-    highest rate, in requests per second, at which base met the SLA, if it was searched for.
+    ``reference`` is the line that starts it and ``sha256`` the hash of all its
+    settings, the same on both sides. ``fits`` is how they shared the devices: both at
+    once; the idle side asleep; each on one half and then on the other (``swap``: the
+    later turns of a quad come after it); or in separate processes for every turn.
+    ``rate`` is the highest rate, in requests per second, at which base met the SLA, if
+    it was searched for.
     """
 
     name: str
@@ -69,12 +75,16 @@ class JobRecord(FrozenStruct, kw_only=True):
 
     @property
     def starts_afresh(self) -> bool:
-        """Whether every turn has a fresh process, so that no two quads share the luck of a start."""
+        """Whether every turn has a fresh process, so that no two quads share the luck
+        of a start.
+        """
         return self.is_command or self.fits == "alternate"
 
 
 class CollectiveCount(FrozenStruct, kw_only=True):
-    """How often a rank called a collective, and the number of elements in all calls together."""
+    """How often a rank called a collective, and the number of elements in all calls
+    together.
+    """
 
     name: str
     count: int
@@ -82,11 +92,13 @@ class CollectiveCount(FrozenStruct, kw_only=True):
 
 
 class RankCounts(FrozenStruct, kw_only=True):
-    """The activity of one rank in ``steps`` profiled steps: operators, copies of one number to the host, collectives.
+    """The activity of one rank in ``steps`` profiled steps: operators, copies of one
+    number to the host, collectives.
 
-    If it could not be profiled there are 0 steps. ``calls`` is how often it called any collective, which shows whether one is
-    missing. ``communication`` is how many seconds of a step it communicated,
-    ``exposed`` for how many of these no kernel computed. ``by_name`` is how often each operator ran, without collectives.
+    If it could not be profiled there are 0 steps. ``calls`` is how often it called any
+    collective, which shows whether one is missing. ``communication`` is how many
+    seconds of a step it communicated, ``exposed`` for how many of these no kernel
+    computed. ``by_name`` is how often each operator ran, without collectives.
     """
 
     rank: int
@@ -103,8 +115,8 @@ class RankCounts(FrozenStruct, kw_only=True):
 class CpuTime(FrozenStruct, kw_only=True):
     """CPU time of all processes of a side while it worked for ``seconds``.
 
-    ``used`` is how much they had, and ``waited`` how long their threads were ready to run while other threads had the CPUs,
-    None if the kernel does not count that.
+    ``used`` is how much they had, and ``waited`` how long their threads were ready to
+    run while other threads had the CPUs, None if the kernel does not count that.
     """
 
     used: float
@@ -121,23 +133,29 @@ class TurnResult(FrozenStruct, kw_only=True):
     work: dict[str, int] = {}
     # The SHA-256 of the output; empty if outputs are not compared.
     output: str = ""
-    # Hashes of a server's answers to requests that are the same in every start, sent before its first turn.
+    # Hashes of a server's answers to requests that are the same in every start, sent
+    # before its first turn.
     texts: list[str] = []
     samples: list[SampleSet] = []
-    # The ranks' activity in steps that were profiled before the first turn of a start, outside its times.
+    # The ranks' activity in steps that were profiled before the first turn of a start,
+    # outside its times.
     counts: list[RankCounts] = []
-    # A server's own counts in the turn, under perfgate's names; with the last turns of a command, how many lines of Python
-    # a run executes, counted after them: 0 if none, or if they could not be counted.
+    # A server's own counts in the turn, under perfgate's names; with the last turns of
+    # a command, how many lines of Python a run executes, counted after them: 0 if none,
+    # or if they could not be counted.
     counters: dict[str, int] = {}
-    # CPUs that the side used on average between its last turn and this one; None if unknown.
+    # CPUs that the side used on average between its last turn and this one; None if
+    # unknown.
     out_of_turn: float | None = None
     # How late requests were sent, as a share of their duration; None if none were sent.
     late: float | None = None
-    # CPU time of the measured work; None for a command, whose CPU time is one of its values.
+    # CPU time of the measured work; None for a command, whose CPU time is one of its
+    # values.
     cpu: CpuTime | None = None
     # The SHA-256 of the requests; empty without any.
     requests: str = ""
-    # Features that the server does not accept, so that requests went without them: a field of perfgate, or ``keep-alive``.
+    # Features that the server does not accept, so that requests went without them: a
+    # field of perfgate, or ``keep-alive``.
     without: list[str] = []
     # Requests that met a connection closed by the server and were sent once more.
     resent: int = 0
@@ -150,8 +168,9 @@ TurnNumber = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 class Turn(TurnResult, kw_only=True):
     """One turn of one side.
 
-    Turns of base and head with the same ``quad`` are compared with each other; ``place`` is their order in it: first, second
-    and so on. ``start`` counts the pairs of fresh processes; if every turn is a fresh process, the start is the quad.
+    Turns of base and head with the same ``quad`` are compared with each other;
+    ``place`` is their order in it: first, second and so on. ``start`` counts the pairs
+    of fresh processes; if every turn is a fresh process, the start is the quad.
     ``seconds`` is how long the turn took.
     """
 
@@ -172,7 +191,9 @@ def turns_by_quad(turns: Iterable[Turn], job: str) -> dict[int, list[Turn]]:
 
 
 def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:
-    """The median over the turns of a job of each of its numbers, in the order in which the record lists them."""
+    """The median over the turns of a job of each of its numbers, in the order in which
+    the record lists them.
+    """
     own = [turn for turn in turns if turn.workload == job.name]
     typical: dict[str, float] = {}
     for number in job.numbers:
@@ -187,7 +208,9 @@ def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:
 def sample_quantiles(
     job: str, turns: Iterable[Turn]
 ) -> dict[str, tuple[int, list[float]]]:
-    """Of every metric that has several samples a turn: how many from all turns of a job, and their QUANTILES in seconds."""
+    """Of every metric that has several samples a turn: how many from all turns of a
+    job, and their QUANTILES in seconds.
+    """
     samples: dict[str, list[np.ndarray]] = {}
     for turn in turns:
         if turn.workload == job:
@@ -205,8 +228,8 @@ def sample_quantiles(
     return quantiles
 
 
-# --- a profile of the Python code of a job: the stacks of its processes, sampled in turns that
-# serve no other purpose
+# --- a profile of the Python code of a job: the stacks of its processes, sampled in
+# turns that serve no other purpose
 
 ProfileUnit = Literal["token", "request", "step", "run"]
 # Years, and the largest integer that JSON numbers represent exactly.
@@ -215,10 +238,12 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class CalledFunction(FrozenStruct, kw_only=True):
-    """A function of the project that a call runs: lines ``first`` to ``last`` of its file.
+    """A function of the project that a call runs: lines ``first`` to ``last`` of its
+    file.
 
-    ``callers`` are the lines of the project from which it is called (``model.py:88``), the most frequent first; frames in
-    between, such as the framework's own code, are left out.
+    ``callers`` are the lines of the project from which it is called (``model.py:88``),
+    the most frequent first; frames in between, such as the framework's own code, are
+    left out.
     """
 
     name: str
@@ -229,10 +254,12 @@ class CalledFunction(FrozenStruct, kw_only=True):
 
 
 class ProfiledLine(FrozenStruct, kw_only=True):
-    """A line of the project, with the time of all its calls into other code, in seconds per unit.
+    """A line of the project, with the time of all its calls into other code, in seconds
+    per unit.
 
-    ``cpu`` is CPU time, ``waited`` how long the line itself slept or waited, and ``samples`` how many samples of either there
-    are. ``code`` is the text of the line, by which the lines of two sides are matched. ``function`` is the qualified name.
+    ``cpu`` is CPU time, ``waited`` how long the line itself slept or waited, and
+    ``samples`` how many samples of either there are. ``code`` is the text of the line,
+    by which the lines of two sides are matched. ``function`` is the qualified name.
     """
 
     function: str
@@ -244,11 +271,14 @@ class ProfiledLine(FrozenStruct, kw_only=True):
 
 
 class ProfiledOperator(FrozenStruct, kw_only=True):
-    """An operator that a function of the project calls: how often in a unit, and the seconds of all calls in one.
+    """An operator that a function of the project calls: how often in a unit, and the
+    seconds of all calls in one.
 
-    Seconds are the device's work, if any was recorded (``on_device``), else of the host, without calls that
-    lie far above the others; ``spread`` is the standard deviation of a single call of these. ``line`` is the beginning of the
-    function; ``function`` and ``line`` are empty for an operator that no function of the project calls.
+    Seconds are the device's work, if any was recorded (``on_device``), else of the
+    host, without calls that lie far above the others; ``spread`` is the standard
+    deviation of a single call of these. ``line`` is the beginning of the function;
+    ``function`` and ``line`` are empty for an operator that no function of the project
+    calls.
     """
 
     name: str
@@ -261,11 +291,14 @@ class ProfiledOperator(FrozenStruct, kw_only=True):
 
 
 class JobProfile(FrozenStruct, kw_only=True):
-    """The profile of one side of a job: evidence for a cause, and never for the verdict.
+    """The profile of one side of a job: evidence for a cause, and never for the
+    verdict.
 
-    ``units`` are how many tokens, requests, steps or runs were profiled, and ``seconds`` how long one took. ``cpu`` is the CPU
-    time of all Python threads in one. ``lines`` are the heaviest; ``functions`` are those that were seen, with their callers.
-    ``operators`` cover ``operator_units`` units, which torch.profiler or one of the program's own recorded afterwards.
+    ``units`` are how many tokens, requests, steps or runs were profiled, and
+    ``seconds`` how long one took. ``cpu`` is the CPU time of all Python threads in one.
+    ``lines`` are the heaviest; ``functions`` are those that were seen, with their
+    callers. ``operators`` cover ``operator_units`` units, which torch.profiler or one
+    of the program's own recorded afterwards.
     """
 
     workload: str

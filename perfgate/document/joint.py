@@ -10,7 +10,11 @@ from perfgate.document.records import FrozenStruct
 
 
 class VerdictOnTestbed(FrozenStruct, kw_only=True):
-    """The verdict of one testbed. ``device`` is the kind that perfgate.toml expects, ``decision`` the path of its document."""
+    """The verdict of one testbed.
+
+    ``device`` is the kind that perfgate.toml expects, ``decision`` the path of its
+    document.
+    """
 
     testbed: str
     device: str | None = None
@@ -21,7 +25,8 @@ class VerdictOnTestbed(FrozenStruct, kw_only=True):
 
 
 class JointDecision(FrozenStruct, kw_only=True):
-    """FAIL if a testbed fails, else INCONCLUSIVE if one is undecided, unfit or missing; ``exit_code`` is the verdict's.
+    """FAIL if a testbed fails, else INCONCLUSIVE if one is undecided, unfit or missing;
+    ``exit_code`` is the verdict's.
 
     ``testbeds`` are all that are expected, in the order of perfgate.toml.
     """

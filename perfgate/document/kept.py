@@ -1,9 +1,9 @@
-"""The artifacts of one run of main, or of one check, in the artifact store: the files and their
-run or check, and how the files are taken out of an untrusted artifact.
+"""The artifacts of one run of main, or of one check, in the artifact store: the files
+and their run or check, and how the files are taken out of an untrusted artifact.
 
-An artifact of a change may hold anything under these names, also links and files that grow, so
-every file is copied while it is hashed, and only the copy is used if size and SHA-256 are as
-its document lists them.
+An artifact of a change may hold anything under these names, also links and files that
+grow, so every file is copied while it is hashed, and only the copy is used if size and
+SHA-256 are as its document lists them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ MAX_SET_BYTES = 1024 * 1024
 KEPT_KINDS = ("trace", "flamegraph")
 # The page that is drawn of a decision; no document lists it.
 REPORT_PAGE = "report.html"
-# A path without a character that needs escaping in a URL, and without a part that leads elsewhere.
+# A path without a character that needs escaping in a URL, and without a part that leads
+# elsewhere.
 _PLAIN_PATH = re.compile(
     r"(?!.*\.\.)(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,199}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}"
 )
@@ -44,8 +45,9 @@ _PLAIN_PATH = re.compile(
 class ArtifactSet(FrozenStruct, kw_only=True, forbid_unknown_fields=True):
     """The kept artifacts of a run of main or of a check.
 
-    ``id`` is the run's id in the store, or made of both documents of the check. ``verdict`` and ``base`` (its commit) are
-    those of a check. ``kept_at`` is the time of keeping by the clock of the job that kept it, in ISO 8601: the clock of the
+    ``id`` is the run's id in the store, or made of both documents of the check.
+    ``verdict`` and ``base`` (its commit) are those of a check. ``kept_at`` is the time
+    of keeping by the clock of the job that kept it, in ISO 8601: the clock of the
     machine that measured has no influence.
     """
 
@@ -69,7 +71,9 @@ class ArtifactSet(FrozenStruct, kw_only=True, forbid_unknown_fields=True):
 
 
 class KeptLink(FrozenStruct, kw_only=True):
-    """A kept file as a page shows it: ``address`` opens it in a browser, "" if no address is known; ``place`` is its URL."""
+    """A kept file as a page shows it: ``address`` opens it in a browser, "" if no
+    address is known; ``place`` is its URL.
+    """
 
     path: str
     kind: str
@@ -104,7 +108,9 @@ def set_of_check(
     project: str,
     kept_at: str,
 ) -> ArtifactSet:
-    """The artifacts that both documents of a check list, under the folders of their sides."""
+    """The artifacts that both documents of a check list, under the folders of their
+    sides.
+    """
     ids = content_sha256(base) + content_sha256(head)
     return ArtifactSet(
         id=hashlib.sha256(ids.encode()).hexdigest(),
@@ -119,12 +125,18 @@ def set_of_check(
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether a path stays in its folder and needs no escaping in a URL. A document may come from a change."""
+    """Whether a path stays in its folder and needs no escaping in a URL.
+
+    A document may come from a change.
+    """
     return _PLAIN_PATH.fullmatch(path) is not None
 
 
 def parse_set(data: bytes, *, name: str) -> ArtifactSet:
-    """The record of kept artifacts in ``data``. Raises DocumentError for anything else."""
+    """The record of kept artifacts in ``data``.
+
+    Raises DocumentError for anything else.
+    """
     try:
         artifacts = convert_record(
             parse_json(data, name=name, max_bytes=MAX_SET_BYTES), ArtifactSet
@@ -168,7 +180,8 @@ _DAMAGES = (
 def copy_listed(
     artifact: Path | bytes, listed: Iterable[Artifact], target: Path
 ) -> tuple[list[Artifact], list[str]]:
-    """Copy listed files of a folder or zip below ``target``, and return them with a sentence for each that was left out.
+    """Copy listed files of a folder or zip below ``target``, and return them with a
+    sentence for each that was left out.
 
     Raises DocumentError if the artifact itself cannot be read.
     """

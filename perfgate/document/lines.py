@@ -1,13 +1,18 @@
-"""Numbers inside texts of documents, such as the number of a line of the project: ``model.py:88``."""
+"""Numbers inside texts of documents, such as the number of a line of the project:
+``model.py:88``.
+"""
 
 from __future__ import annotations
 
-# No count in a text is larger; to read a number of thousands of digits is an error in Python.
+# No count in a text is larger; to read a number of thousands of digits is an error in
+# Python.
 _MOST_DIGITS = 9
 
 
 def number_in(text: str) -> int | None:
-    """The number that a text is; None for any other text, which a damaged document may hold."""
+    """The number that a text is; None for any other text, which a damaged document may
+    hold.
+    """
     return (
         int(text)
         if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS

@@ -1,4 +1,6 @@
-"""A sentence of perfgate in a document: a code of ``catalogue/messages`` and its values, put into words at display time."""
+"""A sentence of perfgate in a document: a code of ``catalogue/messages`` and its
+values, put into words at display time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from perfgate.document.records import FrozenStruct
 from perfgate.errors import DocumentError, MeasuringError, PerfgateError
 from perfgate.locale import Language, current_language, filled, translate
 
-# Carries a text from outside (an exception, a tool's answer) as ``text``; it is never translated.
+# Carries a text from outside (an exception, a tool's answer) as ``text``; it is never
+# translated.
 QUOTE = "quote"
 
 MessageValue = Union[
@@ -18,7 +21,9 @@ MessageValue = Union[
 
 
 class Message(FrozenStruct):
-    """The code of a sentence and the values of its places, in base units; a value may be a sentence itself."""
+    """The code of a sentence and the values of its places, in base units; a value may
+    be a sentence itself.
+    """
 
     code: str
     values: Mapping[str, MessageValue] = {}
@@ -29,7 +34,10 @@ def quote(text: str) -> Message:
 
 
 def message_from(code: str, evidence: Mapping[str, MessageValue]) -> Message:
-    """A message with the part of the evidence that its sentence names. Raises KeyError if any of that is missing."""
+    """A message with the part of the evidence that its sentence names.
+
+    Raises KeyError if any of that is missing.
+    """
     from string import Formatter
 
     from perfgate.catalogue.lookup import (
@@ -60,7 +68,9 @@ def distinct(messages: Iterable[Message]) -> list[Message]:
 
 
 def english(message: Message) -> str:
-    """A message in plain English, for exceptions and logs; documents are worded by the report."""
+    """A message in plain English, for exceptions and logs; documents are worded by the
+    report.
+    """
     return _worded(message, "en")
 
 

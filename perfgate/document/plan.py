@@ -1,4 +1,6 @@
-"""The plan of a check: whether a change needs a measurement, decided on an ordinary machine."""
+"""The plan of a check: whether a change needs a measurement, decided on an ordinary
+machine.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ from perfgate.document.records import FrozenStruct
 
 
 class MeasurementPlan(FrozenStruct, kw_only=True):
-    """What a check of ``head`` against ``base`` will measure; without ``measure`` no measurement, for the ``reason``.
+    """What a check of ``head`` against ``base`` will measure; without ``measure`` no
+    measurement, for the ``reason``.
 
-    ``accelerator`` is whether a measuring job needs another device than a CPU. ``testbeds`` are the machines of a matrix, each
-    with the kind of its device; ``device`` is the only machine's.
+    ``accelerator`` is whether a measuring job needs another device than a CPU.
+    ``testbeds`` are the machines of a matrix, each with the kind of its device;
+    ``device`` is the only machine's.
     """
 
     schema: Literal["perfgate/plan"] = "perfgate/plan"

@@ -30,14 +30,17 @@ _first_use = threading.Lock()
 def convert_record(value: Any, record: type[Record]) -> Record:
     """As ``msgspec.convert``, which raises ValidationError for another value.
 
-    The first use of a record in several threads at once ends in a segmentation fault (msgspec 0.22), so one thread is first.
+    The first use of a record in several threads at once ends in a segmentation fault
+    (msgspec 0.22), so one thread is first.
     """
     _use_first(record)
     return msgspec.convert(value, record)
 
 
 def decode_record(data: bytes, record: type[Record]) -> Record:
-    """As ``msgspec.json.decode``, which raises DecodeError for another text, and safe as ``convert_record`` is."""
+    """As ``msgspec.json.decode``, which raises DecodeError for another text, and safe
+    as ``convert_record`` is.
+    """
     _use_first(record)
     return msgspec.json.decode(data, type=record)
 

@@ -1,6 +1,8 @@
-"""The run document: the measurements of one run, immutable, with raw samples, testbed and findings.
+"""The run document: the measurements of one run, immutable, with raw samples, testbed
+and findings.
 
-All numbers are in base units (s, B, 1, items/s) except packed samples and clocks, which are integer nanoseconds.
+All numbers are in base units (s, B, 1, items/s) except packed samples and clocks, which
+are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from perfgate.document.shape import ShapeEntry, ShapePlace
 from perfgate.document.testbed import Testbed
 
 RUN_SCHEMA_VERSION = 1
-# The session's command of a document that was made from a profiler's recording, without measuring.
+# The session's command of a document that was made from a profiler's recording, without
+# measuring.
 FROM_PROFILE = "from-profile"
 
 StepStatus = Literal[
@@ -30,8 +33,9 @@ Side = Literal["base", "head"]
 ErrorKind = Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
 Evidence = MessageValue
 RowKind = Literal["compute", "copy", "comm", "fused", "host", "python"]
-# The parts of a call's time. On a device with its own timeline: the work that ran there, then the causes of idle time.
-# On a CPU: operators of the framework, and everything outside them (Python, the host code between two operators).
+# The parts of a call's time. On a device with its own timeline: the work that ran
+# there, then the causes of idle time. On a CPU: operators of the framework, and
+# everything outside them (Python, the host code between two operators).
 CallPart = Literal[
     "compute",
     "fused",  # kernels that compute and communicate at once
@@ -46,19 +50,24 @@ CallPart = Literal[
 ]
 # The metric of a workload's own check of its output.
 CORRECTNESS = "correctness"
-# The label of a number that was measured again because a tolerance names it: the number of its turn, from the second on.
+# The label of a number that was measured again because a tolerance names it: the number
+# of its turn, from the second on.
 REPEAT = "repeat"
-# The pairs of round N have the numbers from N times this on, so that the numbers of two rounds never meet.
+# The pairs of round N have the numbers from N times this on, so that the numbers of two
+# rounds never meet.
 PAIRS_PER_ROUND = 100_000
 # Stands among the operators of a replicate for the time in which a call ran none.
 OUTSIDE_OPERATORS = "outside operators"
 
 
 class Value(FrozenStruct, kw_only=True):
-    """One number of one metric. ``value`` None means not available; ``reason`` then gives the cause.
+    """One number of one metric.
 
-    ``interval`` is a confidence interval at level ``confidence``; an end that no order statistic can give is None.
-    ``labels`` describe the measured configuration, e.g. ``{"shape": "long", "batch": "8"}``.
+    ``value`` None means not available; ``reason`` then gives the cause.
+
+    ``interval`` is a confidence interval at level ``confidence``; an end that no order
+    statistic can give is None. ``labels`` describe the measured configuration, e.g.
+    ``{"shape": "long", "batch": "8"}``.
     """
 
     metric: str
@@ -71,9 +80,11 @@ class Value(FrozenStruct, kw_only=True):
 
 
 class Finding(FrozenStruct, kw_only=True):
-    """An observation of a step: the broken rule, its severity, and the values observed, in base units.
+    """An observation of a step: the broken rule, its severity, and the values observed,
+    in base units.
 
-    ``message`` is the sentence of a step that another package brings, for a rule without an entry in the catalogue.
+    ``message`` is the sentence of a step that another package brings, for a rule
+    without an entry in the catalogue.
     """
 
     rule: str
@@ -84,18 +95,20 @@ class Finding(FrozenStruct, kw_only=True):
 
 # The message of a check with --time-budget for work that it did not begin.
 TIME_SPENT = Message("gate.not-measured-in-time")
-# The codes for a workload with pairs too slow for the available time, for its calls or for loading it; ``budget`` is one that
-# they fit into.
+# The codes for a workload with pairs too slow for the available time, for its calls or
+# for loading it; ``budget`` is one that they fit into.
 CALLS_TOO_SLOW = "gate.call-too-slow"
 LOADS_TOO_SLOWLY = "gate.load-too-slow"
-# The code of values that the first turn of base leaves to further turns: a single turn cannot be compared.
+# The code of values that the first turn of base leaves to further turns: a single turn
+# cannot be compared.
 LEFT_TO_TURNS = "experiment.left-to-turns"
 
 
 class ErrorDetail(FrozenStruct, kw_only=True):
     """How a worker or its workload failed.
 
-    ``kind`` is one word: exception, exit, signal, timeout, memory, protocol. A plain-text ``message`` is not perfgate's own.
+    ``kind`` is one word: exception, exit, signal, timeout, memory, protocol. A
+    plain-text ``message`` is not perfgate's own.
     """
 
     kind: ErrorKind
@@ -114,7 +127,9 @@ class ErrorDetail(FrozenStruct, kw_only=True):
 
     @property
     def lacks_time_for_pairs(self) -> bool:
-        """Whether there was no failure: the workload was counted and not timed, because its pairs exceed the available time."""
+        """Whether there was no failure: the workload was counted and not timed, because
+        its pairs exceed the available time.
+        """
         return isinstance(self.message, Message) and self.message.code in (
             CALLS_TOO_SLOW,
             LOADS_TOO_SLOWLY,
@@ -122,10 +137,12 @@ class ErrorDetail(FrozenStruct, kw_only=True):
 
 
 class ShapeKernels(FrozenStruct, kw_only=True):
-    """The work that ran in the traced calls of a shape: every name of a kernel or operator, sorted.
+    """The work that ran in the traced calls of a shape: every name of a kernel or
+    operator, sorted.
 
-    A kernel has its own name, and its type's if the profiler knows it. ``left_out`` names were too many to keep.
-    ``longest`` is the operator of which one run takes longest.
+    A kernel has its own name, and its type's if the profiler knows it. ``left_out``
+    names were too many to keep. ``longest`` is the operator of which one run takes
+    longest.
     """
 
     shape: str
@@ -137,8 +154,9 @@ class ShapeKernels(FrozenStruct, kw_only=True):
 class StepProcedure(FrozenStruct, kw_only=True):
     """How a step was measured, recorded by the conductor that ran it.
 
-    ``quick`` is whether it took the short measurements of a check. ``clock`` is ``awake`` if calls were timed without the waits
-    of the process for a CPU. ``after`` are the steps that ran before it in its process, in order.
+    ``quick`` is whether it took the short measurements of a check. ``clock`` is
+    ``awake`` if calls were timed without the waits of the process for a CPU. ``after``
+    are the steps that ran before it in its process, in order.
     """
 
     quick: bool
@@ -149,8 +167,9 @@ class StepProcedure(FrozenStruct, kw_only=True):
 class StepResult(FrozenStruct, kw_only=True):
     """The result of one step of the checklist on one workload.
 
-    ``duration`` is its cost in seconds, and ``waited`` the share of it in which the worker was ready to run and another
-    process had the CPU, None if the kernel does not report it. ``procedure`` is None if the step did not run.
+    ``duration`` is its cost in seconds, and ``waited`` the share of it in which the
+    worker was ready to run and another process had the CPU, None if the kernel does not
+    report it. ``procedure`` is None if the step did not run.
     """
 
     number: int
@@ -179,8 +198,8 @@ def is_left_to_turns(step: StepResult) -> bool:
 class CorrectnessResult(ShapeEntry, kw_only=True):
     """The workload's own check of its output for one input shape.
 
-    A plain-text ``message`` is the check's own. ``signature`` is structure, dtypes and shapes of the output, e.g.
-    ``(float32[8,48],)``.
+    A plain-text ``message`` is the check's own. ``signature`` is structure, dtypes and
+    shapes of the output, e.g. ``(float32[8,48],)``.
     """
 
     status: Literal["passed", "failed", "not_checked", "error"]
@@ -189,7 +208,8 @@ class CorrectnessResult(ShapeEntry, kw_only=True):
 
 
 class OpCount(FrozenStruct, kw_only=True):
-    """How often one call dispatches an operator, and from which line of the project (``model.py:88``) most often.
+    """How often one call dispatches an operator, and from which line of the project
+    (``model.py:88``) most often.
 
     A ``view`` only describes existing memory differently and launches no kernel.
     """
@@ -201,11 +221,13 @@ class OpCount(FrozenStruct, kw_only=True):
 
 
 class CounterSite(FrozenStruct, kw_only=True):
-    """One place that adds to a counter: the amount (in the counter's unit), its origin, and the line.
+    """One place that adds to a counter: the amount (in the counter's unit), its origin,
+    and the line.
 
-    ``name`` is the operator, or the reason of a graph break or recompile. ``code`` is the text of the line: a line keeps it
-    when lines above it come or go, so it is by the code that the sites of two runs are matched. ``between`` are the least and
-    the most of the amount if it differs between calls or processes of the same code.
+    ``name`` is the operator, or the reason of a graph break or recompile. ``code`` is
+    the text of the line: a line keeps it when lines above it come or go, so it is by
+    the code that the sites of two runs are matched. ``between`` are the least and the
+    most of the amount if it differs between calls or processes of the same code.
     """
 
     metric: str
@@ -223,17 +245,20 @@ class CounterSet(ShapeEntry, kw_only=True):
     Each metric is either in ``steady`` or in ``unstable``.
     """
 
-    # Single calls counted in each process. 0: the counts are of a whole recording in which calls cannot be distinguished.
+    # Single calls counted in each process. 0: the counts are of a whole recording in
+    # which calls cannot be distinguished.
     repeats: int
     # Metric: its count. Metrics that the device cannot count are left out.
     values: dict[str, int]
     ops: list[OpCount]
     # Fresh processes that counted.
     processes: Annotated[int, msgspec.Meta(ge=1)] = 1
-    # Metrics that differed between calls or processes; they must not be compared exactly.
+    # Metrics that differed between calls or processes; they must not be compared
+    # exactly.
     unstable: list[str] = []
     steady: list[str] = []
-    # Metrics without meaning here, such as the graph breaks of a workload that compiles no graph.
+    # Metrics without meaning here, such as the graph breaks of a workload that compiles
+    # no graph.
     not_applicable: list[str] = []
     # Metrics that the calls themselves, or the machine, kept from being counted.
     uncounted: list[str] = []
@@ -248,7 +273,9 @@ class CounterSet(ShapeEntry, kw_only=True):
 
 
 class OperatorRow(ShapeEntry, kw_only=True):
-    """One operator of the trace: self time per call in seconds, calls per call of the workload, share of the busy time."""
+    """One operator of the trace: self time per call in seconds, calls per call of the
+    workload, share of the busy time.
+    """
 
     op: str
     kind: Literal["compute", "copy", "comm", "fused", "host"]
@@ -258,10 +285,12 @@ class OperatorRow(ShapeEntry, kw_only=True):
 
 
 class KernelWork(FrozenStruct, kw_only=True):
-    """The kernels of one operator on inputs of one shape in a step: how many, and the seconds that they took.
+    """The kernels of one operator on inputs of one shape in a step: how many, and the
+    seconds that they took.
 
-    ``inputs`` is empty if the recording has no shapes. ``mac`` is the time in which the matrix units of the cores computed, as
-    counted by the hardware, ``vec`` the vector units' time; None if not counted.
+    ``inputs`` is empty if the recording has no shapes. ``mac`` is the time in which the
+    matrix units of the cores computed, as counted by the hardware, ``vec`` the vector
+    units' time; None if not counted.
     """
 
     op: str
@@ -273,10 +302,11 @@ class KernelWork(FrozenStruct, kw_only=True):
 
 
 class KernelTimes(ShapeEntry, kw_only=True):
-    """How long the kernels of a recorded step took on the device, excluding collectives.
+    """How long the kernels of a recorded step took on the device, excluding
+    collectives.
 
-    ``seconds`` are the sum of each of ``steps`` steps; ``mac`` and ``vec`` are the sums over ``rows``. Numbers of rows
-    are medians over the steps.
+    ``seconds`` are the sum of each of ``steps`` steps; ``mac`` and ``vec`` are the sums
+    over ``rows``. Numbers of rows are medians over the steps.
     """
 
     steps: int
@@ -287,12 +317,15 @@ class KernelTimes(ShapeEntry, kw_only=True):
 
 
 class CallRow(FrozenStruct, kw_only=True):
-    """Equal work in a traced call: one operator, on inputs of one form, called from one line; or a Python function.
+    """Equal work in a traced call: one operator, on inputs of one form, called from one
+    line; or a Python function.
 
-    ``self_time`` (seconds) and ``count`` are of one call. ``inputs`` are dtypes, shapes and layouts as one text
-    (``float32[32,256], float32[256,256]``); ``line`` is the project's, ``code`` its text. ``flops`` and ``moved_bytes`` are
-    the minimum for all ``count`` runs together; None without a formula. Of ``python`` rows ``op`` is
-    a function of the project, with the time of everything it runs outside operators and outside other such functions.
+    ``self_time`` (seconds) and ``count`` are of one call. ``inputs`` are dtypes, shapes
+    and layouts as one text (``float32[32,256], float32[256,256]``); ``line`` is the
+    project's, ``code`` its text. ``flops`` and ``moved_bytes`` are the minimum for all
+    ``count`` runs together; None without a formula. Of ``python`` rows ``op`` is a
+    function of the project, with the time of everything it runs outside operators and
+    outside other such functions.
     """
 
     op: str
@@ -312,14 +345,18 @@ class CallRow(FrozenStruct, kw_only=True):
 
 
 class Roof(FrozenStruct, kw_only=True):
-    """The best rates of the device, measured once a run: a product of float32 matrices, and a copy (read and write)."""
+    """The best rates of the device, measured once a run: a product of float32 matrices,
+    and a copy (read and write).
+    """
 
     flops_per_second: float
     bytes_per_second: float
 
 
 class LeastWork(FrozenStruct, kw_only=True):
-    """The operations of ``count`` operators of a call: the minimum that each computes, reads and writes."""
+    """The operations of ``count`` operators of a call: the minimum that each computes,
+    reads and writes.
+    """
 
     flops: float
     moved_bytes: float
@@ -327,12 +364,15 @@ class LeastWork(FrozenStruct, kw_only=True):
 
 
 class CallAccount(ShapeEntry, kw_only=True):
-    """The parts of the time of a typical traced call, in seconds; ``parts`` add up to ``wall``.
+    """The parts of the time of a typical traced call, in seconds; ``parts`` add up to
+    ``wall``.
 
-    It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares are more reliable than
-    its seconds. ``rows`` are the heaviest; the others took ``more_time`` together.
+    It is the mean of the faster half of ``calls`` traced calls, under the profiler, so
+    its shares are more reliable than its seconds. ``rows`` are the heaviest; the others
+    took ``more_time`` together.
 
-    ``work`` is the dispatched operators' work, for the roofline; ``roof`` is None if the machine's was not measured.
+    ``work`` is the dispatched operators' work, for the roofline; ``roof`` is None if
+    the machine's was not measured.
     """
 
     calls: int
@@ -358,11 +398,13 @@ class FailedPair(FrozenStruct, kw_only=True):
 
 
 class CodeChange(FrozenStruct, kw_only=True):
-    """Lines ``first`` to ``last`` of a file of the head with code that the base does not have; for a deletion, the line after.
+    """Lines ``first`` to ``last`` of a file of the head with code that the base does
+    not have; for a deletion, the line after.
 
-    ``function`` is the function that holds them, from line ``begins`` to line ``ends``; None outside functions. ``chains`` are
-    its statements as first and last line, those together that pass values on to each other; ``text`` are its lines, and
-    ``imports`` is whether they only import.
+    ``function`` is the function that holds them, from line ``begins`` to line ``ends``;
+    None outside functions. ``chains`` are its statements as first and last line, those
+    together that pass values on to each other; ``text`` are its lines, and ``imports``
+    is whether they only import.
     """
 
     file: str
@@ -377,11 +419,14 @@ class CodeChange(FrozenStruct, kw_only=True):
 
 
 class Harness(FrozenStruct, kw_only=True):
-    """The contents of one side's own workload file, for a workload whose file or entry differs between base and head."""
+    """The contents of one side's own workload file, for a workload whose file or entry
+    differs between base and head.
+    """
 
     workload: str
     reference: str
-    # Of the code of the file and of everything next to it, without comments and docstrings.
+    # Of the code of the file and of everything next to it, without comments and
+    # docstrings.
     file_sha256: str = ""
     batch: int = 0
     batch_sizes: list[int] = []
@@ -389,11 +434,13 @@ class Harness(FrozenStruct, kw_only=True):
     shapes: dict[str, str] = {}
     # The functions that are given (``build``, ``check``, ...): the hash of their code.
     functions: dict[str, str] = {}
-    # The settings of a job, and settings of ``[measure]`` that differ: their text in perfgate.toml.
+    # The settings of a job, and settings of ``[measure]`` that differ: their text in
+    # perfgate.toml.
     settings: dict[str, str] = {}
     # For head: the places at which its code differs from the base's (``perf.py:12``).
     changed_lines: list[str] = []
-    # For head: what it has and the base does not: shapes, functions, ``sla_p99``, and the workload itself if it is new.
+    # For head: what it has and the base does not: shapes, functions, ``sla_p99``, and
+    # the workload itself if it is new.
     added: list[str] = []
     sla_p99: float | None = None
     # Why the file could not be read.
@@ -401,7 +448,10 @@ class Harness(FrozenStruct, kw_only=True):
 
 
 class Source(FrozenStruct, kw_only=True):
-    """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included."""
+    """The code that was measured.
+
+    ``commit`` is None outside git; ``dirty`` means uncommitted changes are included.
+    """
 
     commit: str | None = None
     branch: str | None = None
@@ -411,19 +461,23 @@ class Source(FrozenStruct, kw_only=True):
     subject: str | None = None
     # Present if base and head were measured side by side.
     seal: Seal | None = None
-    # The files of the commit that were read during the measurement, or with access times that perfgate could not follow,
-    # relative to the repository; None if the file system keeps no access times.
+    # The files of the commit that were read during the measurement, or with access
+    # times that perfgate could not follow, relative to the repository; None if the file
+    # system keeps no access times.
     files_read: list[str] | None = None
     # The workload files that differ between base and head.
     harness: list[Harness] = []
-    # For a head: the places with code that differs from the base's; comments and formatting do not count.
+    # For a head: the places with code that differs from the base's; comments and
+    # formatting do not count.
     changes: list[CodeChange] = []
     # For a head: the changed code that the workloads of both sides run.
     coverage: Coverage | None = None
 
 
 class CiContext(FrozenStruct, kw_only=True):
-    """The CI job a run belongs to, according to the job's environment; ``publish`` checks it against its own event."""
+    """The CI job a run belongs to, according to the job's environment; ``publish``
+    checks it against its own event.
+    """
 
     forge: str
     repository: str
@@ -436,8 +490,9 @@ class CiContext(FrozenStruct, kw_only=True):
 class Session(FrozenStruct, kw_only=True):
     """One start of perfgate. Base and head of one `check` share the session ``id``.
 
-    ``queued`` are the seconds before ``started_at`` in which it waited in line for other measurements on the machine; None if
-    it needed no machine for itself. ``earlier`` are the sessions whose measurements it extended, oldest first.
+    ``queued`` are the seconds before ``started_at`` in which it waited in line for
+    other measurements on the machine; None if it needed no machine for itself.
+    ``earlier`` are the sessions whose measurements it extended, oldest first.
     """
 
     id: str
@@ -451,11 +506,13 @@ class Session(FrozenStruct, kw_only=True):
 
 
 class WorkloadRecord(FrozenStruct, kw_only=True):
-    """The measured workload: its place, the hash of its file, its batch size and shapes.
+    """The measured workload: its place, the hash of its file, its batch size and
+    shapes.
 
-    ``sla_p99`` is the P99 it promises, with ``sla_rate`` the P99 of calls that come in at this rate per second.
-    ``steps`` are the numbers of those that were asked for, and ``quick`` whether they took the short measurements of a
-    check; None in documents that do not record it.
+    ``sla_p99`` is the P99 it promises, with ``sla_rate`` the P99 of calls that come in
+    at this rate per second. ``steps`` are the numbers of those that were asked for, and
+    ``quick`` whether they took the short measurements of a check; None in documents
+    that do not record it.
     """
 
     name: str
@@ -487,10 +544,12 @@ class Artifact(FrozenStruct, kw_only=True):
 
 
 class Advisory(FrozenStruct, kw_only=True):
-    """Another tool's finding about a recording of a workload, in its own words; ``source`` is its name and version.
+    """Another tool's finding about a recording of a workload, in its own words;
+    ``source`` is its name and version.
 
-    ``category`` is its name for the problem, ``description`` its finding, ``suggestion`` its advice. ``evidence``
-    holds further values of its tables, such as ``op`` and ``count``. ``rules`` are the rules of perfgate that detect the same
+    ``category`` is its name for the problem, ``description`` its finding,
+    ``suggestion`` its advice. ``evidence`` holds further values of its tables, such as
+    ``op`` and ``count``. ``rules`` are the rules of perfgate that detect the same
     problem.
     """
 
@@ -516,7 +575,9 @@ class Checklist(FrozenStruct, kw_only=True):
 
 
 class MeasuredPairs(FrozenStruct, kw_only=True):
-    """The processes of base and head that took turns; ``failed`` are in the head's document alone."""
+    """The processes of base and head that took turns; ``failed`` are in the head's
+    document alone.
+    """
 
     replicates: list[Replicate] = []
     failed: list[FailedPair] = []

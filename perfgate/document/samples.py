@@ -1,8 +1,9 @@
 """Raw samples inside a JSON document, and the blocks and pairs that they come from.
 
-Samples are unsigned integers, byte-shuffled, zlib, base64; about 4 bytes a sample. Shuffling stores all lowest bytes first,
-then all second bytes, and so on: the high bytes of nearby durations are equal and compress to almost no bytes (the idea
-of the HDF5 shuffle filter).
+Samples are unsigned integers, byte-shuffled, zlib, base64; about 4 bytes a sample.
+Shuffling stores all lowest bytes first, then all second bytes, and so on: the high
+bytes of nearby durations are equal and compress to almost no bytes (the idea of the
+HDF5 shuffle filter).
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from perfgate.document.telemetry import TelemetryReading
 from perfgate.errors import DocumentError
 
 MAX_SAMPLES = 50_000_000
-# A call of a function, or a gap between two tokens of a server, is a stall if it is longer than this number of medians.
+# A call of a function, or a gap between two tokens of a server, is a stall if it is
+# longer than this number of medians.
 STALL_FACTOR = 3.0
 
-# Pairs of base and head, pairs of base and base, and stretches: long turns of base and head, calls as a server makes them.
+# Pairs of base and head, pairs of base and base, and stretches: long turns of base and
+# head, calls as a server makes them.
 Arm = Literal["ab", "aa", "stretch"]
-# The most pairs of base against base on an accelerator: they share one start, so more of them show no more.
+# The most pairs of base against base on an accelerator: they share one start, so more
+# of them show no more.
 AA_PAIRS_OF_A_START = 4
 
 
@@ -52,8 +56,9 @@ def pack(values: npt.NDArray[np.integer] | list[int]) -> PackedArray:
 def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:
     """The integers of a packed array.
 
-    Raises DocumentError if the data does not match its header (a truncated or hostile document); memory stays within the
-    announced count, which itself is limited to MAX_SAMPLES.
+    Raises DocumentError if the data does not match its header (a truncated or hostile
+    document); memory stays within the announced count, which itself is limited to
+    MAX_SAMPLES.
     """
     if not 0 <= packed.count <= MAX_SAMPLES:
         raise DocumentError(
@@ -96,7 +101,9 @@ class SampleSet(FrozenStruct, kw_only=True):
 
 
 class StageTimes(FrozenStruct, kw_only=True):
-    """The times of one preprocessing stage in every call, in call order; ``line`` is the start of its function."""
+    """The times of one preprocessing stage in every call, in call order; ``line`` is
+    the start of its function.
+    """
 
     name: str
     wall: PackedArray
@@ -104,13 +111,16 @@ class StageTimes(FrozenStruct, kw_only=True):
 
 
 class PackedTimes(FrozenStruct, kw_only=True):
-    """The time of every call of all blocks in nanoseconds, one block after another, by each clock."""
+    """The time of every call of all blocks in nanoseconds, one block after another, by
+    each clock.
+    """
 
     wall: PackedArray
     # Thread CPU time, or device time from before the call to after it (``cpu_source``).
     cpu: PackedArray
     cpu_source: Literal["thread_cpu", "device"] = "thread_cpu"
-    # On a device with its own clock: the time until each call returned, without the wait for the device.
+    # On a device with its own clock: the time until each call returned, without the
+    # wait for the device.
     host: PackedArray | None = None
     # Of calls of the preprocessing: their times add up to ``wall``.
     stages: list[StageTimes] = []
@@ -123,7 +133,10 @@ class PackedTimes(FrozenStruct, kw_only=True):
 
 
 class WorkerColumns(FrozenStruct, kw_only=True):
-    """What the worker reports about its blocks. From ``took_ns`` on, a block includes its unrecorded call."""
+    """What the worker reports about its blocks.
+
+    From ``took_ns`` on, a block includes its unrecorded call.
+    """
 
     start_ns: list[int]
     end_ns: list[int]
@@ -145,7 +158,9 @@ class WorkerColumns(FrozenStruct, kw_only=True):
 
 
 class ConductorColumns(FrozenStruct, kw_only=True):
-    """What the conductor observes of the blocks from outside, by its own clock; user code cannot influence it."""
+    """What the conductor observes of the blocks from outside, by its own clock; user
+    code cannot influence it.
+    """
 
     # When the conductor sent the request.
     asked_ns: list[int] = []
@@ -155,7 +170,8 @@ class ConductorColumns(FrozenStruct, kw_only=True):
     run_delay_ns: list[int] = []
     # CPU time of the worker and its descendants.
     used_ns: list[int] = []
-    # CPU time that they used since the last block, while it was not their turn for ``waited_ns``.
+    # CPU time that they used since the last block, while it was not their turn for
+    # ``waited_ns``.
     out_of_turn_ns: list[int] = []
     waited_ns: list[int] = []
     # In which the conductor itself was ready to run without a CPU.
@@ -176,7 +192,8 @@ class DeviceColumns(FrozenStruct, kw_only=True):
 class BlockColumns(FrozenStruct, kw_only=True):
     """The blocks of one worker for one shape, column by column, in the order they ran.
 
-    Each column has one entry per block. A column that is empty, or a None in it, was not available.
+    Each column has one entry per block. A column that is empty, or a None in it, was
+    not available.
     """
 
     quad: list[int]
@@ -190,7 +207,9 @@ class BlockColumns(FrozenStruct, kw_only=True):
 
 
 class KernelRow(FrozenStruct, kw_only=True):
-    """The launches of one kernel of one size: how many in a call, and the nanoseconds that they take in a typical call."""
+    """The launches of one kernel of one size: how many in a call, and the nanoseconds
+    that they take in a typical call.
+    """
 
     name: str
     launch: str = ""
@@ -199,11 +218,14 @@ class KernelRow(FrozenStruct, kw_only=True):
 
 
 class KernelBlocks(FrozenStruct, kw_only=True):
-    """The profiled blocks of one worker for one shape, at most one in each quad; both sides make equally many calls.
+    """The profiled blocks of one worker for one shape, at most one in each quad; both
+    sides make equally many calls.
 
-    ``busy_ns`` is the sum of the durations of all kernels of a block, copies left out, and ``cycles`` those that the device
-    counted for them; empty if it counts none. ``work`` is a hash of the names, launch sizes and order of the kernels of each
-    block. ``rows`` are the kernels, the longest first: the last row holds the rest of many.
+    ``busy_ns`` is the sum of the durations of all kernels of a block, copies left out,
+    and ``cycles`` those that the device counted for them; empty if it counts none.
+    ``work`` is a hash of the names, launch sizes and order of the kernels of each
+    block. ``rows`` are the kernels, the longest first: the last row holds the rest of
+    many.
     """
 
     quad: list[int]
@@ -219,25 +241,32 @@ STOPPED = "stopped"
 
 
 class WorkerState(FrozenStruct, kw_only=True):
-    """How the process of a replicate was started, where it ran, and whether it was warm."""
+    """How the process of a replicate was started, where it ran, and whether it was
+    warm.
+    """
 
-    # Weights and inputs of a quad lie at addresses drawn from it and the number of the quad.
+    # Weights and inputs of a quad lie at addresses drawn from it and the number of the
+    # quad.
     layout_seed: int
-    # Whether weights and inputs lay elsewhere in every quad; None, unknown, is held to the stricter rules.
+    # Whether weights and inputs lay elsewhere in every quad; None, unknown, is held to
+    # the stricter rules.
     moved: bool | None = None
     cpus: list[int]
-    # The number of the warm process that it was forked from; None if it loaded and warmed up by itself.
+    # The number of the warm process that it was forked from; None if it loaded and
+    # warmed up by itself.
     forked_from: int | None = None
     # Of the warm process.
     start_up: float
     steady: bool
-    # Of torch, the garbage collector and the threads (as the kernel reports them) after the last block. They must be
-    # equal on both sides.
+    # Of torch, the garbage collector and the threads (as the kernel reports them) after
+    # the last block. They must be equal on both sides.
     settings: dict[str, str] = {}
 
 
 class ProfiledParts(FrozenStruct, kw_only=True):
-    """Typical seconds of the parts of one call, from profiled calls of a process of a pair, by shape and name."""
+    """Typical seconds of the parts of one call, from profiled calls of a process of a
+    pair, by shape and name.
+    """
 
     # Self times of operators. OUTSIDE_OPERATORS is the rest of the call.
     operators: dict[str, dict[str, float]] = {}
@@ -248,8 +277,9 @@ class ProfiledParts(FrozenStruct, kw_only=True):
 class Replicate(FrozenStruct, kw_only=True):
     """One worker process of a pair.
 
-    In arm ``aa`` both members of the pair run the base. In arm ``stretch`` the process makes hundreds of calls a turn without
-    moving in memory and collects its garbage inside them; ``wall`` leaves out the waits of each call for a CPU.
+    In arm ``aa`` both members of the pair run the base. In arm ``stretch`` the process
+    makes hundreds of calls a turn without moving in memory and collects its garbage
+    inside them; ``wall`` leaves out the waits of each call for a CPU.
     """
 
     # In arm ``stretch`` the number of the start.
@@ -257,9 +287,11 @@ class Replicate(FrozenStruct, kw_only=True):
     arm: Arm
     member: Literal["first", "second"]
     workload: str
-    # On an accelerator processes stay loaded for the pairs of a start, which has the number of its first pair.
+    # On an accelerator processes stay loaded for the pairs of a start, which has the
+    # number of its first pair.
     start: int | None = None
-    # The job that measured the pair: 0 is the first, and each job that added pairs is one more.
+    # The job that measured the pair: 0 is the first, and each job that added pairs is
+    # one more.
     round: int = 0
     worker: WorkerState
     shapes: dict[str, BlockColumns]
@@ -268,7 +300,8 @@ class Replicate(FrozenStruct, kw_only=True):
     # The profiled blocks of a device, by shape.
     kernels: dict[str, KernelBlocks] = {}
     profile: ProfiledParts = msgspec.field(default_factory=ProfiledParts)
-    # Shape, line of the project (``file:line``): how often a slow call was sampled there, after a stretch.
+    # Shape, line of the project (``file:line``): how often a slow call was sampled
+    # there, after a stretch.
     stalled_at: dict[str, dict[str, int]] = {}
     # The device's sensors while the blocks ran, by the clock of ``asked_ns``.
     readings: list[TelemetryReading] = []

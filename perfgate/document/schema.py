@@ -1,4 +1,6 @@
-"""The JSON Schemas (draft 2020-12) of the documents and of perfgate.toml: generated from the records, checked on reading."""
+"""The JSON Schemas (draft 2020-12) of the documents and of perfgate.toml: generated
+from the records, checked on reading.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +42,23 @@ _FIELD = re.compile(r"    (?P<name>\w+): ")
 # Parts of a JSON text without escapes that may break their bounds.
 _LONG_KEY = re.compile(rb'"[^"]{%d,}":' % (MAX_KEY + 1))
 _LONG_TEXT = re.compile(rb'"[^"]{%d,}"' % (MAX_TEXT + 1))
-# What begins an integer, and then its digits, all as zeros: to look for them by a regular expression takes three times as long.
+# What begins an integer, and then its digits, all as zeros: to look for them by a
+# regular expression takes three times as long.
 _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_INTEGERS = [start + b"0" * 19 for start in (b":", b",", b"[", b"-")]
-# Half of the shortest text that may break its bounds: each such text covers one of the pieces of this length.
+# Half of the shortest text that may break its bounds: each such text covers one of the
+# pieces of this length.
 _PIECE = MAX_KEY // 2
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLACES = (_HERE.parent / "schemas", _HERE.parent.parent / "schemas")
 
 
 def schema_of(record: type[msgspec.Struct], name: str) -> dict[str, Any]:
-    """The schema of a record: closed objects, bounded texts and arrays, docstrings and comments of fields as descriptions.
+    """The schema of a record: closed objects, bounded texts and arrays, docstrings and
+    comments of fields as descriptions.
 
-    ``schema`` and ``schema_version`` must stand in every file, although the records give them defaults.
+    ``schema`` and ``schema_version`` must stand in every file, although the records
+    give them defaults.
     """
     (reference,), components = msgspec.json.schema_components(
         [record], ref_template="#/$defs/{name}"
@@ -119,7 +125,9 @@ def schema_text(record: type[msgspec.Struct], name: str) -> str:
 
 
 def schema_path(name: str) -> Path:
-    """The path of a schema: in the package as the wheel installs it, else next to it (an editable install)."""
+    """The path of a schema: in the package as the wheel installs it, else next to it
+    (an editable install).
+    """
     for folder in _PLACES:
         path = folder / f"{name}.schema.json"
         if path.is_file():
@@ -133,7 +141,10 @@ def schema_path(name: str) -> Path:
 
 @cache
 def load_schema(name: str) -> dict[str, Any]:
-    """The schema ``run``, ``decision`` or ``config``; do not change it. Raises PerfgateError if missing."""
+    """The schema ``run``, ``decision`` or ``config``; do not change it.
+
+    Raises PerfgateError if missing.
+    """
     schema: dict[str, Any] = json.loads(schema_path(name).read_text(encoding="utf-8"))
     return schema
 
@@ -158,7 +169,9 @@ def _bound(schema: dict[str, Any], length: int) -> None:
 
 
 def _merge_null(schema: dict[str, Any]) -> None:
-    """Write "a text or null" as one schema: in an error, alternatives hide which of them was meant."""
+    """Write "a text or null" as one schema: in an error, alternatives hide which of
+    them was meant.
+    """
     first, *rest = schema.get("anyOf", [{}])
     if rest != [{"type": "null"}] or not {"enum", "type"} & first.keys():
         return
@@ -186,7 +199,10 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 def convert_checked(
     value: Any, record: type[_Record], schema: str, *, name: str, remedy: str
 ) -> _Record:
-    """A value as a record if ``schema`` allows it. Raises DocumentError with the offending place otherwise."""
+    """A value as a record if ``schema`` allows it.
+
+    Raises DocumentError with the offending place otherwise.
+    """
     check_schema(value, schema, name=name, remedy=remedy)
     try:
         return convert_record(value, record)
@@ -195,7 +211,9 @@ def convert_checked(
 
 
 def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
-    """Raise DocumentError with the offending place of a value that ``schema`` does not allow."""
+    """Raise DocumentError with the offending place of a value that ``schema`` does not
+    allow.
+    """
     error = next(_validator(schema).iter_errors(value), None)
     if error is None:
         return
@@ -215,9 +233,11 @@ def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
 
 
 def keeps_bounds(data: bytes) -> bool:
-    """Whether all parts of a JSON text are small enough for the bounds of `schema_of`, which records do not check.
+    """Whether all parts of a JSON text are small enough for the bounds of `schema_of`,
+    which records do not check.
 
-    This takes a few passes over the bytes, and is False for some texts that keep the bounds, too.
+    This takes a few passes over the bytes, and is False for some texts that keep the
+    bounds, too.
     """
     unescaped = (
         data.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in data else data
@@ -235,7 +255,10 @@ def keeps_bounds(data: bytes) -> bool:
 
 
 def _may_have_long_text(data: bytes) -> bool:
-    """Whether some piece of a JSON text has no quotation mark. To look for long texts themselves takes 50 times as long."""
+    """Whether some piece of a JSON text has no quotation mark.
+
+    To look for long texts themselves takes 50 times as long.
+    """
     return any(
         data.find(b'"', start, start + _PIECE) < 0
         for start in range(0, len(data), _PIECE)
@@ -245,7 +268,8 @@ def _may_have_long_text(data: bytes) -> bool:
 def _innermost(error: ValidationError) -> ValidationError:
     """The most specific error.
 
-    Of alternatives with a tag it is the tagged one's, else of the alternative that fits deepest, and not by its type alone.
+    Of alternatives with a tag it is the tagged one's, else of the alternative that fits
+    deepest, and not by its type alone.
     """
     tagged = _tagged_alternative(error)
     if tagged is not None:

@@ -11,7 +11,9 @@ ServedKind = Literal["run", "recording"]
 
 
 class ServedEntry(FrozenStruct, kw_only=True):
-    """A file or folder by its path below the served folder, its bytes, and seconds since 1970 of its last change."""
+    """A file or folder by its path below the served folder, its bytes, and seconds
+    since 1970 of its last change.
+    """
 
     name: str
     size: int
@@ -21,29 +23,36 @@ class ServedEntry(FrozenStruct, kw_only=True):
 class ServedRecording(ServedEntry, kw_only=True):
     """A recording.
 
-    A ``run`` is a folder that ``perfgate run`` or ``check`` wrote, with the traces that it kept.
+    A ``run`` is a folder that ``perfgate run`` or ``check`` wrote, with the traces that
+    it kept.
     """
 
     kind: ServedKind
 
 
 class ServedJob(ServedEntry, kw_only=True):
-    """A folder that holds several recordings, as the ranks of one job lie in one, and how many."""
+    """A folder that holds several recordings, as the ranks of one job lie in one, and
+    how many.
+    """
 
     recordings: int
 
 
 class RecordingList(FrozenStruct, kw_only=True):
-    """`GET /api/recordings` and `GET /api/runs`; ``jobs`` are the folders that hold several of the recordings."""
+    """`GET /api/recordings` and `GET /api/runs`; ``jobs`` are the folders that hold
+    several of the recordings.
+    """
 
     recordings: list[ServedRecording]
     jobs: list[ServedJob] = []
 
 
 class ProfileList(FrozenStruct, kw_only=True):
-    """`GET /api/profile`: the request in every recording in which something served it, by the recording's name.
+    """`GET /api/profile`: the request in every recording in which something served it,
+    by the recording's name.
 
-    ``unread`` are the damaged recordings. Without a ``request_id`` each has all its requests, and no rows of a single one.
+    ``unread`` are the damaged recordings. Without a ``request_id`` each has all its
+    requests, and no rows of a single one.
     """
 
     request_id: str | None
@@ -52,7 +61,9 @@ class ProfileList(FrozenStruct, kw_only=True):
 
 
 class ServedEvent(FrozenStruct, kw_only=True, omit_defaults=True):
-    """A Chrome trace event: a span (X), microseconds since its recording began, or the name of a process or thread (M)."""
+    """A Chrome trace event: a span (X), microseconds since its recording began, or the
+    name of a process or thread (M).
+    """
 
     name: str
     ph: Literal["X", "M"]
@@ -65,7 +76,8 @@ class ServedEvent(FrozenStruct, kw_only=True, omit_defaults=True):
 
 
 class ServedTrace(FrozenStruct, kw_only=True, rename="camel"):
-    """`GET /api/profile?format=chrome`: the events of the request, or of any, as an object of Chrome's trace events.
+    """`GET /api/profile?format=chrome`: the events of the request, or of any, as an
+    object of Chrome's trace events.
 
     ``other_data`` names the damaged recordings as ``unread``.
     """
@@ -82,7 +94,9 @@ class ServedError(FrozenStruct, kw_only=True):
 
 
 class DeadLetter(FrozenStruct, kw_only=True):
-    """A message of a webhook that was not delivered: when it was given up (ISO 8601), and its run."""
+    """A message of a webhook that was not delivered: when it was given up (ISO 8601),
+    and its run.
+    """
 
     at: str
     project: str
@@ -91,7 +105,9 @@ class DeadLetter(FrozenStruct, kw_only=True):
 
 
 class ServedWebhook(FrozenStruct, kw_only=True):
-    """The messages of one webhook since the service started; ``dead_letters`` are the newest that are not delivered."""
+    """The messages of one webhook since the service started; ``dead_letters`` are the
+    newest that are not delivered.
+    """
 
     receiver: str
     waiting: int

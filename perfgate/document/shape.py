@@ -20,7 +20,10 @@ class ShapePlace(NamedTuple):
 
 
 class ShapeEntry(FrozenStruct, kw_only=True):
-    """An entry about one shape of a workload. An empty shape stands for all of its shapes, or for a job."""
+    """An entry about one shape of a workload.
+
+    An empty shape stands for all of its shapes, or for a job.
+    """
 
     workload: str
     shape: str

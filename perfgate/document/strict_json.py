@@ -1,7 +1,8 @@
-"""Bytes from anywhere to JSON values, or one clear refusal: bounded memory, no value that two readers read differently.
+"""Bytes from anywhere to JSON values, or one clear refusal: bounded memory, no value
+that two readers read differently.
 
-``json.loads`` alone takes NaN, 1e999, repeated keys and half surrogates, and falls over deep nesting and huge integers;
-each of these is refused here with its place.
+``json.loads`` alone takes NaN, 1e999, repeated keys and half surrogates, and falls over
+deep nesting and huge integers; each of these is refused here with its place.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from perfgate.locale import Activity
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 32
-# A value of two bytes in the file costs up to some 200 bytes of memory, so values are counted before parsing.
+# A value of two bytes in the file costs up to some 200 bytes of memory, so values are
+# counted before parsing.
 MAX_VALUES = 2_000_000
 MAX_MARKS = 8_000_000
 MAX_NUMBER_LENGTH = 64
@@ -33,7 +35,10 @@ TRUNCATED = Activity(
 
 
 def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
-    """The value of a JSON text. ``name`` stands for the file in errors. Raises only DocumentError."""
+    """The value of a JSON text.
+
+    ``name`` stands for the file in errors. Raises only DocumentError.
+    """
     if len(data) > max_bytes:
         refuse(
             name,
@@ -57,7 +62,9 @@ def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
 
 
 def check_values(value: Any, name: str, *, remedy: str = DAMAGED) -> None:
-    """Refuse, with its place, a number or text that does not survive JSON, e.g. NaN or half a surrogate pair."""
+    """Refuse, with its place, a number or text that does not survive JSON, e.g. NaN or
+    half a surrogate pair.
+    """
     if any(map(_fault, _items(value))):
         place, fault = next(
             (place, fault) for place, item in _walk(value) if (fault := _fault(item))
@@ -119,7 +126,9 @@ def has_few_values(data: bytes, most: int = MAX_VALUES) -> bool:
 
 
 def _scan(data: bytes, name: str) -> None:
-    """Refuse texts that would cost the parser too much, and report a truncated text as such."""
+    """Refuse texts that would cost the parser too much, and report a truncated text as
+    such.
+    """
     if not data.strip():
         refuse(name, "$", Activity("the file is empty"), TRUNCATED)
     if not has_few_values(data):
@@ -132,7 +141,8 @@ def _scan(data: bytes, name: str) -> None:
             Activity("more than {most} quotation marks or backslashes", most=MAX_MARKS),
             DAMAGED,
         )
-    # A backslash escapes the next character: once pairs are removed from the left, one before a quote escapes the quote.
+    # A backslash escapes the next character: once pairs are removed from the left, one
+    # before a quote escapes the quote.
     if _refuse_depth(data.replace(b"\\\\", b"").replace(b'\\"', b""), name):
         refuse(
             name,
@@ -143,7 +153,9 @@ def _scan(data: bytes, name: str) -> None:
 
 
 def _refuse_depth(data: bytes, name: str) -> bool:
-    """Refuse deep nesting; return whether the text (without escapes) ends inside a string, an array or an object."""
+    """Refuse deep nesting; return whether the text (without escapes) ends inside a
+    string, an array or an object.
+    """
     if (depth := _shallow_depth(data)) is not None:
         return depth > 0
     depth = 0
@@ -168,7 +180,8 @@ def _refuse_depth(data: bytes, name: str) -> bool:
 
 
 def _shallow_depth(data: bytes) -> int | None:
-    """How many arrays and objects are open at the end of a text; None if the tokens must tell.
+    """How many arrays and objects are open at the end of a text; None if the tokens
+    must tell.
 
     Most tokens are strings, which go here without a look at each.
     """

@@ -9,10 +9,12 @@ from perfgate.document.message import Message
 
 @dataclass
 class Sweep:
-    """Sizes that work, in rising order, with the items per second of each round and the latencies in seconds.
+    """Sizes that work, in rising order, with the items per second of each round and the
+    latencies in seconds.
 
-    ``call_seconds`` is the time of the call by which a size was tried. From ``out_of_memory`` on no size fits into memory,
-    and none larger than ``too_slow`` was tried because its call takes long. ``refused`` are sizes that the model does not
+    ``call_seconds`` is the time of the call by which a size was tried. From
+    ``out_of_memory`` on no size fits into memory, and none larger than ``too_slow`` was
+    tried because its call takes long. ``refused`` are sizes that the model does not
     accept.
     """
 

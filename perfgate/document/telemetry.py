@@ -1,4 +1,6 @@
-"""The state of a device at one moment: heat, power, clocks, load, memory, health, and other processes on it."""
+"""The state of a device at one moment: heat, power, clocks, load, memory, health, and
+other processes on it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,15 @@ from typing import NamedTuple
 
 from perfgate.document.records import FrozenStruct
 
-# A card that computes more than this share of the time is at work; below, its clock is low because it is idle.
+# A card that computes more than this share of the time is at work; below, its clock is
+# low because it is idle.
 AT_WORK = 0.05
 
 
 class DeviceProcess(FrozenStruct, kw_only=True):
-    """One process on a device; ``memory`` is its memory there in bytes, None if the tool does not report it."""
+    """One process on a device; ``memory`` is its memory there in bytes, None if the
+    tool does not report it.
+    """
 
     pid: int
     name: str = ""
@@ -20,9 +25,11 @@ class DeviceProcess(FrozenStruct, kw_only=True):
 
 
 class DeviceState(FrozenStruct, kw_only=True):
-    """The state of one device in base units; None for values that the device does not report, which is never zero.
+    """The state of one device in base units; None for values that the device does not
+    report, which is never zero.
 
-    Sensors, watches, checks of a card and devices between two blocks all report this record, each its own part of it.
+    Sensors, watches, checks of a card and devices between two blocks all report this
+    record, each its own part of it.
     """
 
     # Degrees Celsius.
@@ -34,7 +41,8 @@ class DeviceState(FrozenStruct, kw_only=True):
     rated_clock: float | None = None
     # The share of time in which the compute cores were busy, 0 to 1.
     utilization: float | None = None
-    # The same for each unit that is counted separately (``aicore``, ``aivector``, ``aicpu``, ``hbm_bandwidth`` …).
+    # The same for each unit that is counted separately (``aicore``, ``aivector``,
+    # ``aicpu``, ``hbm_bandwidth`` …).
     units: dict[str, float] = {}
     # Bytes.
     memory_used: int | None = None
@@ -84,7 +92,9 @@ class ClockCommands(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """The single queries of a device during a measurement: its state, and the processes on it."""
+    """The single queries of a device during a measurement: its state, and the processes
+    on it.
+    """
 
     state: Sensor
     processes: Sensor

@@ -1,5 +1,5 @@
-"""A timeline as its page draws it: the spans of every track, column by column, packed into few
-bytes. Times are nanoseconds. And many ranks as their page draws them.
+"""A timeline as its page draws it: the spans of every track, column by column, packed
+into few bytes. Times are nanoseconds. And many ranks as their page draws them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 
 
 class TimelineTrack(FrozenStruct):
-    """A thread of the host, a stream of the device, the gaps of the device, or one of many ranks; and how many spans it has."""
+    """A thread of the host, a stream of the device, the gaps of the device, or one of
+    many ranks; and how many spans it has.
+    """
 
     name: str
     side: TrackSide
@@ -39,9 +41,9 @@ class TimelineTrack(FrozenStruct):
 class DrawnCounter(FrozenStruct):
     """The readings of a counter over time, each in force until the next.
 
-    ``time`` holds one in LEB128 a reading, since the reading before, of the first since the recording began; ``value`` a double
-    a reading, the lowest byte first; both are compressed (gzip). ``unit`` is Hz, B or B/s, which the page scales, or as
-    recorded.
+    ``time`` holds one in LEB128 a reading, since the reading before, of the first since
+    the recording began; ``value`` a double a reading, the lowest byte first; both are
+    compressed (gzip). ``unit`` is Hz, B or B/s, which the page scales, or as recorded.
     """
 
     name: str
@@ -52,17 +54,19 @@ class DrawnCounter(FrozenStruct):
 
 
 class DrawnTimeline(FrozenStruct, kw_only=True):
-    """The spans of one device of one rank and of its host, by track and start, the longer of two that begin together first.
+    """The spans of one device of one rank and of its host, by track and start, the
+    longer of two that begin together first.
 
-    Every column is compressed (gzip), and all but ``kind`` hold a number per span in LEB128: seven bits a byte, the lowest
-    first, the highest bit set while more follow.
+    Every column is compressed (gzip), and all but ``kind`` hold a number per span in
+    LEB128: seven bits a byte, the lowest first, the highest bit set while more follow.
     """
 
     label: str
     length: int
     texts: list[str]
     tracks: list[TimelineTrack]
-    # Since the previous span on the same track began; of a track's first span, since the recording began.
+    # Since the previous span on the same track began; of a track's first span, since
+    # the recording began.
     start: bytes
     duration: bytes
     # A position in ``texts``.
@@ -82,10 +86,12 @@ HeatKind = Literal["computing", "exposed", "free", "bubble", "late", "bandwidth"
 
 
 class HeatMap(FrozenStruct, kw_only=True):
-    """A number for every rank and column, None if missing: seconds of a step, seconds after the first to come to a
-    collective, or bytes a second over one kind of ``link`` to another rank.
+    """A number for every rank and column, None if missing: seconds of a step, seconds
+    after the first to come to a collective, or bytes a second over one kind of ``link``
+    to another rank.
 
-    ``left_out`` is how many columns are not drawn: earlier steps, and collectives with a smaller skew.
+    ``left_out`` is how many columns are not drawn: earlier steps, and collectives with
+    a smaller skew.
     """
 
     kind: HeatKind
@@ -96,9 +102,11 @@ class HeatMap(FrozenStruct, kw_only=True):
 
 
 class DrawnRanks(FrozenStruct, kw_only=True):
-    """The findings about the ranks, the heat maps with a row for each of ``labels``, and the timelines of some of them.
+    """The findings about the ranks, the heat maps with a row for each of ``labels``,
+    and the timelines of some of them.
 
-    ``unaligned`` are the drawn ranks with a clock that no collective relates to the others.
+    ``unaligned`` are the drawn ranks with a clock that no collective relates to the
+    others.
     """
 
     document: RanksDocument

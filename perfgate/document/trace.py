@@ -1,4 +1,6 @@
-"""Results of `perfgate trace`: top, gaps, steps and differences, per rank and device. Times are seconds."""
+"""Results of `perfgate trace`: top, gaps, steps and differences, per rank and device.
+Times are seconds.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,13 @@ TopKind = Literal["compute", "copy", "comm", "fused", "host"]
 DiffChange = Literal[Change, "replaced"]
 DiffKey = Literal["operator", "line"]
 GapCause = Literal[
-    "host",  # the event that ends the gap was launched after the gap began: the host was late
-    "synchronization",  # so was this event, and the host waited for the device when the device ran dry
-    "queue",  # launched before the gap began, yet not started: a dependency, an event, or the device's own scheduling
+    # the event that ends the gap was launched after the gap began: the host was late
+    "host",
+    # so was this event, and the host waited for the device when the device ran dry
+    "synchronization",
+    # launched before the gap began, yet not started: a dependency, an event, or the
+    # device's own scheduling
+    "queue",
     "copy",  # only copies ran
     "communication",  # only collectives ran: they send, or wait for other ranks
     "unknown",  # no launch is recorded for the event that ends the gap
@@ -32,24 +38,31 @@ class RankEntry(FrozenStruct, kw_only=True):
 
 
 class TimelineAnswer(RankEntry, kw_only=True):
-    """The answer about one device of one rank, from the recording at ``path``. If it is empty, ``reason`` gives the cause."""
+    """The answer about one device of one rank, from the recording at ``path``.
+
+    If it is empty, ``reason`` gives the cause.
+    """
 
     path: str
     reason: Message | None = None
 
 
 class TraceDocument(FrozenStruct, kw_only=True):
-    """An answer about recordings of one ``format``; ``notes`` name the parts of them that could not be read."""
+    """An answer about recordings of one ``format``; ``notes`` name the parts of them
+    that could not be read.
+    """
 
     format: str
     notes: list[Message] = []
 
 
 class TopRow(FrozenStruct, kw_only=True, omit_defaults=True):
-    """One operator or kernel: how often it ran, seconds over the recording, and their share of the timeline's ``base``.
+    """One operator or kernel: how often it ran, seconds over the recording, and their
+    share of the timeline's ``base``.
 
-    By line the name is the Python function that launched the work. ``operator`` and ``line`` are the operator and the function
-    that launched most of a row's time; None if not recorded, or not asked for.
+    By line the name is the Python function that launched the work. ``operator`` and
+    ``line`` are the operator and the function that launched most of a row's time; None
+    if not recorded, or not asked for.
     """
 
     name: str
@@ -63,10 +76,12 @@ class TopRow(FrozenStruct, kw_only=True, omit_defaults=True):
 
 
 class TopTimeline(TimelineAnswer, kw_only=True):
-    """The rows of one device of one rank, most time first, or of its host; ``rows_in_all`` counts those cut off too.
+    """The rows of one device of one rank, most time first, or of its host;
+    ``rows_in_all`` counts those cut off too.
 
-    On a device ``base`` is the time in which anything ran on any of its streams, and overlapping streams make shares add
-    up to more than 1. On the host total and base are self time.
+    On a device ``base`` is the time in which anything ran on any of its streams, and
+    overlapping streams make shares add up to more than 1. On the host total and base
+    are self time.
     """
 
     side: Literal["device", "host"]
@@ -83,7 +98,9 @@ class TopDocument(TraceDocument, kw_only=True):
 
 
 class CauseTotal(FrozenStruct, kw_only=True):
-    """All gaps of one cause; the share is of the time from the device's first event to its last."""
+    """All gaps of one cause; the share is of the time from the device's first event to
+    its last.
+    """
 
     cause: GapCause
     count: int
@@ -100,10 +117,12 @@ class GapRow(FrozenStruct, kw_only=True):
 
 
 class GapGroupRow(CauseTotal, kw_only=True):
-    """Gaps of a cause that one frame and operator of the host fill for at least half of their time, before the same kernel.
+    """Gaps of a cause that one frame and operator of the host fill for at least half of
+    their time, before the same kernel.
 
-    ``frame`` is the innermost Python function, ``operator`` the innermost framework operator or driver call, and ``ended_by``
-    the next event on the device; None if not recorded.
+    ``frame`` is the innermost Python function, ``operator`` the innermost framework
+    operator or driver call, and ``ended_by`` the next event on the device; None if not
+    recorded.
     """
 
     frame: str | None
@@ -113,10 +132,12 @@ class GapGroupRow(CauseTotal, kw_only=True):
 
 
 class GapTimeline(TimelineAnswer, kw_only=True):
-    """The gaps of one device of one rank, longest first; ``gaps_in_all`` counts those cut off too.
+    """The gaps of one device of one rank, longest first; ``gaps_in_all`` counts those
+    cut off too.
 
-    ``origin_ns`` is when the timeline's first event began, host included, by the recording's clock. ``window`` is the time
-    from the device's first event to the end of its last, ``busy`` the part in which anything ran. All is None or empty if
+    ``origin_ns`` is when the timeline's first event began, host included, by the
+    recording's clock. ``window`` is the time from the device's first event to the end
+    of its last, ``busy`` the part in which anything ran. All is None or empty if
     nothing ran on a device.
     """
 
@@ -136,11 +157,13 @@ class GapDocument(TraceDocument, kw_only=True):
 
 
 class StepRow(FrozenStruct, kw_only=True):
-    """One profiler step; ``number`` is None for work that the profiler ascribes to no step, a part None if unknown.
+    """One profiler step; ``number`` is None for work that the profiler ascribes to no
+    step, a part None if unknown.
 
-    ``fused`` is the time of kernels that compute and communicate at once while no other kernel computed; None if there
-    are none. A batch of a serving engine is a step too: ``phase`` is prefill, decode or mixed, or as ``--step-by`` names
-    it, and ``requests`` how many requests the batch has.
+    ``fused`` is the time of kernels that compute and communicate at once while no other
+    kernel computed; None if there are none. A batch of a serving engine is a step too:
+    ``phase`` is prefill, decode or mixed, or as ``--step-by`` names it, and
+    ``requests`` how many requests the batch has.
     """
 
     number: int | None
@@ -158,7 +181,9 @@ class StepRow(FrozenStruct, kw_only=True):
 
 
 class PhaseTotal(FrozenStruct, kw_only=True):
-    """All steps of one phase: how many, and the medians of a step: seconds, of its computing and its free time, requests."""
+    """All steps of one phase: how many, and the medians of a step: seconds, of its
+    computing and its free time, requests.
+    """
 
     phase: str
     count: int
@@ -178,10 +203,11 @@ class StepTimeline(TimelineAnswer, kw_only=True):
 
 
 class SlowestRank(FrozenStruct, kw_only=True):
-    """The rank the others wait for: longest on its own, that is without exposed communication, in a typical (median) step.
+    """The rank the others wait for: longest on its own, that is without exposed
+    communication, in a typical (median) step.
 
-    All ranks of a job take equally long, because those that are early wait in collectives. ``behind`` is how much longer
-    than the fastest rank on its own.
+    All ranks of a job take equally long, because those that are early wait in
+    collectives. ``behind`` is how much longer than the fastest rank on its own.
     """
 
     rank: int
@@ -190,18 +216,22 @@ class SlowestRank(FrozenStruct, kw_only=True):
 
 
 class StepDocument(TraceDocument, kw_only=True):
-    """`perfgate trace steps --json`. ``slowest_rank`` is None if all are alike, or fewer than two can be compared."""
+    """`perfgate trace steps --json`.
+
+    ``slowest_rank`` is None if all are alike, or fewer than two can be compared.
+    """
 
     slowest_rank: SlowestRank | None
     timelines: list[StepTimeline]
 
 
 class DiffTotals(FrozenStruct, kw_only=True):
-    """Seconds of one side in one unit: on the device by sort (``fused``: computing and communicating at once), in which
-    nothing ran there, and on the host.
+    """Seconds of one side in one unit: on the device by sort (``fused``: computing and
+    communicating at once), in which nothing ran there, and on the host.
 
-    ``host`` is self time of operators, or of functions if no operators were recorded. ``gap`` lies between the device's
-    first and last event. Values that were not recorded are None.
+    ``host`` is self time of operators, or of functions if no operators were recorded.
+    ``gap`` lies between the device's first and last event. Values that were not
+    recorded are None.
     """
 
     kernel: float | None
@@ -213,9 +243,11 @@ class DiffTotals(FrozenStruct, kw_only=True):
 
 
 class DiffCost(FrozenStruct, kw_only=True):
-    """The cost of one operator on one side per unit, in seconds, how often it ran, and on which inputs and from which line.
+    """The cost of one operator on one side per unit, in seconds, how often it ran, and
+    on which inputs and from which line.
 
-    Of several recordings of the side it is the median, and ``times`` has the time in each of them.
+    Of several recordings of the side it is the median, and ``times`` has the time in
+    each of them.
     """
 
     time: float
@@ -229,8 +261,9 @@ class DiffCost(FrozenStruct, kw_only=True):
 class DiffRow(FrozenStruct, kw_only=True):
     """One operator or kernel of both sides, or by line all that one function launched.
 
-    ``delta`` is head minus base, and its two parts add up to it. ``delta_range`` is from the least to the largest difference of
-    a recording of head and one of base, if there are several. Of kernels that were ``replaced``, ``before`` and ``after`` are
+    ``delta`` is head minus base, and its two parts add up to it. ``delta_range`` is
+    from the least to the largest difference of a recording of head and one of base, if
+    there are several. Of kernels that were ``replaced``, ``before`` and ``after`` are
     the names, most time first.
     """
 
@@ -248,11 +281,13 @@ class DiffRow(FrozenStruct, kw_only=True):
 
 
 class DiffTimeline(FrozenStruct, kw_only=True):
-    """One timeline of both recordings; ``units`` calls, profiler steps or whole recordings were averaged on each side.
+    """One timeline of both recordings; ``units`` calls, profiler steps or whole
+    recordings were averaged on each side.
 
-    ``rows`` are those that changed, most change of time first; ``rows_in_all`` counts those cut off too, ``same`` those that
-    did not change. Of several recordings of a side ``base`` and ``head`` are the medians, and ``base_each`` and ``head_each``
-    the totals of each recording.
+    ``rows`` are those that changed, most change of time first; ``rows_in_all`` counts
+    those cut off too, ``same`` those that did not change. Of several recordings of a
+    side ``base`` and ``head`` are the medians, and ``base_each`` and ``head_each`` the
+    totals of each recording.
     """
 
     label: str
@@ -268,7 +303,8 @@ class DiffTimeline(FrozenStruct, kw_only=True):
 
 
 class DiffDocument(FrozenStruct, kw_only=True):
-    """`perfgate trace diff --json`: ``base`` and ``head`` are the recordings of each side.
+    """`perfgate trace diff --json`: ``base`` and ``head`` are the recordings of each
+    side.
 
     ``unmatched`` names the timelines that only some of the recordings have.
     """
@@ -298,8 +334,8 @@ WindowPartName = Literal[
 class WindowPart(FrozenStruct, kw_only=True):
     """A part of the time of a device; all parts add up to it.
 
-    Fused kernels, communication and copies count if nothing before them in this order ran, as the device's own time; the
-    others are causes of gaps.
+    Fused kernels, communication and copies count if nothing before them in this order
+    ran, as the device's own time; the others are causes of gaps.
     """
 
     part: WindowPartName
@@ -308,7 +344,9 @@ class WindowPart(FrozenStruct, kw_only=True):
 
 
 class StepSpread(FrozenStruct, kw_only=True):
-    """The steps of a timeline: seconds of the middle one (median), the shortest and the longest, and the number of that."""
+    """The steps of a timeline: seconds of the middle one (median), the shortest and the
+    longest, and the number of that.
+    """
 
     count: int
     median: float
@@ -318,14 +356,16 @@ class StepSpread(FrozenStruct, kw_only=True):
 
 
 class AnswerTimeline(FrozenStruct, kw_only=True):
-    """The first look at one device of one rank, or at its host: the bottleneck, the idle time, and the most expensive work.
+    """The first look at one device of one rank, or at its host: the bottleneck, the
+    idle time, and the most expensive work.
 
     The times of communication, copies and concurrency are None without a device.
     """
 
     gaps: GapTimeline
     top: TopTimeline
-    # From the device's first event to the end of its last; without a timeline of it, the profiler's steps together.
+    # From the device's first event to the end of its last; without a timeline of it,
+    # the profiler's steps together.
     window: float | None
     # The part in which any event ran.
     busy: float | None
@@ -349,15 +389,20 @@ class AnswerTimeline(FrozenStruct, kw_only=True):
 
 
 class AnswerDocument(TraceDocument, kw_only=True):
-    """`perfgate trace REC --json`. ``changes`` are the differences from another recording, if one was named."""
+    """`perfgate trace REC --json`.
+
+    ``changes`` are the differences from another recording, if one was named.
+    """
 
     timelines: list[AnswerTimeline]
     changes: DiffDocument | None = None
 
 
 class RequestRow(FrozenStruct, kw_only=True):
-    """One request: seconds from its first event to the end of its last, in which something of it ran (``active``), on the host
-    and on the device, and its kernels. ``start`` counts from the timeline's ``origin_ns``."""
+    """One request: seconds from its first event to the end of its last, in which
+    something of it ran (``active``), on the host and on the device, and its kernels.
+    ``start`` counts from the timeline's ``origin_ns``.
+    """
 
     request: str
     start: float
@@ -369,9 +414,11 @@ class RequestRow(FrozenStruct, kw_only=True):
 
 
 class RequestTimeline(TimelineAnswer, kw_only=True):
-    """The requests of one device of one rank, the longest first; ``requests_in_all`` counts those cut off too.
+    """The requests of one device of one rank, the longest first; ``requests_in_all``
+    counts those cut off too.
 
-    If one request was asked for, ``rows`` list the work of it: seconds without callees, and shares of their sum.
+    If one request was asked for, ``rows`` list the work of it: seconds without callees,
+    and shares of their sum.
     """
 
     origin_ns: int | None
@@ -387,7 +434,9 @@ class RequestDocument(TraceDocument, kw_only=True):
 
 
 class CollectiveParts(FrozenStruct, kw_only=True):
-    """What a rank does in its collectives: data moves, it waits, or neither; None unless all collectives have that part."""
+    """What a rank does in its collectives: data moves, it waits, or neither; None
+    unless all collectives have that part.
+    """
 
     transit: float | None
     wait: float | None
@@ -395,14 +444,19 @@ class CollectiveParts(FrozenStruct, kw_only=True):
 
 
 class RankArrival(FrozenStruct, kw_only=True):
-    """How long after the first rank a rank comes to a collective (mean), and the share of them to which it came last."""
+    """How long after the first rank a rank comes to a collective (mean), and the share
+    of them to which it came last.
+    """
 
     late: float
     last: float
 
 
 class RankRow(RankEntry, kw_only=True):
-    """One device of one rank, in seconds of a typical (median) step. Values that were not recorded are None."""
+    """One device of one rank, in seconds of a typical (median) step.
+
+    Values that were not recorded are None.
+    """
 
     path: str
     steps: int
@@ -411,7 +465,8 @@ class RankRow(RankEntry, kw_only=True):
     computing: float | None
     exposed: float | None
     free: float | None
-    # The part of exposed communication that receives from another stage of the pipeline.
+    # The part of exposed communication that receives from another stage of the
+    # pipeline.
     bubble: float | None
     in_collectives: CollectiveParts
     arrival: RankArrival | None
@@ -424,7 +479,9 @@ class RankRow(RankEntry, kw_only=True):
 
 
 class SlowRankRow(RankEntry, kw_only=True):
-    """A rank that the others wait for: how much longer its own work takes than the middle rank's, and the largest part."""
+    """A rank that the others wait for: how much longer its own work takes than the
+    middle rank's, and the largest part.
+    """
 
     behind: float
     part: str
@@ -433,10 +490,12 @@ class SlowRankRow(RankEntry, kw_only=True):
 class DelayRow(RankEntry, kw_only=True):
     """A rank that the others wait for in their collectives; times are seconds.
 
-    ``total`` is its cost to the job, ``share`` the part of the job's time, ``per_step`` the same of each of ``of`` steps, of
-    which it delays ``steps`` (None and 0 if no steps are marked). ``once`` is whether it hiccups in few of them; ``worst`` is
-    its longest single delay, in ``step``. Up to ``waiting`` ranks wait, most in ``collective``. ``why`` is the part that takes
-    longer than in the middle rank: computing, or free time, in which its device is idle.
+    ``total`` is its cost to the job, ``share`` the part of the job's time, ``per_step``
+    the same of each of ``of`` steps, of which it delays ``steps`` (None and 0 if no
+    steps are marked). ``once`` is whether it hiccups in few of them; ``worst`` is its
+    longest single delay, in ``step``. Up to ``waiting`` ranks wait, most in
+    ``collective``. ``why`` is the part that takes longer than in the middle rank:
+    computing, or free time, in which its device is idle.
     """
 
     total: float
@@ -453,7 +512,9 @@ class DelayRow(RankEntry, kw_only=True):
 
 
 class SlowStageRow(FrozenStruct, kw_only=True):
-    """A stage of the pipeline that computes longer than the middle one, and the seconds that it computes in a step."""
+    """A stage of the pipeline that computes longer than the middle one, and the seconds
+    that it computes in a step.
+    """
 
     stage: int
     behind: float
@@ -461,8 +522,9 @@ class SlowStageRow(FrozenStruct, kw_only=True):
 
 
 class SlowLinkRow(FrozenStruct, kw_only=True):
-    """A link between two ranks, the bytes that it carried in operations of one sort, and bytes a second; ``middle`` is the
-    middle bandwidth of links like it. Source and target are positions in ``group`` if the global ranks are not known.
+    """A link between two ranks, the bytes that it carried in operations of one sort,
+    and bytes a second; ``middle`` is the middle bandwidth of links like it. Source and
+    target are positions in ``group`` if the global ranks are not known.
     """
 
     source: int
@@ -483,7 +545,9 @@ class LeftOutRecording(FrozenStruct, kw_only=True):
 
 
 class RepeatedRank(FrozenStruct, kw_only=True):
-    """A rank with several recordings: cycles of one process, or one that names a wrong rank. Only ``chosen`` is compared."""
+    """A rank with several recordings: cycles of one process, or one that names a wrong
+    rank. Only ``chosen`` is compared.
+    """
 
     rank: int
     chosen: str
@@ -497,9 +561,11 @@ class EarlyEnd(RankEntry, kw_only=True):
 
 
 class SkewRow(FrozenStruct, kw_only=True):
-    """A collective that ranks came to at different times: seconds from the first to the last, and which that was.
+    """A collective that ranks came to at different times: seconds from the first to the
+    last, and which that was.
 
-    ``number`` counts the collectives that several ranks took part in, in the order of time, from 0.
+    ``number`` counts the collectives that several ranks took part in, in the order of
+    time, from 0.
     """
 
     number: int

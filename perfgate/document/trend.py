@@ -1,7 +1,9 @@
-"""The trend document: changes found in the stored runs of main, read as histories, week by week.
+"""The trend document: changes found in the stored runs of main, read as histories, week
+by week.
 
-It is computed from the store alone and may be computed again at any time; earlier reports are kept in a ``TrendState``.
-All numbers are in base units; relative changes are shares (0.03 is 3 % more).
+It is computed from the store alone and may be computed again at any time; earlier
+reports are kept in a ``TrendState``. All numbers are in base units; relative changes
+are shares (0.03 is 3 % more).
 """
 
 from __future__ import annotations
@@ -27,16 +29,20 @@ from perfgate.document.message import Message
 from perfgate.document.records import FrozenStruct
 from perfgate.document.shape import ShapeEntry
 
-# The most changes that a state remembers; beyond that the weakest are forgotten, and reported as new once more.
+# The most changes that a state remembers; beyond that the weakest are forgotten, and
+# reported as new once more.
 MOST_KNOWN = 100
 
 Direction = Literal["worse", "better", "changed"]
-# exact: a counter that repetition does not change; confirmed, refuted: both commits were measured side by side.
+# exact: a counter that repetition does not change; confirmed, refuted: both commits
+# were measured side by side.
 Evidence = Literal["exact", "confirmed", "suspected", "refuted"]
-# new: not reported before; open: reported before and still so; resolved: the level is back; accepted: marked as intended;
-# superseded: the benchmark was changed afterwards, and its numbers do not compare with those before.
+# new: not reported before; open: reported before and still so; resolved: the level is
+# back; accepted: marked as intended; superseded: the benchmark was changed afterwards,
+# and its numbers do not compare with those before.
 Standing = Literal["new", "open", "resolved", "accepted", "refuted", "superseded"]
-# The origin of a movement of main: its code, a changed benchmark, the host or its environment, or noise.
+# The origin of a movement of main: its code, a changed benchmark, the host or its
+# environment, or noise.
 MovementOrigin = Literal["code", "benchmark", "host", "noise"]
 OriginSign = Literal[
     "exact_counts",
@@ -59,10 +65,12 @@ OriginSign = Literal[
 NoSearchReason = Literal["too_short", "not_measured", "old_testbed", "metric"]
 
 
-# A project has hundreds of thousands of points and runs, and none is in a cycle: looking for cycles among them took half of
-# the time to read the content of its pages.
+# A project has hundreds of thousands of points and runs, and none is in a cycle:
+# looking for cycles among them took half of the time to read the content of its pages.
 class TrendPoint(FrozenStruct, kw_only=True, gc=False):
-    """One version: the median of its ``runs`` runs, the run that was its last, and that run's own interval, if it was read."""
+    """One version: the median of its ``runs`` runs, the run that was its last, and that
+    run's own interval, if it was read.
+    """
 
     run_id: str
     commit: str | None
@@ -75,7 +83,8 @@ class TrendPoint(FrozenStruct, kw_only=True, gc=False):
 class CommitLabel(FrozenStruct, kw_only=True):
     """A commit of main between the last good and the first bad run.
 
-    ``change_request`` is the number in git's own text of the commit, ``#412`` or ``!412``; empty if the text has none.
+    ``change_request`` is the number in git's own text of the commit, ``#412`` or
+    ``!412``; empty if the text has none.
     """
 
     commit: str
@@ -87,8 +96,9 @@ class CommitLabel(FrozenStruct, kw_only=True):
 class MainChange(FrozenStruct, kw_only=True):
     """A change of main between two of its runs, and its standing.
 
-    ``commits`` are the possible culprits, newest first, of ``commit_count``; 0 if no clone was available. ``news`` is the
-    difference from the report before: the change itself, or its new standing.
+    ``commits`` are the possible culprits, newest first, of ``commit_count``; 0 if no
+    clone was available. ``news`` is the difference from the report before: the change
+    itself, or its new standing.
     """
 
     direction: Direction
@@ -102,7 +112,9 @@ class MainChange(FrozenStruct, kw_only=True):
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether main is still on the level that the change led to, and it was neither accepted nor refuted."""
+        """Whether main is still on the level that the change led to, and it was neither
+        accepted nor refuted.
+        """
         return self.standing in ("new", "open")
 
     @property
@@ -111,10 +123,12 @@ class MainChange(FrozenStruct, kw_only=True):
 
 
 class Carried(FrozenStruct, kw_only=True):
-    """The testbed that replaced the testbed of a change, and on which the change is followed ``since`` then.
+    """The testbed that replaced the testbed of a change, and on which the change is
+    followed ``since`` then.
 
-    ``commit`` was measured on both; None for exact counts, which compare without it, and if no commit was: then the level is
-    taken to be the same on both sides of the replacement.
+    ``commit`` was measured on both; None for exact counts, which compare without it,
+    and if no commit was: then the level is taken to be the same on both sides of the
+    replacement.
     """
 
     fingerprint: str
@@ -123,7 +137,9 @@ class Carried(FrozenStruct, kw_only=True):
 
 
 class OriginEvidence(FrozenStruct, kw_only=True):
-    """A sign of the origin of a movement: the name of what differs, with its values before and after, as text."""
+    """A sign of the origin of a movement: the name of what differs, with its values
+    before and after, as text.
+    """
 
     sign: OriginSign
     name: str = ""
@@ -132,12 +148,17 @@ class OriginEvidence(FrozenStruct, kw_only=True):
 
 
 class TrendChange(MainChange, kw_only=True):
-    """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the two levels.
+    """A shift of level.
 
-    ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is None for exact counters; the result of a
-    side-by-side measurement is in ``confirmation``. ``accepted`` is the acceptance with author and reason, which counts until
-    the day ``accepted_until`` if it has an end; ``resolved_by`` is the first commit at which the level was back. ``carried`` is
-    the testbed on which it is followed once its testbed was replaced.
+    ``at`` is the place of the first point after it; ``before`` and ``after`` are the
+    two levels.
+
+    ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is
+    None for exact counters; the result of a side-by-side measurement is in
+    ``confirmation``. ``accepted`` is the acceptance with author and reason, which
+    counts until the day ``accepted_until`` if it has an end; ``resolved_by`` is the
+    first commit at which the level was back. ``carried`` is the testbed on which it is
+    followed once its testbed was replaced.
     """
 
     at: int
@@ -156,9 +177,11 @@ class TrendChange(MainChange, kw_only=True):
 class TrendSeries(ShapeEntry, kw_only=True):
     """One metric of one workload and shape on one testbed, oldest point first.
 
-    ``noise`` is how much one version differs from the next without any change, as a share; None if unknown.
-    ``current`` is false for series without runs in the last weeks: their testbed or workload is no longer measured.
-    ``informing`` marks a number of the checklist that the gate does not judge: a shift of it is not a regression by itself.
+    ``noise`` is how much one version differs from the next without any change, as a
+    share; None if unknown. ``current`` is false for series without runs in the last
+    weeks: their testbed or workload is no longer measured. ``informing`` marks a number
+    of the checklist that the gate does not judge: a shift of it is not a regression by
+    itself.
     """
 
     metric: str
@@ -184,7 +207,9 @@ class TrendSeries(ShapeEntry, kw_only=True):
 
     @property
     def key(self) -> str:
-        """A short unique identifier of the series; it stands in the hidden line of an issue."""
+        """A short unique identifier of the series; it stands in the hidden line of an
+        issue.
+        """
         place = [
             self.workload,
             self.shape,
@@ -196,22 +221,27 @@ class TrendSeries(ShapeEntry, kw_only=True):
 
 
 class TrendPlace(FrozenStruct, kw_only=True):
-    """One change of the document: the place of its series in ``series``, and its own among the changes of that series."""
+    """One change of the document: the place of its series in ``series``, and its own
+    among the changes of that series.
+    """
 
     series: int
     change: int
 
 
 class TrendCause(MainChange, kw_only=True):
-    """All changes between the same two runs of main, which are one regression or improvement.
+    """All changes between the same two runs of main, which are one regression or
+    improvement.
 
-    ``direction`` is worse if anything worse has not been repaired, accepted or refuted, ``standing`` the standing of the
-    most active change, and ``news`` is set if any of them was not reported before. ``changes`` begins with the most
-    relevant one: user-visible times before exact counts. ``operators`` run more often since then, with the line that
-    calls them; they are known if both runs were read. ``triage`` is the state that a person gave it, and ``suggests``
-    another one that the histories show: fixed if the level is back, new if it is not, although it was called fixed.
-    ``differences`` are the packages and the container image that differ between the two runs, if both say theirs.
-    ``origin`` is None if neither run was opened.
+    ``direction`` is worse if anything worse has not been repaired, accepted or refuted,
+    ``standing`` the standing of the most active change, and ``news`` is set if any of
+    them was not reported before. ``changes`` begins with the most relevant one:
+    user-visible times before exact counts. ``operators`` run more often since then,
+    with the line that calls them; they are known if both runs were read. ``triage`` is
+    the state that a person gave it, and ``suggests`` another one that the histories
+    show: fixed if the level is back, new if it is not, although it was called fixed.
+    ``differences`` are the packages and the container image that differ between the two
+    runs, if both say theirs. ``origin`` is None if neither run was opened.
     """
 
     changes: list[TrendPlace]
@@ -233,7 +263,9 @@ class TrendCause(MainChange, kw_only=True):
 
 
 class TestbedSpan(FrozenStruct, kw_only=True):
-    """A testbed, when main was measured on it, and how it differs from the previous testbed."""
+    """A testbed, when main was measured on it, and how it differs from the previous
+    testbed.
+    """
 
     fingerprint: str
     device_kind: str
@@ -244,10 +276,12 @@ class TestbedSpan(FrozenStruct, kw_only=True):
 
 
 class BridgedMetric(FrozenStruct, kw_only=True):
-    """One metric of the commits that were measured on the old and the new testbed; ``before`` and ``after`` place its series.
+    """One metric of the commits that were measured on the old and the new testbed;
+    ``before`` and ``after`` place its series.
 
-    ``old`` and ``new`` are the values of the newest of these commits, ``delta`` is the change over all of them, None from 0;
-    ``interval`` bounds it with 95 % and is None for exact counters. ``moved`` is whether chance does not explain the change.
+    ``old`` and ``new`` are the values of the newest of these commits, ``delta`` is the
+    change over all of them, None from 0; ``interval`` bounds it with 95 % and is None
+    for exact counters. ``moved`` is whether chance does not explain the change.
     """
 
     before: int
@@ -262,11 +296,13 @@ class BridgedMetric(FrozenStruct, kw_only=True):
 
 
 class Uplift(FrozenStruct, kw_only=True):
-    """A testbed in place of an old one, as one event: the fields that differ, and every metric that they moved.
+    """A testbed in place of an old one, as one event: the fields that differ, and every
+    metric that they moved.
 
-    ``commits`` were measured on both; without one the effect is unknown, and measuring ``last_commit``, the newest
-    of the old testbed, on the new one joins them. ``moved`` are the metrics that changed, the worst first.
-    ``unmoved`` others are shown to be the same; for ``undecided`` metrics the noise is too large to tell.
+    ``commits`` were measured on both; without one the effect is unknown, and measuring
+    ``last_commit``, the newest of the old testbed, on the new one joins them. ``moved``
+    are the metrics that changed, the worst first. ``unmoved`` others are shown to be
+    the same; for ``undecided`` metrics the noise is too large to tell.
     """
 
     before: str
@@ -281,9 +317,13 @@ class Uplift(FrozenStruct, kw_only=True):
 
 
 class RunConditions(FrozenStruct, kw_only=True):
-    """How quiet the machine and the device were in a run. A value that was not reported is None."""
+    """How quiet the machine and the device were in a run.
 
-    # The largest difference between base and base; None without pairs, as in every run of the checklist alone.
+    A value that was not reported is None.
+    """
+
+    # The largest difference between base and base; None without pairs, as in every run
+    # of the checklist alone.
     noise_floor: float | None = None
     # The share of the pairs that gave no samples; None without pairs.
     discarded: float | None = None
@@ -337,7 +377,8 @@ class TrendSearch(FrozenStruct, kw_only=True):
 
     # The minimum for a noisy series.
     versions_needed: int
-    # The searched series, with ``values`` points. The more there are, the more is found by chance.
+    # The searched series, with ``values`` points. The more there are, the more is found
+    # by chance.
     looked_at: int
     values: int
     # Points of runs after ``since``, or of the last weeks if this is the first report.
@@ -359,7 +400,8 @@ class TrendDocument(FrozenStruct, kw_only=True):
     runs: RunsOfMain
     searched: TrendSearch
     series: list[TrendSeries] = []
-    # The changes of ``series`` grouped by the commits between which they began, the most urgent first.
+    # The changes of ``series`` grouped by the commits between which they began, the
+    # most urgent first.
     causes: list[TrendCause] = []
     testbeds: list[TestbedSpan] = []
     # The changes of testbed, newest first.
@@ -372,12 +414,16 @@ class TrendDocument(FrozenStruct, kw_only=True):
 
     @property
     def open_regressions(self) -> list[TrendCause]:
-        """The regressions of the code that are neither repaired nor accepted nor refuted, the worst first."""
+        """The regressions of the code that are neither repaired nor accepted nor
+        refuted, the worst first.
+        """
         return [cause for cause in self.causes if cause.is_open_regression]
 
 
 class KnownChange(FrozenStruct, array_like=True):
-    """A reported change: its series, commit, direction, standing, and the short name that people use for it."""
+    """A reported change: its series, commit, direction, standing, and the short name
+    that people use for it.
+    """
 
     series: str
     commit: str
@@ -387,7 +433,9 @@ class KnownChange(FrozenStruct, array_like=True):
 
 
 class TrendState(FrozenStruct, kw_only=True):
-    """The state that a report leaves for the next one: ``newest`` is the newest run that it knew."""
+    """The state that a report leaves for the next one: ``newest`` is the newest run
+    that it knew.
+    """
 
     schema: Literal["perfgate/trend-state"] = "perfgate/trend-state"
     schema_version: Literal[1] = 1
@@ -396,7 +444,9 @@ class TrendState(FrozenStruct, kw_only=True):
 
 
 class ConfirmationsFile(FrozenStruct, kw_only=True, forbid_unknown_fields=True):
-    """Results of a measuring job without write access to the store, for the job that has it: confirmations.json."""
+    """Results of a measuring job without write access to the store, for the job that
+    has it: confirmations.json.
+    """
 
     schema: Literal["perfgate/confirmations"] = "perfgate/confirmations"
     schema_version: Literal[1] = 1

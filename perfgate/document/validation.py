@@ -1,7 +1,9 @@
-"""Values checked by jsonschema (draft 2020-12), without a call of it for each text, number, object and array.
+"""Values checked by jsonschema (draft 2020-12), without a call of it for each text,
+number, object and array.
 
-jsonschema takes ten microseconds to start on each of them. So schemas with common keywords compare a value with themselves.
-What they do not plainly allow they hand on to jsonschema, so every refusal and its words are jsonschema's.
+jsonschema takes ten microseconds to start on each of them. So schemas with common
+keywords compare a value with themselves. What they do not plainly allow they hand on to
+jsonschema, so every refusal and its words are jsonschema's.
 benchmarks/document/validate.py measures what that saves.
 """
 
@@ -45,7 +47,9 @@ Errors = Iterator[ValidationError]
 
 
 class QuickSchema(dict[str, Any]):
-    """A schema that tells whether it plainly allows a value. It says no to some that the draft allows."""
+    """A schema that tells whether it plainly allows a value. It says no to some that
+    the draft allows.
+    """
 
     def allows(self, value: Any) -> bool:  # noqa: ARG002 - the members' parameter
         return False
@@ -154,7 +158,9 @@ _NOTHING = QuickSchema()
 
 
 def _quick(schema: Any) -> QuickSchema:
-    """The schema itself; if it does not tell what it plainly allows, one that plainly allows nothing."""
+    """The schema itself; if it does not tell what it plainly allows, one that plainly
+    allows nothing.
+    """
     return schema if isinstance(schema, QuickSchema) else _NOTHING
 
 
@@ -164,8 +170,11 @@ def _words(schema: Mapping[str, Any]) -> list[str]:
 
 
 def validator_of(schema: Mapping[str, Any]) -> Validator:
-    """Return a validator of one of our schemas, with references to its own definitions only."""
-    # An empty registry: by default jsonschema fetches the target of a $ref over the network.
+    """Return a validator of one of our schemas, with references to its own definitions
+    only.
+    """
+    # An empty registry: by default jsonschema fetches the target of a $ref over the
+    # network.
     validator: Validator = _quick_validator(
         _prepared(schema, {}, schema.get("$defs", {})), registry=referencing.Registry()
     )
@@ -175,7 +184,9 @@ def validator_of(schema: Mapping[str, Any]) -> Validator:
 def _prepared(
     schema: Any, made: dict[str, dict[str, Any]], definitions: Mapping[str, Any]
 ) -> Any:
-    """Return a schema with its definitions in place of the references to them, and quick schemas where there are some."""
+    """Return a schema with its definitions in place of the references to them, and
+    quick schemas where there are some.
+    """
     if isinstance(schema, list):
         return [_prepared(inner, made, definitions) for inner in schema]
     if not isinstance(schema, dict):
@@ -183,7 +194,8 @@ def _prepared(
     name = schema.get("$ref", "").removeprefix(_REFERENCE)
     if name:
         if name not in made:
-            # A definition that refers to itself finds this while it is prepared, and is not quick there.
+            # A definition that refers to itself finds this while it is prepared, and is
+            # not quick there.
             itself: dict[str, Any] = {}
             made[name] = itself
             made[name] = _prepared(definitions[name], made, definitions)
@@ -215,7 +227,9 @@ def _prepared(
 
 
 def _quick_schema(schema: Mapping[str, Any]) -> QuickSchema | None:
-    """Return the schema as one that tells what it plainly allows; None if its keywords do not let it."""
+    """Return the schema as one that tells what it plainly allows; None if its keywords
+    do not let it.
+    """
     keywords, words = schema.keys() - _ANNOTATIONS, set(_words(schema))
     if keywords == {"anyOf"}:
         return AlternativesSchema(schema)

@@ -14,10 +14,11 @@ _RESULTS = ("decision.json", "run.json")
 
 
 def suggestions_in(path: Path | None) -> list[Suggestion]:
-    """The suggestions on a run document, or in a decision document; a folder holds either.
+    """The suggestions on a run document, or in a decision document; a folder holds
+    either.
 
-    Without a path, the newest result in the folders that perfgate writes to is read. Raises UsageError if there is none, and
-    DocumentError for one that cannot be read.
+    Without a path, the newest result in the folders that perfgate writes to is read.
+    Raises UsageError if there is none, and DocumentError for one that cannot be read.
     """
     if path is None:
         newest = newest_result(_RESULTS)

@@ -1,4 +1,6 @@
-"""``perfgate store upload`` and ``prune``: send the artifacts of a folder, and remove those that need not be kept."""
+"""``perfgate store upload`` and ``prune``: send the artifacts of a folder, and remove
+those that need not be kept.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,19 @@ from perfgate.locale import sentence
 
 # An upload without a record that is older than this will not be continued.
 _ABANDONED = timedelta(days=1)
-# A comparison with main needs no more than the newest runs of its level; as many give a prediction interval.
+# A comparison with main needs no more than the newest runs of its level; as many give a
+# prediction interval.
 LEVEL_RUNS = 3
 # The states of triage in which a regression is still open.
 _OPEN_STATES = ("new", "acknowledged")
 
 
 class PrunedArtifacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was removed of a project, or would be: ``removed`` sets of ``removed_bytes``, and broken-off uploads.
+    """What was removed of a project, or would be: ``removed`` sets of
+    ``removed_bytes``, and broken-off uploads.
 
-    Of what stays, ``retained`` sets are kept for their meaning, whatever their age. ``larger_by`` is by how many bytes those
-    exceed the limit of size, 0 if they do not.
+    Of what stays, ``retained`` sets are kept for their meaning, whatever their age.
+    ``larger_by`` is by how many bytes those exceed the limit of size, 0 if they do not.
     """
 
     project: str
@@ -55,7 +59,10 @@ class PrunedArtifacts(msgspec.Struct, frozen=True, kw_only=True):
 def upload(
     root: Path, folder: Path, doors: Doors, sending: Sending
 ) -> tuple[ArtifactStore, KeptArtifacts]:
-    """Keep the artifacts of a run or check folder of this project. Raises UsageError in the CI job of a change request."""
+    """Keep the artifacts of a run or check folder of this project.
+
+    Raises UsageError in the CI job of a change request.
+    """
     refuse_change_request(doors.environ)
     config = load_config(root, environ=doors.environ, needs_workload=False)
     store, now = _store(config, doors), doors.now()
@@ -96,10 +103,11 @@ def prune(
     larger_than: int | None = None,
     dry_run: bool = False,
 ) -> PrunedArtifacts:
-    """Remove old artifacts, or the oldest above the size in bytes, except those that a regression or main's level needs.
+    """Remove old artifacts, or the oldest above the size in bytes, except those that a
+    regression or main's level needs.
 
-    Missing limits come from perfgate.toml. Raises UsageError if it has none either, and in the CI job of a
-    change request.
+    Missing limits come from perfgate.toml. Raises UsageError if it has none either, and
+    in the CI job of a change request.
     """
     refuse_change_request(doors.environ)
     config = load_config(root, environ=doors.environ, needs_workload=False)
@@ -167,9 +175,11 @@ def _store(config: Config, doors: Doors) -> ArtifactStore:
 def retained_runs(
     config: Config, store: Store, progress: Progress, *, seconds_since_1970: float
 ) -> frozenset[str]:
-    """The ids of the runs on both sides of each regression of main, found or in triage, and of the newest on main's level.
+    """The ids of the runs on both sides of each regression of main, found or in triage,
+    and of the newest on main's level.
 
-    Raises StoreError if main's runs cannot be read, because then every artifact may be needed.
+    Raises StoreError if main's runs cannot be read, because then every artifact may be
+    needed.
     """
     log = read_log(store, config.project)
     if not log.index.runs and not log.damaged:

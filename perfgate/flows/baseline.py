@@ -90,8 +90,9 @@ _WORSE = {"lower": "above", "higher": "below"}
 class BaselineRequest:
     """The options of ``perfgate baseline record``.
 
-    The run comes from the document ``run_file``, or from the CI job's ``artifact``, which ``download`` fetches from the forge
-    for the gate ``key``. Without any of these it is measured into ``out``, ``quick`` or at full length.
+    The run comes from the document ``run_file``, or from the CI job's ``artifact``,
+    which ``download`` fetches from the forge for the gate ``key``. Without any of these
+    it is measured into ``out``, ``quick`` or at full length.
     """
 
     out: Path
@@ -105,11 +106,14 @@ class BaselineRequest:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run that was stored. ``suspected`` are the places that are slower than in main's earlier runs.
+    """A run that was stored.
 
-    ``removed`` is the number of old runs that were pruned to make room; ``clocks`` are notes about wrong clocks. ``kept`` are
-    its artifacts, None if there are none or the project keeps none; ``not_kept`` is the error that kept them out. ``pushed``
-    are earlier runs that had waited for the service.
+    ``suspected`` are the places that are slower than in main's earlier runs.
+
+    ``removed`` is the number of old runs that were pruned to make room; ``clocks`` are
+    notes about wrong clocks. ``kept`` are its artifacts, None if there are none or the
+    project keeps none; ``not_kept`` is the error that kept them out. ``pushed`` are
+    earlier runs that had waited for the service.
     """
 
     id: str
@@ -131,9 +135,10 @@ def record(
 ) -> RecordedRun:
     """Take or ``measure`` a run of main, and store it with its artifacts.
 
-    In a CI job, a shared store accepts only runs of main measured by the same pipeline. Raises UsageError in a job that may not
-    write to the store, InconclusiveError for an artifact that is missing, damaged or of another run, and MeasuringError if a
-    part of the run could not be measured.
+    In a CI job, a shared store accepts only runs of main measured by the same pipeline.
+    Raises UsageError in a job that may not write to the store, InconclusiveError for an
+    artifact that is missing, damaged or of another run, and MeasuringError if a part of
+    the run could not be measured.
     """
     if request.artifact is not None or request.download:
         return _record_artifact(request, config, doors)
@@ -164,7 +169,9 @@ def record(
 def _record_artifact(
     request: BaselineRequest, config: Config, doors: Doors
 ) -> RecordedRun:
-    """Store the run in an artifact of this event's pipeline: a folder or zip, or the forge's."""
+    """Store the run in an artifact of this event's pipeline: a folder or zip, or the
+    forge's.
+    """
     event = trusted_event(config, doors.environ)
     if event is None:
         raise UsageError(
@@ -202,9 +209,12 @@ def keep(
     *,
     allow_dirty: bool,
 ) -> RecordedRun:
-    """Keep a run of this project, and its artifacts from the folders or zips. Raises UsageError for one of another project.
+    """Keep a run of this project, and its artifacts from the folders or zips.
 
-    A run that is slower than main's earlier runs is kept too, for the trend; the level leaves it out until it is accepted.
+    Raises UsageError for one of another project.
+
+    A run that is slower than main's earlier runs is kept too, for the trend; the level
+    leaves it out until it is accepted.
     """
     if run.project != config.project:
         raise UsageError(
@@ -279,7 +289,8 @@ def _keep_now(
 def _remove_oldest(store: Store, config: Config, run: RunDocument) -> int:
     """Remove the oldest runs above the project's limit; return how many.
 
-    Not before the limit is clearly exceeded: each removal rewrites a branch store from scratch.
+    Not before the limit is clearly exceeded: each removal rewrites a branch store from
+    scratch.
     """
     most = config.store.keep
     if not most:
@@ -302,9 +313,11 @@ def _refuse_failed(run: RunDocument, where: str) -> None:
 def _suspected(
     config: Config, environ: Mapping[str, str], run: RunDocument
 ) -> tuple[str, ...]:
-    """The numbers of a run that are worse than main's level; none if the store cannot be read.
+    """The numbers of a run that are worse than main's level; none if the store cannot
+    be read.
 
-    Raises StoreUnreachableError, because recording the run would wait as long for the same server.
+    Raises StoreUnreachableError, because recording the run would wait as long for the
+    same server.
     """
     try:
         history = read_history(
@@ -338,10 +351,11 @@ def accept_regressions(
     folder: Path | None = None,
     until: date | None = None,
 ) -> list[Acceptance]:
-    """Accept regressions of one commit: of metrics, or of causes by their numbers in a check of that commit.
+    """Accept regressions of one commit: of metrics, or of causes by their numbers in a
+    check of that commit.
 
-    The default of ``folder`` is the newest check. Raises UsageError for an unknown metric or cause, an empty reason, or a day
-    in the past.
+    The default of ``folder`` is the newest check. Raises UsageError for an unknown
+    metric or cause, an empty reason, or a day in the past.
     """
     if is_shared(store_location(config, environ)):
         refuse_change_request(environ)
@@ -415,8 +429,9 @@ def triage_regression(
 ) -> Triage:
     """Give the regressions of main that began with a commit a state.
 
-    The commit may be one of a stored run, by its first digits, as reports print it; a clone is then not needed. Raises
-    UsageError for a revision that is neither this nor one of the clone, and without a reason.
+    The commit may be one of a stored run, by its first digits, as reports print it; a
+    clone is then not needed. Raises UsageError for a revision that is neither this nor
+    one of the clone, and without a reason.
     """
     if is_shared(store_location(config, environ)):
         refuse_change_request(environ)

@@ -1,4 +1,6 @@
-"""``perfgate config``: every setting with its value, its default and the origin of the value."""
+"""``perfgate config``: every setting with its value, its default and the origin of the
+value.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,12 @@ Keys = tuple[str, ...]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting. ``origin`` is "default", the name of the file, or of an environment variable.
+    """One setting. ``origin`` is "default", the name of the file, or of an environment
+    variable.
 
-    ``table`` is empty at the top of the file, and "environment" for settings that only a variable can set. A ``value`` of None
-    is unset. An entry of a table with names chosen by the project has no ``default``.
+    ``table`` is empty at the top of the file, and "environment" for settings that only
+    a variable can set. A ``value`` of None is unset. An entry of a table with names
+    chosen by the project has no ``default``.
     """
 
     table: str
@@ -55,7 +59,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
-    """Every setting of the project in ``root``, those without a table first. Raises ConfigError for an invalid one."""
+    """Every setting of the project in ``root``, those without a table first.
+
+    Raises ConfigError for an invalid one.
+    """
     config = load_config(root, environ=environ, needs_workload=False)
     report_language(None, root, environ=environ)
     text = (root / CONFIG_NAME).read_text(encoding="utf-8")
@@ -93,7 +100,8 @@ def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
 def statement_lines(text: str) -> dict[Keys, int]:
     """The first line of each value and table of a TOML text, by its key path.
 
-    The parser itself finds the statements: one ends as soon as its lines are valid TOML.
+    The parser itself finds the statements: one ends as soon as its lines are valid
+    TOML.
     """
     lines: dict[Keys, int] = {}
     header, statement, first = "", "", 1

@@ -1,4 +1,6 @@
-"""``perfgate demo``: a complete tour on this machine, in a scratch repository, with the commands a user would type."""
+"""``perfgate demo``: a complete tour on this machine, in a scratch repository, with the
+commands a user would type.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ PAGES = {
     "comment.md": "the comment",
 }
 LINE = "=" * 78
-# Latency, utilization, transfer, and top operators with the counters: all that a verdict rests on. The other steps inform, and
-# would triple the time.
+# Latency, utilization, transfer, and top operators with the counters: all that a
+# verdict rests on. The other steps inform, and would triple the time.
 STEPS = "1-4"
 
 Echo = Callable[[str], None]
@@ -76,7 +78,9 @@ class Phase(NamedTuple):
 
 @dataclass
 class Shell:
-    """Types commands of perfgate in a folder, as a user would, and notes how long the parts of the demo take."""
+    """Types commands of perfgate in a folder, as a user would, and notes how long the
+    parts of the demo take.
+    """
 
     folder: Path
     environment: dict[str, str]
@@ -85,7 +89,9 @@ class Shell:
     began: float = field(default_factory=time.monotonic)
 
     def perfgate(self, *arguments: str, quiet: bool = False) -> int:
-        """Run perfgate. Messages go to the terminal; so does standard output, unless ``quiet``."""
+        """Run perfgate. Messages go to the terminal; so does standard output, unless
+        ``quiet``.
+        """
         self.echo(f"$ perfgate {' '.join(arguments)}")
         command = [sys.executable, "-m", "perfgate", *arguments]
         stdout = None
@@ -124,7 +130,9 @@ class Shell:
 
 
 def run_demo(folder: Path | None, echo: Echo) -> int:
-    """Play the demo in ``folder`` (default: a new temporary one) and return the exit code: 0 when both verdicts are right."""
+    """Play the demo in ``folder`` (default: a new temporary one) and return the exit
+    code: 0 when both verdicts are right.
+    """
     if folder is None:
         place = Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
     elif folder.exists() and any(folder.iterdir()):
@@ -212,7 +220,8 @@ def _judge(
         )
     )
     echo(repository.git("diff", "--stat", "main"))
-    # Quiet, because the check ends by printing the comment in its terminal form; it follows below.
+    # Quiet, because the check ends by printing the comment in its terminal form; it
+    # follows below.
     short = ("--steps", STEPS, "--checklist-budget", "0")
     code = shell.perfgate(
         "check", "--base", "main", *short, "--out", str(out), quiet=True

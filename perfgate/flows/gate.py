@@ -1,4 +1,6 @@
-"""``perfgate gate``: judge a check folder again, two run documents made apart, or one run by the rules that need no base."""
+"""``perfgate gate``: judge a check folder again, two run documents made apart, or one
+run by the rules that need no base.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,12 @@ def judge_documents(
     out: Path | None,
     language: Language,
 ) -> DecisionDocument:
-    """Judge two run documents that were made apart; metrics without pairs are compared by their counts alone.
+    """Judge two run documents that were made apart; metrics without pairs are compared
+    by their counts alone.
 
-    ``base`` and ``head`` are run.json files or their folders. The decision and copies of both documents go to ``out``, which
-    is then a check folder like any other. Raises DocumentError if the two have no workload in common.
+    ``base`` and ``head`` are run.json files or their folders. The decision and copies
+    of both documents go to ``out``, which is then a check folder like any other. Raises
+    DocumentError if the two have no workload in common.
     """
     paths = [path / "run.json" if path.is_dir() else path for path in (base, head)]
     runs = [read_run(path) for path in paths]
@@ -74,9 +78,11 @@ def judge_documents(
 def judge_alone(
     head: Path, *, config: Path | None, out: Path | None, language: Language
 ) -> DecisionDocument:
-    """Check a run document, or the document in a folder, against the rules of a perfgate.toml, by default the nearest.
+    """Check a run document, or the document in a folder, against the rules of a
+    perfgate.toml, by default the nearest.
 
-    The decision and a copy of the document go to ``out``, if given. Raises UsageError if the file has no such rule.
+    The decision and a copy of the document go to ``out``, if given. Raises UsageError
+    if the file has no such rule.
     """
     file = config
     here = Path.cwd()

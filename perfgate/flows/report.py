@@ -1,4 +1,6 @@
-"""``perfgate report``: the results of a check folder or run folder in the formats that CI hosts display."""
+"""``perfgate report``: the results of a check folder or run folder in the formats that
+CI hosts display.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +75,11 @@ _SMALLEST_COMMENT = 4_000
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """The forms to write for ``folder``, the results of a command for ``directory`` that exited with ``measured``.
+    """The forms to write for ``folder``, the results of a command for ``directory``
+    that exited with ``measured``.
 
-    ``csv`` is a path, or ``-`` for the standard output; ``benchmark_action`` is the folder for a file of each direction.
+    ``csv`` is a path, or ``-`` for the standard output; ``benchmark_action`` is the
+    folder for a file of each direction.
     """
 
     folder: Path
@@ -110,9 +114,11 @@ class ReportRequest:
 
 @dataclass(frozen=True)
 class _Results:
-    """The decision, the run or both that this very job left in the folder; ``why`` is set if there is neither.
+    """The decision, the run or both that this very job left in the folder; ``why`` is
+    set if there is neither.
 
-    A SKIPPED decision has no run; a folder of `perfgate run` has a decision only if the project has rules.
+    A SKIPPED decision has no run; a folder of `perfgate run` has a decision only if the
+    project has rules.
     """
 
     decision: DecisionDocument | None = None
@@ -125,7 +131,8 @@ def report(
 ) -> None:
     """Write every requested form; without any, print the comment.
 
-    Raises UsageError if the host gives no file to write to, DocumentError if there is no result to print.
+    Raises UsageError if the host gives no file to write to, DocumentError if there is
+    no result to print.
     """
     content = _find(request, environ)
     if request.asks_for_nothing:
@@ -207,7 +214,10 @@ def _write_numbers(
 
 
 def spoken_language(option: str | None, directory: Path) -> Language:
-    """The language of the report. A broken perfgate.toml must not fail here: the report itself shows that error."""
+    """The language of the report.
+
+    A broken perfgate.toml must not fail here: the report itself shows that error.
+    """
     try:
         return report_language(option, directory)
     except ConfigError:
@@ -221,7 +231,8 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Results:
             decision = read_decision(folder / _FILES["decision"])
             _refuse_other_code(exit_code(decision), request.measured)
             if decision.verdict == "SKIPPED":
-                # A skipped change has no run; a check clears old results before it writes such a decision.
+                # A skipped change has no run; a check clears old results before it
+                # writes such a decision.
                 if event is not None and decision.sides.head.commit not in (
                     event.head_sha,
                     event.built_sha,
@@ -334,7 +345,9 @@ def _annotation_lines(content: _Results, request: ReportRequest) -> list[str]:
 
 
 def _has_line(path: Path, line: int) -> bool:
-    """Whether a file of the checkout has this line; hosts show annotations only on existing lines."""
+    """Whether a file of the checkout has this line; hosts show annotations only on
+    existing lines.
+    """
     if (
         not path.is_file()
     ):  # user code may have left a pipe there, and opening it would block
@@ -347,7 +360,10 @@ def _has_line(path: Path, line: int) -> bool:
 
 
 def _rows(content: _Results, request: ReportRequest) -> list[NumberRow]:
-    """Every number of the run or check. Raises DocumentError if there is neither: an empty table would look like 0 rows."""
+    """Every number of the run or check.
+
+    Raises DocumentError if there is neither: an empty table would look like 0 rows.
+    """
     if content.why:
         raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)
     decision = content.decision

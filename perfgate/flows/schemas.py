@@ -1,4 +1,6 @@
-"""Write ``schemas/`` anew from the records: ``python -m perfgate.flows.schemas``, in a checkout."""
+"""Write ``schemas/`` anew from the records: ``python -m perfgate.flows.schemas``, in a
+checkout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``perfgate store``: check a whole store, and carry its content into another one or into files."""
+"""``perfgate store``: check a whole store, and carry its content into another one or
+into files.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def export(
     environ: Mapping[str, str],
     advance: Advance,
 ) -> Exported:
-    """Write every document of a store to a folder, or to a tar file if the target ends in .tar."""
+    """Write every document of a store to a folder, or to a tar file if the target ends
+    in .tar.
+    """
     refuse_existing(target)
     store, projects = open_projects(root, location, projects, environ)
     exported = Exported()
@@ -65,7 +69,8 @@ def copy(
     environ: Mapping[str, str],
     advance: Advance,
 ) -> Copied:
-    """Copy projects of one store into another, all of them if none is named, with its tokens and audit history.
+    """Copy projects of one store into another, all of them if none is named, with its
+    tokens and audit history.
 
     Raises UsageError in the CI job of a change request.
     """
@@ -94,7 +99,8 @@ def prune_runs(
     *,
     keep: int,
 ) -> int:
-    """Remove all but the newest ``keep`` runs of each testbed of a project, of all projects if it is None; return how many.
+    """Remove all but the newest ``keep`` runs of each testbed of a project, of all
+    projects if it is None; return how many.
 
     Raises UsageError in the CI job of a change request.
     """
@@ -109,9 +115,11 @@ def prune_runs(
 def remove_run(
     store: Store, location: str, project: str, digits: str, environ: Mapping[str, str]
 ) -> str:
-    """Remove the run of a project whose id begins with ``digits``, damaged or not; return its id.
+    """Remove the run of a project whose id begins with ``digits``, damaged or not;
+    return its id.
 
-    Raises UsageError in the CI job of a change request, and UnknownRunError unless one run has such an id.
+    Raises UsageError in the CI job of a change request, and UnknownRunError unless one
+    run has such an id.
     """
     if is_shared(location):
         refuse_change_request(environ)
@@ -121,7 +129,9 @@ def remove_run(
 
 
 def push_unsent(root: Path, environ: Mapping[str, str]) -> PushedRuns:
-    """Send the runs of the project in ``root`` that wait for its service. Raises UsageError for another kind of store."""
+    """Send the runs of the project in ``root`` that wait for its service. Raises
+    UsageError for another kind of store.
+    """
     config = load_config(root, environ=environ, needs_workload=False)
     location = store_location(config, environ)
     unsent = unsent_runs(location, config.project, environ)
@@ -141,7 +151,8 @@ def open_projects(
     projects: Sequence[str],
     environ: Mapping[str, str],
 ) -> tuple[Store, Sequence[str]]:
-    """A store and the named projects in it, all if none is named; without a location the store of the project in ``root``.
+    """A store and the named projects in it, all if none is named; without a location
+    the store of the project in ``root``.
 
     Raises UsageError for a project that it does not have.
     """

@@ -1,6 +1,8 @@
-"""Run git, always through here: GitPython starts every command, and this module bounds it.
+"""Run git, always through here: GitPython starts every command, and this module bounds
+it.
 
-A command runs no hook and no shell, leaves the index alone, may be ended at any time, and ends with us.
+A command runs no hook and no shell, leaves the index alone, may be ended at any time,
+and ends with us.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from perfgate.system.interrupts import safe_point
 TICK_SECONDS = 0.2
 # A whole id of a commit, by SHA-1 or SHA-256: not the name of anything else.
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# All files that two commits do not share, a renamed one under both names. A .gitmodules can ask that changes of a submodule
-# are shown nowhere.
+# All files that two commits do not share, a renamed one under both names. A .gitmodules
+# can ask that changes of a submodule are shown nowhere.
 NAMES_OF_CHANGED = (
     "diff",
     "--name-only",
@@ -35,12 +37,15 @@ NAMES_OF_CHANGED = (
 )
 # Hooks must never run: they may be the change's own code, in our environment.
 _OPTIONS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
-# Optional locks: `git status` would write a refreshed index, and the index is the user's.
+# Optional locks: `git status` would write a refreshed index, and the index is the
+# user's.
 _SETTINGS = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat"}
 
 
 class GitResult(NamedTuple):
-    """How a git command ended: exit code, standard output to the byte, its complaints on one line."""
+    """How a git command ended: exit code, standard output to the byte, its complaints
+    on one line.
+    """
 
     code: int
     data: bytes
@@ -68,16 +73,17 @@ def run_git(
 ) -> GitResult:
     """Run git in a folder, with ``feed`` as its standard input and ``extra`` variables.
 
-    Raises RepositoryError when there is no git, or none that ends within ``limit_seconds``. It runs in a new session, so that
-    ctrl-C reaches us alone; then it is ended at the next safe point.
+    Raises RepositoryError when there is no git, or none that ends within
+    ``limit_seconds``. It runs in a new session, so that ctrl-C reaches us alone; then
+    it is ended at the next safe point.
     """
     git = _library()
     if not folder.is_dir():
         # GitPython would run in the current folder instead.
         raise RepositoryError("{folder} does not exist", folder=folder)
     try:
-        # The limits of GitPython's own waiting end with SIGKILL to a list of processes taken earlier; a session is killed as
-        # a whole.
+        # The limits of GitPython's own waiting end with SIGKILL to a list of processes
+        # taken earlier; a session is killed as a whole.
         running = git.Git(folder).execute(
             ["git", *_OPTIONS, *arguments],
             istream=subprocess.PIPE if feed else None,
@@ -91,7 +97,8 @@ def run_git(
     try:
         pipe, process.stdin = process.stdin, None
         if pipe is not None:
-            # In a thread: ``communicate`` sends no more once it has timed out (CPython 3.11, Popen._communicate).
+            # In a thread: ``communicate`` sends no more once it has timed out (CPython
+            # 3.11, Popen._communicate).
             threading.Thread(target=_feed, args=(pipe, feed), daemon=True).start()
         output, errors = _communicate(process, stop_when_interrupted, limit_seconds)
     except BaseException:
@@ -108,7 +115,9 @@ def entries_of(output: str) -> list[str]:
 
 
 def contents_of(batch: bytes) -> Iterator[tuple[str, bytes]]:
-    """Parse the output of `git cat-file --batch`: a line of name, type and size, then the content and a newline."""
+    """Parse the output of `git cat-file --batch`: a line of name, type and size, then
+    the content and a newline.
+    """
     place = 0
     while place < len(batch):
         end = batch.index(b"\n", place)
@@ -120,8 +129,11 @@ def contents_of(batch: bytes) -> Iterator[tuple[str, bytes]]:
 
 @cache
 def _library() -> ModuleType:
-    """GitPython, imported by the first command only: it takes some tenths of a second, and asks git for its version."""
-    # Without git it would print a warning or refuse to be imported; a command reports it better.
+    """GitPython, imported by the first command only: it takes some tenths of a second,
+    and asks git for its version.
+    """
+    # Without git it would print a warning or refuse to be imported; a command reports
+    # it better.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     import git
 

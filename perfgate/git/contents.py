@@ -1,7 +1,9 @@
-"""The parts of a worktree that git does not fill: the files of submodules, and those that Git LFS stores.
+"""The parts of a worktree that git does not fill: the files of submodules, and those
+that Git LFS stores.
 
-Both are taken from the clone, so that base and head are filled alike, without a network and without running a command that
-a commit names. Parts that the clone itself has not filled stay empty on both sides.
+Both are taken from the clone, so that base and head are filled alike, without a network
+and without running a command that a commit names. Parts that the clone itself has not
+filled stay empty on both sides.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from pathlib import Path
 from perfgate.errors import RepositoryError
 from perfgate.git.commands import entries_of, run_git
 
-# Git LFS, docs/spec.md: a pointer begins with this line, has fewer than 1024 bytes, and names the content by its SHA-256.
+# Git LFS, docs/spec.md: a pointer begins with this line, has fewer than 1024 bytes, and
+# names the content by its SHA-256.
 LFS_LINE = "version https://git-lfs.github.com/spec/v1"
-# `git worktree add` must not ask a server for contents: that is done here, and only for those in the clone.
+# `git worktree add` must not ask a server for contents: that is done here, and only for
+# those in the clone.
 WITHOUT_LFS = {"GIT_LFS_SKIP_SMUDGE": "1"}
 MAX_POINTER_BYTES = 1024
 FETCH_SECONDS = 600.0
@@ -28,9 +32,12 @@ _LINK_MODE = "160000"
 def fill_worktree(
     clone: Path, tree: Path, commit: str, *, path_in_clone: str = ""
 ) -> None:
-    """Fill the checkout ``tree`` of a commit of ``clone``. ``path_in_clone`` is the path of a submodule.
+    """Fill the checkout ``tree`` of a commit of ``clone``.
 
-    Raises RepositoryError if the clone has a submodule or a large file in another version than the commit's.
+    ``path_in_clone`` is the path of a submodule.
+
+    Raises RepositoryError if the clone has a submodule or a large file in another
+    version than the commit's.
     """
     _fill_large_files(clone, tree, commit, path_in_clone)
     for path, linked in _submodules(clone, commit):
@@ -57,7 +64,9 @@ def fill_worktree(
 
 
 def refuse_changed_submodules(clone: Path) -> None:
-    """Raise RepositoryError if a submodule has uncommitted changes: no commit of the clone can hold them."""
+    """Raise RepositoryError if a submodule has uncommitted changes: no commit of the
+    clone can hold them.
+    """
     listed = run_git(
         clone,
         [
@@ -68,7 +77,8 @@ def refuse_changed_submodules(clone: Path) -> None:
             "--ignore-submodules=none",
         ],
     )
-    # git status, "Porcelain Format Version 2": the third field of a submodule is S, c for its commit, M for changed files.
+    # git status, "Porcelain Format Version 2": the third field of a submodule is S, c
+    # for its commit, M for changed files.
     changed = re.findall(r"(?:^|\0)1 .. S.M. (?:\S+ ){5}([^\0]+)", listed.output)
     if changed:
         raise RepositoryError(
@@ -89,7 +99,9 @@ def _submodules(clone: Path, commit: str) -> Iterator[tuple[str, str]]:
 
 
 def _check_out(source: Path, target: Path, commit: str) -> None:
-    """Write the files of a commit into a folder, without a trace in the repository that they come from."""
+    """Write the files of a commit into a folder, without a trace in the repository that
+    they come from.
+    """
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="perfgate-index-") as folder:
         where = {
@@ -142,7 +154,9 @@ def _fill_large_files(clone: Path, tree: Path, commit: str, path_in_clone: str) 
 
 
 def pointer_of(file: Path) -> str | None:
-    """The SHA-256 of the content that a file of Git LFS stands for; None for any other file."""
+    """The SHA-256 of the content that a file of Git LFS stands for; None for any other
+    file.
+    """
     if (
         not file.is_file()
         or file.is_symlink()

@@ -59,7 +59,10 @@ _FETCH_MORE = Activity(
 
 
 class Repository:
-    """A git clone, found from a folder inside it. Raises RepositoryError when there is none."""
+    """A git clone, found from a folder inside it.
+
+    Raises RepositoryError when there is none.
+    """
 
     def __init__(self, start: Path) -> None:
         if not start.is_dir():
@@ -102,7 +105,8 @@ class Repository:
     def main_branch(self, configured: str = "", *, fetch: bool = False) -> str:
         """The branch that changes are compared with.
 
-        A clone of a single branch has no other; with ``fetch`` its remote is asked for the main one.
+        A clone of a single branch has no other; with ``fetch`` its remote is asked for
+        the main one.
         """
         default = None
         if not configured:
@@ -153,7 +157,9 @@ class Repository:
         return None
 
     def fetch_main(self, remote: str, configured: str = "") -> str | None:
-        """Fetch the main branch of a remote, with the history that a shallow clone lacks; None if that fails."""
+        """Fetch the main branch of a remote, with the history that a shallow clone
+        lacks; None if that fails.
+        """
         own = configured.removeprefix(f"{remote}/")
         with suppress(RepositoryError):
             main = self._ask_remote_for_main(remote, own)
@@ -191,7 +197,8 @@ class Repository:
     def _default_of(self, remote: str) -> str | None:
         """The branch that a remote calls its default.
 
-        A clone of a single branch has that one as default, so only a usual name is believed there.
+        A clone of a single branch has that one as default, so only a usual name is
+        believed there.
         """
         with suppress(RepositoryError):
             head = self._run(
@@ -225,9 +232,11 @@ class Repository:
         return is_behind(self.root, commit, revision)
 
     def choose_base(self, revision: str, head: str) -> BaseChoice:
-        """The merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
+        """The merge base of ``revision`` and ``head``: main's later commits are not
+        this change's doing.
 
-        If ``head`` is itself an ancestor of ``revision``, the revision is used unchanged.
+        If ``head`` is itself an ancestor of ``revision``, the revision is used
+        unchanged.
         """
         commit = self.resolve(revision)
         base, because = commit, "gate.base-as-given-same"
@@ -249,9 +258,11 @@ class Repository:
         ]  # git status, "Short Format": XY, a blank, the path
 
     def snapshot(self) -> tuple[str, bool]:
-        """A commit that holds the work tree as it is now, and whether it differs from HEAD.
+        """A commit that holds the work tree as it is now, and whether it differs from
+        HEAD.
 
-        Untracked files are included, ignored files are not. Neither the index, nor a branch, nor a file is touched.
+        Untracked files are included, ignored files are not. Neither the index, nor a
+        branch, nor a file is touched.
         """
         head = self.head()
         refuse_changed_submodules(self.root)
@@ -262,8 +273,10 @@ class Repository:
                 self._run("rev-parse", "--path-format=absolute", "--git-path", "index")
             )
             if original.exists():
-                # A copy, not a new one from HEAD: it records unchanged files, and those that a sparse checkout leaves out. With
-                # its time: git compares the content only of files that may have changed since then (git, racy-git.txt).
+                # A copy, not a new one from HEAD: it records unchanged files, and those
+                # that a sparse checkout leaves out. With its time: git compares the
+                # content only of files that may have changed since then (git,
+                # racy-git.txt).
                 shutil.copy2(original, copied)
             else:
                 self._run("read-tree", head, env=index)
@@ -302,7 +315,8 @@ class Repository:
         suffix: str = ".py",
         added: bool = False,
     ) -> list[str]:
-        """The files below a folder of the repository that both commits have and that differ, relative to it.
+        """The files below a folder of the repository that both commits have and that
+        differ, relative to it.
 
         With ``added`` also those that the head alone has.
         """
@@ -314,11 +328,15 @@ class Repository:
         return [name for name in entries_of(output) if name.endswith(suffix)]
 
     def files_between(self, base: str, head: str) -> list[str]:
-        """Every file that two commits do not share, relative to the repository; a renamed one under both names."""
+        """Every file that two commits do not share, relative to the repository; a
+        renamed one under both names.
+        """
         return entries_of(self._run(*NAMES_OF_CHANGED, base, head, "--"))
 
     def commits_between(self, first: str, last: str) -> list[tuple[str, str, str]]:
-        """The commits after ``first`` up to ``last``, oldest first, each with author and subject; of a merge only itself."""
+        """The commits after ``first`` up to ``last``, oldest first, each with author
+        and subject; of a merge only itself.
+        """
         fields = "--format=%H%x00%an%x00%s"
         lines = self._run(
             "log",
@@ -346,7 +364,9 @@ class Repository:
     def lines_with(
         self, commit: str, texts: Collection[str], pathspecs: Sequence[str]
     ) -> list[str]:
-        """The lines of a commit that contain one of the texts, in the files of its pathspecs."""
+        """The lines of a commit that contain one of the texts, in the files of its
+        pathspecs.
+        """
         arguments = ["grep", "-h", "-I", "--no-color", "--fixed-strings"]
         for text in sorted(texts):
             arguments += ["-e", text]
@@ -369,7 +389,9 @@ class Repository:
             ) from error
 
     def prefix(self, folder: Path) -> str:
-        """The path of a folder inside the repository, e.g. ``models/encoder``, empty for its root."""
+        """The path of a folder inside the repository, e.g. ``models/encoder``, empty
+        for its root.
+        """
         relative = str(folder.resolve().relative_to(self.root.resolve()))
         if relative == ".":
             return ""
@@ -382,11 +404,14 @@ class Repository:
         *,
         link: Sequence[str] | Mapping[str, Sequence[str]],
     ) -> Iterator[dict[str, Path]]:
-        """Check out each commit in a separate folder and remove the folders at the end in any case.
+        """Check out each commit in a separate folder and remove the folders at the end
+        in any case.
 
-        No path leads from one of them to another by a name that can be known before. ``link`` are paths git ignores (weights,
-        data) that the worktrees share with the clone, for all or for each by its name; what one of the commits has is never
-        shared. Folders that a killed perfgate left behind are swept away first: their lock is free.
+        No path leads from one of them to another by a name that can be known before.
+        ``link`` are paths git ignores (weights, data) that the worktrees share with the
+        clone, for all or for each by its name; what one of the commits has is never
+        shared. Folders that a killed perfgate left behind are swept away first: their
+        lock is free.
         """
         parent = self.common_folder() / WORKTREE_FOLDER
         with held_back():
@@ -443,7 +468,8 @@ class Repository:
         """Sweep away abandoned sessions, and return a new folder with its lock held."""
         try:
             parent.mkdir(exist_ok=True)
-            # One at a time: a folder that has no lock held yet is not one that was left behind.
+            # One at a time: a folder that has no lock held yet is not one that was left
+            # behind.
             guard = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise RepositoryError(
@@ -477,7 +503,8 @@ class Repository:
 
     def _remove_session(self, session: Path) -> None:
         remove_folder(session)
-        # git's record of a worktree without a folder. Not worth failing for: git prunes it by itself in time.
+        # git's record of a worktree without a folder. Not worth failing for: git prunes
+        # it by itself in time.
         with suppress(RepositoryError):
             self._run("worktree", "prune", stop_when_interrupted=False)
 
@@ -560,7 +587,9 @@ def _not_a_clone(start: Path, words: str) -> RepositoryError:
 
 
 def prefix_of(root: Path) -> str:
-    """The path of a folder in its clone, empty or with a slash at the end; outside a clone it is the root."""
+    """The path of a folder in its clone, empty or with a slash at the end; outside a
+    clone it is the root.
+    """
     return _prefix_of(root.absolute())
 
 
@@ -571,7 +600,9 @@ def _prefix_of(folder: Path) -> str:
 
 
 def has_commits(root: Path, *commits: str) -> bool:
-    """Whether the clone around a folder has all of some commits, without asking any server."""
+    """Whether the clone around a folder has all of some commits, without asking any
+    server.
+    """
     result = run_git(
         root,
         ["cat-file", "--batch-check=%(objecttype)"],
@@ -584,7 +615,9 @@ def has_commits(root: Path, *commits: str) -> bool:
 
 
 def merge_base(root: Path, first: str, second: str) -> str | None:
-    """The common ancestor in the clone around a folder; None if its history is too short."""
+    """The common ancestor in the clone around a folder; None if its history is too
+    short.
+    """
     if run_git(root, ["rev-parse", "--is-shallow-repository"]).output != "false":
         return None
     commits = []
@@ -597,7 +630,9 @@ def merge_base(root: Path, first: str, second: str) -> str | None:
 
 
 def files_between(root: Path, base: str, head: str) -> list[str] | None:
-    """The paths that differ between two commits of the clone, since their merge base; None without them."""
+    """The paths that differ between two commits of the clone, since their merge base;
+    None without them.
+    """
     if not has_commits(root, base, head):
         return None
     result = run_git(root, [*NAMES_OF_CHANGED, f"{base}...{head}", "--"])
@@ -607,8 +642,8 @@ def files_between(root: Path, base: str, head: str) -> list[str] | None:
 
 
 def is_behind(root: Path, commit: str, tip: str = "HEAD") -> bool:
-    """Whether a commit is the tip, by default the clone's checked-out commit, or an ancestor of it, as far as the clone
-    knows.
+    """Whether a commit is the tip, by default the clone's checked-out commit, or an
+    ancestor of it, as far as the clone knows.
     """
     return (
         run_git(root, ["merge-base", "--is-ancestor", commit, tip], _ALL_HERE).code == 0
@@ -618,7 +653,8 @@ def is_behind(root: Path, commit: str, tip: str = "HEAD") -> bool:
 def fetched_tip(root: Path, branch: str) -> str | None:
     """The newest commit of a branch as the clone has fetched it.
 
-    A tag of the same name is not a branch, and an id names a commit even if a branch has the same name.
+    A tag of the same name is not a branch, and an id names a commit even if a branch
+    has the same name.
     """
     if COMMIT_ID.fullmatch(branch):
         return None
@@ -631,7 +667,9 @@ def checked_out(root: Path) -> str | None:
 
 
 def commit_named(root: Path, commit: str) -> str | None:
-    """The whole id of a commit in the clone around a folder; None if it has none of this name, or several."""
+    """The whole id of a commit in the clone around a folder; None if it has none of
+    this name, or several.
+    """
     return _commit(root, commit)
 
 

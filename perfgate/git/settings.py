@@ -1,4 +1,6 @@
-"""Settings passed to git through its environment, so that they are in no file and in no argument visible to other users."""
+"""Settings passed to git through its environment, so that they are in no file and in no
+argument visible to other users.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from pathlib import Path
 
 # No configuration file of the user or the machine is read.
 NO_FILES = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-# Variables that tie git to one clone (git rev-parse --local-env-vars), without a user's own `git -c` settings.
+# Variables that tie git to one clone (git rev-parse --local-env-vars), without a user's
+# own `git -c` settings.
 _TIES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -28,15 +31,17 @@ _TIES = (
 def untie(environ: MutableMapping[str, str]) -> None:
     """Remove variables from an environment that tie git to the clone of a calling hook.
 
-    The command line does this once, before anything else: GitPython gives every command the environment of the process, and
-    `worktree add` would write the caller's index through GIT_INDEX_FILE.
+    The command line does this once, before anything else: GitPython gives every command
+    the environment of the process, and `worktree add` would write the caller's index
+    through GIT_INDEX_FILE.
     """
     for name in _TIES:
         environ.pop(name, None)
 
 
 def alone_in(home: Path) -> dict[str, str]:
-    """The environment that ignores all configuration, credential helpers and .netrc files of the machine.
+    """The environment that ignores all configuration, credential helpers and .netrc
+    files of the machine.
 
     ``home`` is an empty folder of ours.
     """
@@ -51,7 +56,9 @@ def alone_in(home: Path) -> dict[str, str]:
 def as_environment(
     settings: Iterable[tuple[str, str]], *, first: int = 0
 ) -> dict[str, str]:
-    """Settings as git reads them from its environment, numbered from ``first`` (git-config, GIT_CONFIG_COUNT)."""
+    """Settings as git reads them from its environment, numbered from ``first``
+    (git-config, GIT_CONFIG_COUNT).
+    """
     environ = {}
     count = first
     for name, value in settings:
@@ -64,7 +71,8 @@ def as_environment(
 
 
 def password_of(user: str, token: str) -> str:
-    import base64  # here, because the command line imports this module before it parses its arguments
+    # here, because the command line imports this module before it parses its arguments
+    import base64
 
     return base64.b64encode(f"{user}:{token}".encode()).decode()
 

@@ -1,8 +1,10 @@
-"""The languages of reports: English sentences in code and data, their Chinese in ``zh.po``, and the language being written.
+"""The languages of reports: English sentences in code and data, their Chinese in
+``zh.po``, and the language being written.
 
-There are two ways to word a sentence outside templates. Documents hold a ``Message``: a code of the catalogue with its values.
-A command says an English sentence with its values: `sentence` words it at once; an `Activity` or an error, which another
-sentence may quote, keeps the English and words it when it is shown.
+There are two ways to word a sentence outside templates. Documents hold a ``Message``: a
+code of the catalogue with its values. A command says an English sentence with its
+values: `sentence` words it at once; an `Activity` or an error, which another sentence
+may quote, keeps the English and words it when it is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Literal, TypeVar
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
-# Every function that words a number would have to pass the language on, so the outermost one sets it for all that it calls.
+# Every function that words a number would have to pass the language on, so the
+# outermost one sets it for all that it calls.
 Shown = TypeVar("Shown")
 _CURRENT: ContextVar[Language] = ContextVar("language", default="en")
 
@@ -37,10 +40,12 @@ def current_language() -> Language:
 
 
 def environment_language(environ: Mapping[str, str]) -> Language:
-    """The language of the user's locale, by the rules of GNU gettext; English for a locale that is neither.
+    """The language of the user's locale, by the rules of GNU gettext; English for a
+    locale that is neither.
 
-    The locale is the first of LC_ALL, LC_MESSAGES and LANG that is set. LANGUAGE, a list in order of preference, comes before
-    it, unless the locale is C (gettext manual, "The LANGUAGE variable").
+    The locale is the first of LC_ALL, LC_MESSAGES and LANG that is set. LANGUAGE, a
+    list in order of preference, comes before it, unless the locale is C (gettext
+    manual, "The LANGUAGE variable").
     """
     locale = next(
         (
@@ -65,8 +70,9 @@ def environment_language(environ: Mapping[str, str]) -> Language:
 def translate(english: str, language: Language | None = None) -> str:
     """A sentence of ours, its placeholders untouched, in a language or the current one.
 
-    Give it only sentences of ours: text from outside could by chance match one. ``make locale`` finds every sentence, and
-    a test holds that each has its Chinese; one that is not in ``zh.po`` stays English.
+    Give it only sentences of ours: text from outside could by chance match one.
+    ``make locale`` finds every sentence, and a test holds that each has its Chinese;
+    one that is not in ``zh.po`` stays English.
     """
     if (
         language or _CURRENT.get()
@@ -76,7 +82,8 @@ def translate(english: str, language: Language | None = None) -> str:
 
 
 def sentence(english: str, **values: object) -> str:
-    """A sentence for the terminal in the current language, with its values filled in; never for a document.
+    """A sentence for the terminal in the current language, with its values filled in;
+    never for a document.
 
     ``make locale`` finds the sentences that are written out in the call.
     """
@@ -84,7 +91,9 @@ def sentence(english: str, **values: object) -> str:
 
 
 class Activity(str):
-    """The current wait, or a part of an error: English, as documents quote it, and ``shown`` in the user's language."""
+    """The current wait, or a part of an error: English, as documents quote it, and
+    ``shown`` in the user's language.
+    """
 
     __slots__ = ("_english", "_values")
     _english: str
@@ -108,7 +117,9 @@ class Activity(str):
 
     @property
     def shown(self) -> str:
-        """In the language that is spoken now, so that a constant of a module may be one."""
+        """In the language that is spoken now, so that a constant of a module may be
+        one.
+        """
         words = translate(self._english)
         if not self._values:
             return words
@@ -125,7 +136,9 @@ def shown(activity: Shown) -> Shown | str:
 
 
 def filled(words: str, values: Mapping[str, object]) -> str:
-    """A sentence with values in its ``{places}``; in Chinese, words of Latin letters stand apart from the characters."""
+    """A sentence with values in its ``{places}``; in Chinese, words of Latin letters
+    stand apart from the characters.
+    """
     if words.isascii() or not any(map(_is_chinese, words)):
         return words.format_map(values)
     from string import Formatter  # compiles expressions, which English does without
@@ -143,7 +156,9 @@ def filled(words: str, values: Mapping[str, object]) -> str:
 
 
 def gap_between(before: str, after: str) -> str:
-    """The space between Chinese characters and Latin letters, digits or code, in texts that are joined."""
+    """The space between Chinese characters and Latin letters, digits or code, in texts
+    that are joined.
+    """
     last, first = before[-1:], after[:1]
     is_border = (_is_chinese(last) and _is_latin(first)) or (
         _is_latin(last) and _is_chinese(first)
@@ -158,13 +173,17 @@ def _is_chinese(letter: str) -> bool:
 
 
 def _is_latin(letter: str) -> bool:
-    """Whether it is a Latin letter, a digit, or at the edge of code in Markdown and HTML."""
+    """Whether it is a Latin letter, a digit, or at the edge of code in Markdown and
+    HTML.
+    """
     return letter.isascii() and letter != "" and (letter.isalnum() or letter in "%`<>")
 
 
 @cache
 def _chinese() -> dict[str, str]:
-    """The Chinese of every sentence. Reading the catalogue as text takes milliseconds, so there is no compiled catalogue."""
+    """The Chinese of every sentence. Reading the catalogue as text takes milliseconds,
+    so there is no compiled catalogue.
+    """
     entries = (
         (Path(__file__).parent / "zh.po").read_text(encoding="utf-8").split("\n\n")
     )
@@ -176,7 +195,9 @@ def _chinese() -> dict[str, str]:
 
 
 def _unquoted(literal: str) -> str:
-    """A string of a .po file, which may go on over several lines; ``make locale`` writes the escapes that JSON has too."""
+    """A string of a .po file, which may go on over several lines; ``make locale``
+    writes the escapes that JSON has too.
+    """
     literal = literal.strip().replace('"\n"', "")
     if "\\" not in literal:
         return literal[1:-1]

@@ -1,7 +1,9 @@
-"""Record the operators of the process it runs in, by its own torch.profiler, and write the trace to the folder of its side.
+"""Record the operators of the process it runs in, by its own torch.profiler, and write
+the trace to the folder of its side.
 
-Only the standard library is imported: the environment of a server may lack the dependencies of perfgate. Operators of all
-threads are recorded, each under the Python functions that ran it (torch before 2.7: only operators of the main thread).
+Only the standard library is imported: the environment of a server may lack the
+dependencies of perfgate. Operators of all threads are recorded, each under the Python
+functions that ran it (torch before 2.7: only operators of the main thread).
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from perfgate.system.profiling import (
     RECORDING,
 )
 
-# A recording grows by tens of megabytes a second of work. A turn that takes longer is recorded in part; some of the time the
-# other processes take to begin.
+# A recording grows by tens of megabytes a second of work. A turn that takes longer is
+# recorded in part; some of the time the other processes take to begin.
 _MOST_SECONDS = 10.0
 _CHUNK = 1 << 20
 
@@ -40,7 +42,10 @@ _recorder: OperatorRecorder | None = None
 
 
 def toggle() -> None:
-    """Begin to record where the folder says so, else stop. Called by the signal, in the main thread."""
+    """Begin to record where the folder says so, else stop.
+
+    Called by the signal, in the main thread.
+    """
     global _recorder  # noqa: PLW0603 - a process has one
     folder = Path(os.environ.get(PROFILE_VARIABLE, ""))
     is_wanted = (folder / OPERATORS_SWITCH).exists()
@@ -61,7 +66,8 @@ class OperatorRecorder:
         self._folder = folder
         self._profiler: Any = None
         self._ends = 0.0
-        # The profiler must be stopped by the thread that started it, the main thread, which gets the signal.
+        # The profiler must be stopped by the thread that started it, the main thread,
+        # which gets the signal.
         self._timer = threading.Timer(
             _MOST_SECONDS, os.kill, (self.pid, PROFILE_SIGNAL)
         )
@@ -92,7 +98,8 @@ class OperatorRecorder:
             self._profiler.export_chrome_trace(str(plain))
             with (
                 plain.open("rb") as trace,
-                # torch itself compresses line by line at level 9: fifteen times as long, for a tenth of the bytes less.
+                # torch itself compresses line by line at level 9: fifteen times as
+                # long, for a tenth of the bytes less.
                 gzip.open(packed, "wb", compresslevel=5) as into,
             ):
                 shutil.copyfileobj(trace, into, _CHUNK)
@@ -103,9 +110,11 @@ class OperatorRecorder:
 def started_profiler(
     *, with_stack: bool = False, record_shapes: bool = False, all_threads: bool = False
 ) -> Any:
-    """A profiler of torch in its context; None where there is no torch, or the program profiles itself.
+    """A profiler of torch in its context; None where there is no torch, or the program
+    profiles itself.
 
-    It records the host, and the kernels of a CUDA device or of an NPU that this process uses.
+    It records the host, and the kernels of a CUDA device or of an NPU that this process
+    uses.
     """
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "cuda"):  # it is being imported
@@ -122,7 +131,8 @@ def started_profiler(
             kinds = [module.ProfilerActivity.CPU, module.ProfilerActivity.CUDA]
             profiler = module.profile(activities=kinds, **settings)
         else:
-            # The profiler inside torch.profiler.profile, which itself imports hundreds of modules: a second of CPU time.
+            # The profiler inside torch.profiler.profile, which itself imports hundreds
+            # of modules: a second of CPU time.
             if _records_npu(torch):
                 settings |= {"use_device": "npu", "use_kineto": True}
             profiler = importlib.import_module("torch.autograd.profiler").profile(
@@ -136,9 +146,11 @@ def started_profiler(
 
 
 def _records_npu(torch: Any) -> bool:
-    """Whether torch's profiler records the kernels of the NPU that this process uses: torch_npu does so by libmspti of CANN.
+    """Whether torch's profiler records the kernels of the NPU that this process uses:
+    torch_npu does so by libmspti of CANN.
 
-    torch_npu 2.13.0 raises at the end of a recording if that library is missing. One that does not know it records the host.
+    torch_npu 2.13.0 raises at the end of a recording if that library is missing. One
+    that does not know it records the host.
     """
     npu = getattr(torch, "npu", None)
     if (
@@ -158,7 +170,9 @@ def _records_npu(torch: Any) -> bool:
 
 
 def _note_rank(torch: Any) -> None:
-    """Write the rank and its process group into the recording, as torch.profiler.profile does."""
+    """Write the rank and its process group into the recording, as
+    torch.profiler.profile does.
+    """
     distributed = sys.modules.get("torch.distributed")
     if (
         distributed is None
@@ -178,7 +192,9 @@ def _note_rank(torch: Any) -> None:
 
 
 def _all_threads() -> Any:
-    """The setting by which threads are recorded that began before; None of a torch that has none."""
+    """The setting by which threads are recorded that began before; None of a torch that
+    has none.
+    """
     with suppress(ImportError, AttributeError, TypeError):
         config = importlib.import_module("torch._C._profiler")._ExperimentalConfig
         return config(profile_all_threads=True)

@@ -1,6 +1,8 @@
-"""``python -m perfgate.measuring.rank_workload FILE:NAME``: a workload in every rank that torchrun started; a call is a step.
+"""``python -m perfgate.measuring.rank_workload FILE:NAME``: a workload in every rank
+that torchrun started; a call is a step.
 
-Every rank has other inputs. The workload distributes the model: ``build`` finds the process group.
+Every rank has other inputs. The workload distributes the model: ``build`` finds the
+process group.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ DEVICE_VARIABLE = "PERFGATE_DEVICE"
 
 
 def main(reference: str) -> None:
-    """Call the workload until the gate ends the process. Raises PerfgateError for a workload that cannot be loaded."""
+    """Call the workload until the gate ends the process.
+
+    Raises PerfgateError for a workload that cannot be loaded.
+    """
     kind = os.environ.get(DEVICE_VARIABLE, "cpu").partition(":")[0]
     device = open_device(
         kind if kind == "cpu" else f"{kind}:{os.environ['LOCAL_RANK']}"

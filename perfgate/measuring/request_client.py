@@ -1,4 +1,5 @@
-"""``python -m perfgate.measuring.request_client FILE:NAME ADDRESS``: a project's own function that sends requests.
+"""``python -m perfgate.measuring.request_client FILE:NAME ADDRESS``: a project's own
+function that sends requests.
 
 It listens on the Unix socket ADDRESS. Every line that comes is a request, as
 ``conductor/sides/server/programs.py`` writes it, and is answered by a line once the

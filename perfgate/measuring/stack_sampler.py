@@ -1,8 +1,10 @@
-"""Sample the Python stacks of the process it runs in, in a separate thread, and write them to the folder of its side.
+"""Sample the Python stacks of the process it runs in, in a separate thread, and write
+them to the folder of its side.
 
-Only the standard library is imported: the server's environment may lack perfgate's dependencies. A sample of a thread is
-its stack, the CPU time since its last one, and whether it waits in the kernel. Tasks of asyncio that wait in
-``asyncio.sleep`` have no thread; their coroutines are sampled as the thread ``task``.
+Only the standard library is imported: the server's environment may lack perfgate's
+dependencies. A sample of a thread is its stack, the CPU time since its last one, and
+whether it waits in the kernel. Tasks of asyncio that wait in ``asyncio.sleep`` have no
+thread; their coroutines are sampled as the thread ``task``.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ _TASKS_EVERY = 4
 _MOST_SECONDS = 120.0
 _MOST_SAMPLES = 200_000
 _DEEPEST = 200
-# Of a process that is sampled from its start: when it first writes, and how long its end waits for the last samples.
+# Of a process that is sampled from its start: when it first writes, and how long its
+# end waits for the last samples.
 _FIRST_WRITE_SECONDS, _JOIN_SECONDS = 0.1, 10.0
-# A sample must show the thread at the moment of sampling. By default a thread keeps the interpreter for 5 ms more, or until
-# it lets go of it by itself, so that every sample would lie in calls that do, such as sending.
+# A sample must show the thread at the moment of sampling. By default a thread keeps the
+# interpreter for 5 ms more, or until it lets go of it by itself, so that every sample
+# would lie in calls that do, such as sending.
 _SWITCH_INTERVAL = 1e-5
-# The system call in which a thread waits for a lock, and so for the interpreter too (asm/unistd.h).
+# The system call in which a thread waits for a lock, and so for the interpreter too
+# (asm/unistd.h).
 _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(os.uname().machine, b"")
 _TASK = "task"
 
@@ -45,7 +50,10 @@ _sampler: StackSampler | None = None
 
 
 def toggle() -> None:
-    """Begin to sample if the folder requests it, else stop. Called by the signal, in the main thread."""
+    """Begin to sample if the folder requests it, else stop.
+
+    Called by the signal, in the main thread.
+    """
     global _sampler  # noqa: PLW0603 - a process has one
     folder = Path(os.environ.get(PROFILE_VARIABLE, ""))
     running = _sampler is not None and _sampler.pid == os.getpid()
@@ -79,7 +87,10 @@ def _end() -> None:
 
 @dataclass
 class _Sample:
-    """``count`` equal samples of a thread in a row; times in nanoseconds. Written in this order."""
+    """``count`` equal samples of a thread in a row; times in nanoseconds.
+
+    Written in this order.
+    """
 
     thread: str
     stack: int
@@ -93,7 +104,8 @@ class _Sample:
 class StackSampler:
     """Samples until it is stopped, and then writes ``PID.stacks``.
 
-    After ``first_write`` seconds, twice as many and so on it writes what there is, because a process may end abruptly.
+    After ``first_write`` seconds, twice as many and so on it writes what there is,
+    because a process may end abruptly.
     """
 
     def __init__(self, folder: Path, *, first_write: float = math.inf) -> None:
@@ -180,7 +192,9 @@ class StackSampler:
         return now
 
     def _add_tasks(self, loop: Any, now: int) -> None:
-        """Add the tasks that wait for a timer, with the time until tasks are sampled again."""
+        """Add the tasks that wait for a timer, with the time until tasks are sampled
+        again.
+        """
         begin = now - int(_TASKS_EVERY * _PERIOD_SECONDS * 1e9)
         with suppress(
             RuntimeError, TypeError, AttributeError
@@ -266,10 +280,12 @@ class _ThreadClock:
         self._carried = 0
 
     def read(self) -> tuple[int, bool]:
-        """The nanoseconds of CPU since the last time, and whether the thread waits in the kernel.
+        """The nanoseconds of CPU since the last time, and whether the thread waits in
+        the kernel.
 
-        A thread that waits now used them before in some other call: they count for the next one in which it runs. One that
-        waits for a lock and has run waits for the interpreter, which the sampler has.
+        A thread that waits now used them before in some other call: they count for the
+        next one in which it runs. One that waits for a lock and has run waits for the
+        interpreter, which the sampler has.
         """
         before, self._used = self._used, self._used_ns()
         cpu = max(0, self._used - before)
@@ -292,9 +308,12 @@ class _ThreadClock:
 
 
 def line_of(frame: FrameType) -> int:
-    """The line at which a frame is. The jump back to the head of a loop may have none, and counts for the head.
+    """The line at which a frame is.
 
-    Threads give the interpreter to others at just these jumps, so most samples of a loop may lie there.
+    The jump back to the head of a loop may have none, and counts for the head.
+
+    Threads give the interpreter to others at just these jumps, so most samples of a
+    loop may lie there.
     """
     if frame.f_lineno is not None:
         return frame.f_lineno

@@ -1,1 +1,3 @@
-"""`perfgate serve`: recordings and the runs of main over HTTP, as pages and as JSON (FastAPI)."""
+"""`perfgate serve`: recordings and the runs of main over HTTP, as pages and as JSON
+(FastAPI).
+"""

@@ -1,8 +1,9 @@
-"""Admission of requests: by the name of the host and by token, before any other code of the service sees them.
+"""Admission of requests: by the name of the host and by token, before any other code of
+the service sees them.
 
-Without a token, which is possible on the loopback interface alone, only requests to a name of this machine are answered,
-so that no foreign page can send requests through a browser (DNS rebinding). With a token every request needs one, except
-for the health.
+Without a token, which is possible on the loopback interface alone, only requests to a
+name of this machine are answered, so that no foreign page can send requests through a
+browser (DNS rebinding). With a token every request needs one, except for the health.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _LARGEST_PORT = 65535
 
 
 class Admission:
-    """Wraps an application: refuses, or passes on with the caller, and gives every response the same security headers."""
+    """Wraps an application: refuses, or passes on with the caller, and gives every
+    response the same security headers.
+    """
 
     def __init__(
         self, application: ASGIApp, authenticator: Authenticator, troubles: TroubleLog
@@ -60,7 +63,8 @@ class Admission:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        # FastAPI has no HEAD; the server sends the headers of a GET alone (RFC 9110, 9.3.2).
+        # FastAPI has no HEAD; the server sends the headers of a GET alone (RFC 9110,
+        # 9.3.2).
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         try:
@@ -75,7 +79,9 @@ class Admission:
         await (refusal or self._application)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The response to a request that is not admitted: a refusal, or the redirect without the token."""
+        """The response to a request that is not admitted: a refusal, or the redirect
+        without the token.
+        """
         try:
             host = host_name(request.headers.get("Host", ""))
         except ValueError:
@@ -113,12 +119,15 @@ class Admission:
 
 
 def _without_token(request: Request, token: str) -> Response:
-    """Keep the token out of the browser's history: the browser stores it in a cookie and repeats the request."""
+    """Keep the token out of the browser's history: the browser stores it in a cookie
+    and repeats the request.
+    """
     query = parse_qsl(
         request.scope["query_string"].decode("latin-1"), keep_blank_values=True
     )
     rest = [(name, value) for name, value in query if name != "token"]
-    # Two leading slashes would redirect to another machine, and browsers take a backslash for a slash.
+    # Two leading slashes would redirect to another machine, and browsers take a
+    # backslash for a slash.
     location = "/" + quote(request.scope["path"].lstrip("/"))
     if rest:
         location += f"?{urlencode(rest)}"
@@ -130,7 +139,9 @@ def _without_token(request: Request, token: str) -> Response:
 
 
 def host_name(header: str) -> str:
-    """The name or address in a Host header, in lower case. Raises ValueError for anything else."""
+    """The name or address in a Host header, in lower case. Raises ValueError for
+    anything else.
+    """
     match = _HOST.fullmatch(header)
     if match is None or int(match["port"] or 0) > _LARGEST_PORT:
         raise ValueError(header)

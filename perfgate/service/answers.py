@@ -1,4 +1,6 @@
-"""The responses of the service: its records as JSON, pages, refusals, and their description in OpenAPI."""
+"""The responses of the service: its records as JSON, pages, refusals, and their
+description in OpenAPI.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _WRITE_REFUSALS = {
     HTTPStatus.CONFLICT: "Another document of this session is stored.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
 }
-# Clients repeat a request that was answered with 503 after this time (RFC 9110, 10.2.3).
+# Clients repeat a request that was answered with 503 after this time (RFC 9110,
+# 10.2.3).
 _SECONDS_TO_RETRY = 2
 # As msgspec and OpenAPI write it.
 _REFERENCE = "#/components/schemas/{name}"
@@ -85,7 +88,9 @@ def page_answer() -> Answers:
 
 
 def written(*answers: Answers) -> Answers:
-    """The responses of an operation that writes: like reading, plus the refusals of a body."""
+    """The responses of an operation that writes: like reading, plus the refusals of a
+    body.
+    """
     together: Answers = {}
     for described_answers in (*answers, _refusals(_WRITE_REFUSALS)):
         together.update(described_answers)
@@ -93,7 +98,9 @@ def written(*answers: Answers) -> Answers:
 
 
 class DescribedApp(FastAPI):
-    """A FastAPI application; its responses are records of ours, with schemas made by msgspec as for all our documents."""
+    """A FastAPI application; its responses are records of ours, with schemas made by
+    msgspec as for all our documents.
+    """
 
     def __init__(
         self, *, records: Iterable[type], description: str, **options: Any

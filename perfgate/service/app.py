@@ -1,4 +1,6 @@
-"""The FastAPI application: the routes of its parts, its health, and one response for each kind of error."""
+"""The FastAPI application: the routes of its parts, its health, and one response for
+each kind of error.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ async def _wrong_parameter(_: Request, error: Exception) -> Response:
 
 
 async def _refused_by_route(_: Request, error: Exception) -> Response:
-    """For refusals of our routes and of the router itself, which names the methods that it allows."""
+    """For refusals of our routes and of the router itself, which names the methods that
+    it allows.
+    """
     refusal = cast("HTTPException", error)
     response = refused(refusal.detail, refusal.status_code)
     response.headers.update(refusal.headers or {})

@@ -1,6 +1,8 @@
-"""The kept artifacts over HTTP, at the paths that they have in the artifact store: streamed, whole or in one range of bytes.
+"""The kept artifacts over HTTP, at the paths that they have in the artifact store:
+streamed, whole or in one range of bytes.
 
-Only files that the record of a set lists can be requested, by a caller who may read the set's project.
+Only files that the record of a set lists can be requested, by a caller who may read the
+set's project.
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ FilePath = Annotated[
     str, Path(description="The path of a file, as the record of the set lists it.")
 ]
 
-# A page comes from a runner, and its reader's cookie opens everything that the reader may see. A report needs no script; the
-# script of a flame graph runs in an opaque origin, which may not send data.
+# A page comes from a runner, and its reader's cookie opens everything that the reader
+# may see. A report needs no script; the script of a flame graph runs in an opaque
+# origin, which may not send data.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
@@ -100,11 +103,14 @@ class ArtifactFiles(ServicePart):
         if status == HTTPStatus.PARTIAL_CONTENT:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.bytes}"
         chunks = self._store.content(artifact_set, path, start, end)
-        # The first chunk is read here: a store that refuses is reported instead of sent as an empty file.
+        # The first chunk is read here: a store that refuses is reported instead of sent
+        # as an empty file.
         return StreamingResponse(chain([next(chunks, b"")], chunks), status, headers)
 
     def _set(self, request: Request, key: str, set_id: str) -> ArtifactSet:
-        """The set, if there is one and the caller may read its project; the answer does not reveal which of the two failed."""
+        """The set, if there is one and the caller may read its project; the answer does
+        not reveal which of the two failed.
+        """
         artifact_set = self._store.at(key, set_id)
         if artifact_set is None or caller_of(request).project not in (
             None,
@@ -115,7 +121,10 @@ class ArtifactFiles(ServicePart):
 
 
 def _byte_range(header: str, size: int) -> tuple[int, int, HTTPStatus]:
-    """The bytes of one range (RFC 9110, 14.1.2), or all of them without such a header. Raises HTTPException behind the end."""
+    """The bytes of one range (RFC 9110, 14.1.2), or all of them without such a header.
+
+    Raises HTTPException behind the end.
+    """
     match = _RANGE.fullmatch(header.strip())
     if match is None or header.strip() == "bytes=-":
         return 0, size, HTTPStatus.OK

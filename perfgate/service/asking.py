@@ -1,4 +1,6 @@
-"""What a service answers questions from: its store and its recordings, for the projects that the caller may read."""
+"""What a service answers questions from: its store and its recordings, for the projects
+that the caller may read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from perfgate.service.served_store import ServedStore
 
 
 class ServedSources:
-    """The sources of one service; its store with its sites, or its recordings, may be None."""
+    """The sources of one service; its store with its sites, or its recordings, may be
+    None.
+    """
 
     def __init__(
         self,

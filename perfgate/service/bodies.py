@@ -13,10 +13,12 @@ from fastapi import HTTPException
 from starlette.requests import Request
 
 MOST_UPLOAD_BYTES = 32 * 1024 * 1024
-# Larger uploads are rare. At most this many are in memory at once; the others wait, and their clients stop sending.
+# Larger uploads are rare. At most this many are in memory at once; the others wait, and
+# their clients stop sending.
 _LARGE_BYTES = 1024 * 1024
 _LARGE_AT_ONCE = 2
-# A large upload that takes longer ends, so that a slow client does not hold up the others.
+# A large upload that takes longer ends, so that a slow client does not hold up the
+# others.
 _SECONDS_OF_LARGE = 120.0
 
 
@@ -28,7 +30,10 @@ class Uploads:
 
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
-        """The body, while it is used. Raises HTTPException for one that is too large or too slow."""
+        """The body, while it is used.
+
+        Raises HTTPException for one that is too large or too slow.
+        """
         _refuse_announced(request, MOST_UPLOAD_BYTES)
         stream, body = request.stream(), BytesIO()
         async for chunk in stream:
@@ -53,7 +58,11 @@ class Uploads:
 
 
 async def bounded_body(request: Request, most: int) -> bytes:
-    """The body of a request. Raises HTTPException above ``most`` bytes, before they are read if they are announced."""
+    """The body of a request.
+
+    Raises HTTPException above ``most`` bytes, before they are read if they are
+    announced.
+    """
     _refuse_announced(request, most)
     body = BytesIO()
     async for chunk in request.stream():

@@ -1,4 +1,6 @@
-"""The sender of a request and its rights, which every route that needs some declares as a dependency."""
+"""The sender of a request and its rights, which every route that needs some declares as
+a dependency.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ NO_NUL = r"^[^\x00]*$"
 
 @dataclass(frozen=True)
 class Caller:
-    """``name`` stands in the audit log; without a ``project`` everything may be read, the recordings too.
+    """``name`` stands in the audit log; without a ``project`` everything may be read,
+    the recordings too.
 
-    ``form_key`` is for forms in the pages of a browser with a token that may write; empty for others.
+    ``form_key`` is for forms in the pages of a browser with a token that may write;
+    empty for others.
     """
 
     name: str
@@ -37,7 +41,9 @@ PROBE = Caller("anyone", project="")
 
 
 class Authenticator:
-    """Finds callers by their secrets: the token of this server, which reads everything, or one of the store's."""
+    """Finds callers by their secrets: the token of this server, which reads everything,
+    or one of the store's.
+    """
 
     def __init__(self, own: str | None, ledger: Ledger | None = None) -> None:
         self._own, self._ledger = own, ledger
@@ -62,7 +68,9 @@ class Authenticator:
 
 
 def form_key(secret: str) -> str:
-    """The key of the forms in our pages: a foreign page, which knows the address but not the cookie, cannot make it."""
+    """The key of the forms in our pages: a foreign page, which knows the address but
+    not the cookie, cannot make it.
+    """
     return hmac.new(_bytes(secret), b"a form of perfgate", hashlib.sha256).hexdigest()
 
 
@@ -81,7 +89,8 @@ def readable_projects(request: Request, store: Store) -> list[str]:
     return [project for project in store.projects() if only in (None, project)]
 
 
-# FastAPI hands a dependency that is not a coroutine to a thread, which takes longer than to compare two names.
+# FastAPI hands a dependency that is not a coroutine to a thread, which takes longer
+# than to compare two names.
 async def reader(
     request: Request, project: Annotated[str, Path(min_length=1, pattern=NO_NUL)]
 ) -> str:

@@ -1,4 +1,6 @@
-"""Connections of the service: a client that sends nothing for a while is disconnected, and there may be thousands of others."""
+"""Connections of the service: a client that sends nothing for a while is disconnected,
+and there may be thousands of others.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,18 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# A client that is measuring has no connection open, and a slow network sends something every few seconds.
+# A client that is measuring has no connection open, and a slow network sends something
+# every few seconds.
 IDLE_SECONDS = 30.0
 _MOST_FILES = 65_536
 
 
 class EndingConnection(H11Protocol):
-    """A connection that ends if the service waits for the rest of a request and receives nothing for ``idle_seconds``.
+    """A connection that ends if the service waits for the rest of a request and
+    receives nothing for ``idle_seconds``.
 
-    uvicorn itself ends only connections that are idle after a response (uvicorn, "Timeouts").
+    uvicorn itself ends only connections that are idle after a response (uvicorn,
+    "Timeouts").
     """
 
     idle_seconds = IDLE_SECONDS

@@ -1,4 +1,6 @@
-"""Pages of ``perfgate serve``, drawn in separate processes: a page takes seconds and much memory."""
+"""Pages of ``perfgate serve``, drawn in separate processes: a page takes seconds and
+much memory.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Drawers:
         self._pool: ProcessPoolExecutor | None = None
 
     async def draw(self, name: str, page: Callable[[], str]) -> str:
-        """The page of a recording. Raises the errors of reading and drawing, and PerfgateError if the process was killed."""
+        """The page of a recording. Raises the errors of reading and drawing, and
+        PerfgateError if the process was killed.
+        """
         pool = self._pool = self._pool or _pool()
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, within, page)
@@ -54,7 +58,8 @@ class Drawers:
 
 
 def _pool() -> ProcessPoolExecutor:
-    # A child forked from a process with threads may inherit a lock that is never released.
+    # A child forked from a process with threads may inherit a lock that is never
+    # released.
     context = multiprocessing.get_context("forkserver")
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
     ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
@@ -62,7 +67,9 @@ def _pool() -> ProcessPoolExecutor:
 
 
 def flame_page(path: Path, name: str, language: Language, head: Path | None) -> str:
-    """The flame graph of the recording at ``path``, shown as ``name``; or of two, if it is compared with ``head``."""
+    """The flame graph of the recording at ``path``, shown as ``name``; or of two, if it
+    is compared with ``head``.
+    """
     if head is not None:
         return render_flame(
             trace_flame(path, head, Choice(), note=lambda _: None), language

@@ -1,7 +1,8 @@
 """Forms of our pages, which work without any script, and the rights of their senders.
 
-A browser sends its cookie with requests that a foreign page made up, too, so the cookie alone has no rights: a form holds
-a token that was typed in, or the key that only the reader of our own page can know.
+A browser sends its cookie with requests that a foreign page made up, too, so the cookie
+alone has no rights: a form holds a token that was typed in, or the key that only the
+reader of our own page can know.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def form_sender(
     *,
     project: str | None,
 ) -> Caller | None:
-    """The sender of a form, if it may write to the project, or to all for None: by a token, the form's key, or its header."""
+    """The sender of a form, if it may write to the project, or to all for None: by a
+    token, the form's key, or its header.
+    """
     if typed := fields.get("token", "").strip():
         sender = authenticator.caller(typed)
         if sender is None or sender.project not in (None, project):

@@ -1,4 +1,6 @@
-"""The pages of a project, kept between requests and renewed when the project has changed."""
+"""The pages of a project, kept between requests and renewed when the project has
+changed.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from perfgate.document.site import SiteContent
 from perfgate.errors import PerfgateError
 from perfgate.flows.shared.site.pages import SitePages
 
-# Readers wait for the new pages of a project with at most this many runs. Readers of a larger project get the earlier pages
-# at once, while new pages are made.
+# Readers wait for the new pages of a project with at most this many runs. Readers of a
+# larger project get the earlier pages at once, while new pages are made.
 FEW_RUNS = 25
 
 
@@ -38,12 +40,18 @@ class KeptSite:
 
     @property
     def present(self) -> KeptPages | None:
-        """The pages that were made last, perhaps of an earlier revision; None before the first."""
+        """The pages that were made last, perhaps of an earlier revision; None before
+        the first.
+        """
         return self._present
 
     def pages(self, revision: str, *, must_be_new: bool = False) -> KeptPages:
-        """The pages for a project at ``revision``, or earlier pages. Raises the errors of reading if there are none."""
-        # A renewal under way may have begun before this revision; the next renewal has not.
+        """The pages for a project at ``revision``, or earlier pages.
+
+        Raises the errors of reading if there are none.
+        """
+        # A renewal under way may have begun before this revision; the next renewal has
+        # not.
         for _ in range(2):
             present, renewal = self._renewed(revision)
             if present is not None and (

@@ -29,13 +29,15 @@ from perfgate.trace.readers.ascend.layout import OUTPUT
 from perfgate.trace.readers.reader import all_readers
 
 MOST_RECORDINGS = 10_000
-# Recordings are large: only this many stay in memory, and the ids of the requests of all.
+# Recordings are large: only this many stay in memory, and the ids of the requests of
+# all.
 _IN_MEMORY = 2
 _Item = TypeVar("_Item")
 
 
 class Library:
-    """Every recording is named by its path below the folder; no other file can be requested.
+    """Every recording is named by its path below the folder; no other file can be
+    requested.
 
     Links are not followed. A recording that changed is read again. Not thread-safe.
     """
@@ -64,7 +66,10 @@ class Library:
         return self._folder / self._named(name).name
 
     def job(self, name: str) -> Path:
-        """The folder of a job; an empty name means the whole library. Raises UsageError if it holds no recording."""
+        """The folder of a job; an empty name means the whole library.
+
+        Raises UsageError if it holds no recording.
+        """
         if not [
             recording for recording in self._by_name() if is_below(recording, name)
         ]:
@@ -75,7 +80,9 @@ class Library:
         return self._folder / name
 
     def timelines(self, name: str) -> list[ChosenTimeline]:
-        """The timelines of a recording. Raises UsageError for an unknown name, DocumentError for a damaged recording."""
+        """The timelines of a recording. Raises UsageError for an unknown name,
+        DocumentError for a damaged recording.
+        """
         recording = self._named(name)
         state, timelines = self._timelines.pop(name, (None, []))
         if state != recording:
@@ -88,7 +95,10 @@ class Library:
     def requests(
         self, name: str, *, request: str | None, limit: int | None
     ) -> RequestDocument:
-        """The requests of a recording, or one of them with the work done for it. Raises UsageError if it is not in it."""
+        """The requests of a recording, or one of them with the work done for it.
+
+        Raises UsageError if it is not in it.
+        """
         document = requests_of(self.timelines(name), Choice(limit=limit), request)
         timelines = list(document.timelines)
         for number, timeline in enumerate(timelines):
@@ -113,7 +123,10 @@ class Library:
         )
 
     def trace_events(self, request: str | None) -> ServedTrace:
-        """The events that served a request, or any, in all recordings. Raises UsageError if they are too many."""
+        """The events that served a request, or any, in all recordings.
+
+        Raises UsageError if they are too many.
+        """
         sheet = EventSheet(request)
         unread = self._serving(
             request, lambda name: sheet.add(name, self.timelines(name))
@@ -123,7 +136,9 @@ class Library:
         )
 
     def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
-        """Use each recording with events that served the request, or any; return the names of damaged recordings."""
+        """Use each recording with events that served the request, or any; return the
+        names of damaged recordings.
+        """
         unread, is_served = [], False
         for name, recording in self._by_name().items():
             try:
@@ -229,7 +244,9 @@ def is_below(name: str, folder: str) -> bool:
 
 
 def _members(folder: Path) -> list[Path]:
-    """The members of a folder by name, without links, and without names that no address or JSON can hold: not UTF-8."""
+    """The members of a folder by name, without links, and without names that no address
+    or JSON can hold: not UTF-8.
+    """
     with os.scandir(folder) as entries:
         return sorted(
             Path(entry.path)
@@ -254,7 +271,9 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_recording(folder: Path) -> bool:
-    """Whether a folder is a single recording; a folder with several, of ranks or files, is not."""
+    """Whether a folder is a single recording; a folder with several, of ranks or files,
+    is not.
+    """
     if (folder / OUTPUT).is_dir():
         return True
     for path in _members(folder):

@@ -1,4 +1,6 @@
-"""The questions as tools of the Model Context Protocol: at `/mcp` of a service, and on standard input and output."""
+"""The questions as tools of the Model Context Protocol: at `/mcp` of a service, and on
+standard input and output.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ _Context = ServerRequestContext[Any, Any]
 
 
 def mcp_server(sources: Sources) -> Server[Any]:
-    """A server with a tool for each question that these sources can answer to their asker."""
+    """A server with a tool for each question that these sources can answer to their
+    asker.
+    """
     questions = {question.name: question for question in questions_for(sources)}
 
     async def tools(_: _Context, __: PaginatedRequestParams | None) -> ListToolsResult:
@@ -86,7 +90,10 @@ def mcp_server(sources: Sources) -> Server[Any]:
 
 
 class McpPart(ServicePart):
-    """The tools over HTTP. Each request stands alone, so that a token which is revoked ends every session."""
+    """The tools over HTTP.
+
+    Each request stands alone, so that a token which is revoked ends every session.
+    """
 
     def __init__(self, sources: ServedSources) -> None:
         self._sources = sources

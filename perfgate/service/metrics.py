@@ -1,4 +1,6 @@
-"""`GET /metrics` for Prometheus: the latest values of main on every testbed, and the uploads since the service started."""
+"""`GET /metrics` for Prometheus: the latest values of main on every testbed, and the
+uploads since the service started.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,9 @@ class Metrics(ServicePart):
         self._documents = documents
 
     def _read(self, run: StoredRun) -> RunDocument | None:
-        """The document of a run; None for a damaged one, which must not hide the others."""
+        """The document of a run; None for a damaged one, which must not hide the
+        others.
+        """
         try:
             return stored_run(self._served.store(), run.project, run.id)
         except StoreRefusedError:

@@ -1,4 +1,6 @@
-"""A part of the service: its routes, and how it takes part in the start and end of the whole."""
+"""A part of the service: its routes, and how it takes part in the start and end of the
+whole.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from fastapi import APIRouter
 
 
 class ServicePart(ABC):
-    """One of the parts that an application is made of; all of them share its admission and its errors.
+    """One of the parts that an application is made of; all of them share its admission
+    and its errors.
 
     ``records`` are the records that its responses hold, for the description in OpenAPI.
     """

@@ -1,4 +1,6 @@
-"""The pages of main's history, a site for each project of the store, and the list of projects at `/`."""
+"""The pages of main's history, a site for each project of the store, and the list of
+projects at `/`.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,8 @@ class ProjectSites(ServicePart):
         )
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
-        # Of every project whose pages were made, and the projects that the list of projects waits for.
+        # Of every project whose pages were made, and the projects that the list of
+        # projects waits for.
         self._states: dict[str, ProjectState] = {}
         self._awaited: set[str] = set()
         self._reader = SiteReader(served.address)
@@ -242,11 +245,17 @@ class ProjectSites(ServicePart):
         return as_page(page)
 
     def content(self, project: str) -> SiteContent:
-        """The content of a project's pages, as they show it. Raises UsageError if it has no run of main."""
+        """The content of a project's pages, as they show it.
+
+        Raises UsageError if it has no run of main.
+        """
         return self._present(project).content
 
     def _present(self, project: str, *, must_be_new: bool = False) -> KeptPages:
-        """The pages of a project as it is now, or was a moment ago. Raises UsageError if it has no run of main."""
+        """The pages of a project as it is now, or was a moment ago.
+
+        Raises UsageError if it has no run of main.
+        """
         revision = self._served.store().revision(project)
         # Acceptances expire by the day.
         revision_today = f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}"
@@ -264,7 +273,9 @@ class ProjectSites(ServicePart):
         return site.pages(revision_today, must_be_new=must_be_new)
 
     def _forget_oldest(self) -> None:
-        """Forget the pages that nobody opened for longest; what is stored of them is read again in 0.03 s."""
+        """Forget the pages that nobody opened for longest; what is stored of them is
+        read again in 0.03 s.
+        """
         runs = 0
         for place, (project, site) in enumerate(reversed(list(self._sites.items()))):
             if site.present is not None:

@@ -1,6 +1,7 @@
 """The recordings below a folder: their pages, and their requests as JSON.
 
-Only recordings listed by the library can be requested, so no request leads out of its folder.
+Only recordings listed by the library can be requested, so no request leads out of its
+folder.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ ProfileFormat = Annotated[
 
 
 class RecordingPages(ServicePart):
-    """The routes of one library, which is read on its own thread because it is not thread-safe.
+    """The routes of one library, which is read on its own thread because it is not
+    thread-safe.
 
     Pages take seconds, so processes draw them.
     """

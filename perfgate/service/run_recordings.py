@@ -1,4 +1,6 @@
-"""The recordings of stored runs: `perfgate run` and `check` leave both in one folder, which traces are served from."""
+"""The recordings of stored runs: `perfgate run` and `check` leave both in one folder,
+which traces are served from.
+"""
 
 from __future__ import annotations
 

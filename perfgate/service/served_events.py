@@ -1,4 +1,6 @@
-"""The events that served requests, as Chrome trace events for Perfetto, chrome://tracing and similar viewers."""
+"""The events that served requests, as Chrome trace events for Perfetto,
+chrome://tracing and similar viewers.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class TooManyEventsError(UsageError):
 
 @dataclass
 class EventSheet:
-    """Collects the events of several recordings; each begins at its first event, and has separate processes."""
+    """Collects the events of several recordings; each begins at its first event, and
+    has separate processes.
+    """
 
     request: str | None
     events: list[ServedEvent] = field(default_factory=list)
@@ -57,7 +61,8 @@ class EventSheet:
             if len(pick.timeline.events)
         ]
         origin = min(starts, default=0)
-        # Timelines of several devices repeat the events of the same host: write each once.
+        # Timelines of several devices repeat the events of the same host: write each
+        # once.
         keys: set[tuple[object, ...]] = set()
         for pick in chosen:
             for event in self._of_timeline(recording, pick, origin):

@@ -18,7 +18,8 @@ from perfgate.judging.store.store import Page, Store, shown_location
 
 # An instance of a store in a branch reads it once.
 _BRANCH_SECONDS = 30.0
-# Of each project, for what is said about all projects: testbeds that are in use, workloads, branches.
+# Of each project, for what is said about all projects: testbeds that are in use,
+# workloads, branches.
 _NEWEST_RUNS = 500
 
 
@@ -70,7 +71,10 @@ class ServedStore:
             return self._store
 
     def newest_runs(self, project: str) -> list[StoredRun]:
-        """The newest runs of a project, newest first. They are read again only if the project has changed."""
+        """The newest runs of a project, newest first.
+
+        They are read again only if the project has changed.
+        """
         store = self.store()
         revision = store.revision(project)
         known = self._newest.get(project)

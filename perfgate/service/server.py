@@ -50,17 +50,20 @@ _EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - to compare with
 _RECORDINGS = "/recordings"
 # Requests in progress at a signal may take this much longer.
 _SECONDS_TO_END = 5
-# The time after which a thread that needs the interpreter gets it. With Python's default of 5 ms, the thread that writes to
-# SQLite waits for the event loop at each of its statements, and all uploads wait for it: 25 % fewer were stored.
+# The time after which a thread that needs the interpreter gets it. With Python's
+# default of 5 ms, the thread that writes to SQLite waits for the event loop at each of
+# its statements, and all uploads wait for it: 25 % fewer were stored.
 _SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
 class ServeRequest:
-    """The folder of recordings, the location of the store, or both; the address to listen on (port 0: any free port).
+    """The folder of recordings, the location of the store, or both; the address to
+    listen on (port 0: any free port).
 
-    ``artifacts`` is the location of the artifact store, "" for none.
-    ``token`` None means that one is made if needed; ``root`` is the project's folder, for a store in a branch of it.
+    ``artifacts`` is the location of the artifact store, "" for none. ``token`` None
+    means that one is made if needed; ``root`` is the project's folder, for a store in a
+    branch of it.
     """
 
     folder: Path | None
@@ -81,7 +84,10 @@ def serve(
     say: Callable[[str], None],
     warn: Callable[[str], None],
 ) -> None:
-    """Serve until interrupted; ``say`` receives the address. Raises UsageError if listening there fails."""
+    """Serve until interrupted; ``say`` receives the address.
+
+    Raises UsageError if listening there fails.
+    """
     if request.folder is not None and not request.folder.is_dir():
         raise UsageError(
             "{path} is not a folder; name the folder that contains the recordings",
@@ -112,7 +118,9 @@ def serve(
 
 
 def _bring_up_to_date(ledger: Ledger | None, warn: Callable[[str], None]) -> None:
-    """Bring the tables of an older perfgate up to date; a service whose store cannot be opened starts, too."""
+    """Bring the tables of an older perfgate up to date; a service whose store cannot be
+    opened starts, too.
+    """
     if ledger is None:
         return
     try:
@@ -166,7 +174,8 @@ def _parts(
                 WebhookPages(webhooks, authenticator, served, request.language)
             )
         form = TriageForm(served, authenticator, request.language, sites.wait)
-        # Routes are tried in order, and nearly all requests of a busy service are uploads.
+        # Routes are tried in order, and nearly all requests of a busy service are
+        # uploads.
         parts = [
             StoreApi(served, recorded),
             *parts,
@@ -229,7 +238,8 @@ def _listener(host: str, port: int) -> Iterator[socket.socket]:
 class _Server(uvicorn.Server):
     """Calls ``ready`` once requests are answered, and ends by itself on a signal.
 
-    uvicorn's own handling raises the signal again afterwards, which would end the process by it.
+    uvicorn's own handling raises the signal again afterwards, which would end the
+    process by it.
     """
 
     def __init__(self, application: ASGIApp, ready: Callable[[], None]) -> None:

@@ -1,4 +1,6 @@
-"""Read the content of a project's pages in a separate process, which knows it from before, and store it for the next start."""
+"""Read the content of a project's pages in a separate process, which knows it from
+before, and store it for the next start.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ class SiteReader:
     def read(
         self, project: str, revision: str, seconds_since_1970: float
     ) -> ReadContent:
-        """The content of a project with runs. Raises StoreError or UsageError if it cannot be read."""
+        """The content of a project with runs.
+
+        Raises StoreError or UsageError if it cannot be read.
+        """
         pool: ProcessPoolExecutor | None = None
         try:
             with self._lock:
@@ -87,15 +92,17 @@ class SiteReader:
             self._is_closed = True
             if self._pool is not None:
                 self._pool.shutdown(wait=False, cancel_futures=True)
-        # The service would not end before a reading does, which takes long for a large project.
+        # The service would not end before a reading does, which takes long for a large
+        # project.
         if self._process is not None and self._process.done():
             with suppress(BrokenProcessPool, CancelledError, ProcessLookupError):
                 os.kill(self._process.result(), signal.SIGTERM)
 
 
 def _pool() -> ProcessPoolExecutor:
-    # A child forked from a process with threads may inherit a lock that is never released. A fork server listens at a socket
-    # below TMPDIR, and that path may be too long for one.
+    # A child forked from a process with threads may inherit a lock that is never
+    # released. A fork server listens at a socket below TMPDIR, and that path may be too
+    # long for one.
     return ProcessPoolExecutor(
         1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin
     )
@@ -141,7 +148,9 @@ def _read(
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Write a file whole or not at all; after a crash of the machine it is read again from the store."""
+    """Write a file whole or not at all; after a crash of the machine it is read again
+    from the store.
+    """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}-{os.getpid()}")
     temporary.write_bytes(data)
@@ -149,7 +158,9 @@ def _write(file: Path, data: bytes) -> None:
 
 
 def _file(address: StoreAddress, project: str) -> Path | None:
-    """The file of a project's content in the cache folder of the user (XDG Base Directory Specification 0.8)."""
+    """The file of a project's content in the cache folder of the user (XDG Base
+    Directory Specification 0.8).
+    """
     home = address.environ.get("HOME")
     cache = Path(
         address.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")

@@ -1,4 +1,6 @@
-"""The runs of main over HTTP: the methods of the Store as REST, for runners that upload and for programs that read."""
+"""The runs of main over HTTP: the methods of the Store as REST, for runners that upload
+and for programs that read.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,11 @@ from perfgate.service.served_store import ServedStore
 _MOST_LISTED = 1_000
 # A statement is a few short texts.
 _MOST_SMALL_BYTES = 64 * 1024
-# A run of two workloads has 90 kB and 5,500 values. A value takes up to 300 bytes of memory.
+# A run of two workloads has 90 kB and 5,500 values. A value takes up to 300 bytes of
+# memory.
 _MOST_VALUES = 1_000_000
-# Up to this size a refusal names the place of the error; finding it takes far more memory than reading a correct document.
+# Up to this size a refusal names the place of the error; finding it takes far more
+# memory than reading a correct document.
 _MOST_EXPLAINED = 2 * 1024 * 1024
 
 Limit = Annotated[
@@ -97,7 +101,9 @@ Recorded = Callable[[RunDocument, str], None]
 
 
 class StoreApi(ServicePart):
-    """The routes of one store. ``recorded`` are called for each run that was not there before."""
+    """The routes of one store. ``recorded`` are called for each run that was not there
+    before.
+    """
 
     records = (*ENTRIES.values(), LogState, AuditEntry)
 
@@ -107,7 +113,8 @@ class StoreApi(ServicePart):
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/api/v1")
         get, project = router.get, "/projects/{project:path}"
-        # Routes are tried in order, and nearly all requests of a busy service are uploads.
+        # Routes are tried in order, and nearly all requests of a busy service are
+        # uploads.
         router.put(
             f"{project}/runs/{{sha256}}",
             responses=written(
@@ -252,7 +259,11 @@ class StoreApi(ServicePart):
 
 
 def _parsed(data: bytes, project: str) -> RunDocument:
-    """The run in an upload. Raises DocumentError for another project's, and for bytes with another hash than the run's id."""
+    """The run in an upload.
+
+    Raises DocumentError for another project's, and for bytes with another hash than the
+    run's id.
+    """
     canonical = parse_canonical_run(data, name="the document", most_values=_MOST_VALUES)
     if canonical is None and not has_few_values(data, _MOST_VALUES):
         raise DocumentError(

@@ -1,4 +1,6 @@
-"""The form by which a person gives a regression of main a state on the pages of the service."""
+"""The form by which a person gives a regression of main a state on the pages of the
+service.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class TriageForm(ServicePart):
         return router
 
     async def change(self, request: Request, project: ReadProject) -> Response:
-        """Store the state and redirect to the page, so that a reload does not store it again."""
+        """Store the state and redirect to the page, so that a reload does not store it
+        again.
+        """
         fields = form_fields(await bounded_body(request, MOST_FORM_BYTES))
         return await run_in_threadpool(
             self._change, caller_of(request), project, fields
@@ -81,7 +85,10 @@ class TriageForm(ServicePart):
         return RedirectResponse(f"{OPEN}#{commit_anchor(commit)}", HTTPStatus.SEE_OTHER)
 
     def _give(self, project: str, fields: Mapping[str, str], writer: str) -> str:
-        """Store the state in the fields and return its commit. Raises UsageError for fields that no form of ours sends."""
+        """Store the state in the fields and return its commit.
+
+        Raises UsageError for fields that no form of ours sends.
+        """
         state, commit = _STATES.get(fields.get("state", "")), fields.get("commit", "")
         if state is None or not COMMIT_ID.fullmatch(commit):
             raise UsageError(
@@ -105,7 +112,9 @@ class TriageForm(ServicePart):
 
 
 def _responses() -> Answers:
-    """A redirect in place of a page; this part refuses by pages, the others of the service by records."""
+    """A redirect in place of a page; this part refuses by pages, the others of the
+    service by records.
+    """
     responses = written(page_answer())
     del responses[int(HTTPStatus.OK)]
     for status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY):

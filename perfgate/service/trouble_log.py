@@ -1,4 +1,6 @@
-"""Messages for the operator alone, on standard error, when the service cannot use its store."""
+"""Messages for the operator alone, on standard error, when the service cannot use its
+store.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Webhooks: a signed message for each recorded run, sent by a thread for each receiver.
 
-No upload waits for a receiver, and no receiver for another. A message that is not delivered is listed as a dead letter.
+No upload waits for a receiver, and no receiver for another. A message that is not
+delivered is listed as a dead letter.
 """
 
 from __future__ import annotations
@@ -71,13 +72,18 @@ class _Dead(NamedTuple):
 
 @dataclass(frozen=True)
 class WebhookTarget:
-    """The address of the receiver, and the secret that both know. Raises UsageError if they are unsafe."""
+    """The address of the receiver, and the secret that both know.
+
+    Raises UsageError if they are unsafe.
+    """
 
     address: str
     secret: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse an address that anyone on the way could read, and a secret that can be guessed."""
+        """Refuse an address that anyone on the way could read, and a secret that can be
+        guessed.
+        """
         parts = urlsplit(self.address)
         host = parts.hostname or ""
         if not host or (
@@ -103,7 +109,9 @@ class WebhookTarget:
 
 
 class Webhook:
-    """Sends the messages of one receiver one after another, each up to four times; ``warn`` hears of failures."""
+    """Sends the messages of one receiver one after another, each up to four times;
+    ``warn`` hears of failures.
+    """
 
     def __init__(
         self,
@@ -180,8 +188,9 @@ class Webhook:
 
     def _send_all(self) -> None:
         with requests.Session() as session:
-            # The proxies and certificates of the environment, read once: for each message it would take longer than sending it.
-            # The password of the receiver's host in ~/.netrc is not sent.
+            # The proxies and certificates of the environment, read once: for each
+            # message it would take longer than sending it. The password of the
+            # receiver's host in ~/.netrc is not sent.
             settings = session.merge_environment_settings(
                 self._target.address, {}, True, None, None
             )
@@ -196,7 +205,8 @@ class Webhook:
                     },
                 )
             )
-            # Without the redirects and cookies of a session, which would take as long as sending.
+            # Without the redirects and cookies of a session, which would take as long
+            # as sending.
             send = partial(
                 session.get_adapter(self._target.address).send,
                 timeout=_TIMEOUT,

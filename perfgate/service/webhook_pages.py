@@ -1,4 +1,6 @@
-"""The state of the webhooks as a page and as JSON: messages that wait, were delivered, or are dead letters."""
+"""The state of the webhooks as a page and as JSON: messages that wait, were delivered,
+or are dead letters.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ class WebhookPages(ServicePart):
         return as_json(self._states())
 
     async def redeliver(self, request: Request) -> Response:
-        """Queue the dead letters and redirect to the page, so that a reload does not send them again."""
+        """Queue the dead letters and redirect to the page, so that a reload does not
+        send them again.
+        """
         fields = form_fields(await bounded_body(request, MOST_FORM_BYTES))
         return await run_in_threadpool(self._redeliver, request, fields)
 

@@ -8,10 +8,11 @@ from perfgate.stats.arrays import Floats
 
 
 def draw(rate: float, *, burstiness: float, count: int, seed: int) -> Floats:
-    """Draw arrivals with gamma-distributed gaps of mean 1 / rate and shape ``burstiness``; 1 is a Poisson process.
+    """Draw arrivals with gamma-distributed gaps of mean 1 / rate and shape
+    ``burstiness``; 1 is a Poisson process.
 
-    Arrivals are in seconds after the first and rise. Defined as for vLLM's ``bench serve --burstiness``
-    (vllm/benchmarks/serve.py).
+    Arrivals are in seconds after the first and rise. Defined as for vLLM's
+    ``bench serve --burstiness`` (vllm/benchmarks/serve.py).
     """
     gaps = np.random.default_rng(seed).gamma(
         burstiness, 1 / (rate * burstiness), size=max(count - 1, 0)

@@ -1,7 +1,9 @@
-"""One server that answers requests in batches, under a policy for starting a batch: simulated, or driven for real.
+"""One server that answers requests in batches, under a policy for starting a batch:
+simulated, or driven for real.
 
-Requests are served in the order they came in. A batch consists of the arrivals when the server begins, up to the policy's
-size; later requests do not join it. Times are seconds.
+Requests are served in the order they came in. A batch consists of the arrivals when the
+server begins, up to the policy's size; later requests do not join it. Times are
+seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from perfgate.stats.arrays import Floats, Ints
 
 
 class BatchingPolicy(NamedTuple):
-    """When a batch starts, once the server is free: when ``fill`` requests are there, or the oldest waited ``max_wait``.
+    """When a batch starts, once the server is free: when ``fill`` requests are there,
+    or the oldest waited ``max_wait``.
 
     It then takes all that are there, up to ``batch``. One of ``fill`` = 1 never waits.
     """
@@ -57,14 +60,18 @@ class Server(Protocol):
     """A server that answers batches; its clock starts with the first request."""
 
     def begin(self, ready: float) -> float:
-        """Wait until ``ready`` or until the server is free, whichever is later; return when that is."""
+        """Wait until ``ready`` or until the server is free, whichever is later; return
+        when that is.
+        """
 
     def answer(self, items: int) -> float:
         """Answer a batch and return when it is done."""
 
 
 class SimulatedServer:
-    """A server with a clock that only its batches move; ``service`` is the seconds of a batch by its size."""
+    """A server with a clock that only its batches move; ``service`` is the seconds of a
+    batch by its size.
+    """
 
     def __init__(self, service: Callable[[int], float]) -> None:
         self._service = service
@@ -82,7 +89,9 @@ class SimulatedServer:
 
 
 class Served(NamedTuple):
-    """Every request's arrival, start of its batch and end; and of every batch how many requests it held."""
+    """Every request's arrival, start of its batch and end; and of every batch how many
+    requests it held.
+    """
 
     arrivals: Floats
     starts: Floats
@@ -100,14 +109,18 @@ class Served(NamedTuple):
         return self.starts - self.arrivals
 
     def goodput(self, promised: float) -> float:
-        """The requests a second that were answered within this number of seconds after their arrival."""
+        """The requests a second that were answered within this number of seconds after
+        their arrival.
+        """
         return float(
             (self.latencies <= promised).sum() / (self.ends[-1] - self.arrivals[0])
         )
 
 
 def serve(arrivals: npt.ArrayLike, policy: BatchingPolicy, server: Server) -> Served:
-    """Let the server answer all requests under the policy; ``arrivals`` are in rising order."""
+    """Let the server answer all requests under the policy; ``arrivals`` are in rising
+    order.
+    """
     times = np.asarray(arrivals, dtype=np.float64)
     came: list[float] = times.tolist()
     ready, count = policy.ready(times), len(came)
@@ -138,8 +151,9 @@ def highest_rate(
 ) -> float:
     """The highest rate up to ``most`` that still keeps a promise; 0 if there is none.
 
-    A policy that waits for full batches breaks a promise at low rates too, so the search starts from the top: the first
-    of ``steps`` equal steps down at which the promise is kept, and then by bisection between it and the step above.
+    A policy that waits for full batches breaks a promise at low rates too, so the
+    search starts from the top: the first of ``steps`` equal steps down at which the
+    promise is kept, and then by bisection between it and the step above.
     """
     above = most
     for step in range(steps, 0, -1):

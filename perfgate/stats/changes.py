@@ -1,8 +1,10 @@
-"""Find permanent level shifts of a series: robust segmentation of one value a version, with the size of each shift.
+"""Find permanent level shifts of a series: robust segmentation of one value a version,
+with the size of each shift.
 
-A history of a benchmark is not a clean staircase: single values are wild, neighbours are alike, the level wanders. So a
-wild value costs a bounded amount, the noise is read from the series itself, and a shift counts only when it lasts, when
-it is large against the noise of both sides, and large enough to matter.
+A history of a benchmark is not a clean staircase: single values are wild, neighbours
+are alike, the level wanders. So a wild value costs a bounded amount, the noise is read
+from the series itself, and a shift counts only when it lasts, when it is large against
+the noise of both sides, and large enough to matter.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from perfgate.stats.arrays import Floats
 from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import error_factor, neighbour_correlation
 
-# A value further away than this number of standard deviations costs no more: it is an outlier, not a level.
+# A value further away than this number of standard deviations costs no more: it is an
+# outlier, not a level.
 CAP = 4.0
-# The gain required of one more shift, times log(number of values). Two parameters a shift (a place, a level) make 1 the
-# price of the Schwarz criterion in these units; four times that keeps a few wild neighbours from being a level.
+# The gain required of one more shift, times log(number of values). Two parameters a
+# shift (a place, a level) make 1 the price of the Schwarz criterion in these units;
+# four times that keeps a few wild neighbours from being a level.
 PENALTY = 4.0
 MIN_EFFECT = math.log1p(0.01)
 MIN_Z = 4.0
-# A shorter segment is an excursion, not a level; only the last level may have just begun.
+# A shorter segment is an excursion, not a level; only the last level may have just
+# begun.
 MIN_VALUES = 6
 MIN_LAST = 2
 # With fewer values no change can be found.
@@ -43,8 +48,9 @@ _MOST_ALIKE = 0.9  # more is indistinguishable from the history
 class LevelShift(NamedTuple):
     """One shift of level: ``at`` is the place of the first value after it.
 
-    ``before`` and ``after`` are the medians of the two segments, ``effect`` their difference with its interval of about
-    95 % from ``low`` to ``high``, all on the scale of the series; ``z`` is the effect over its standard error.
+    ``before`` and ``after`` are the medians of the two segments, ``effect`` their
+    difference with its interval of about 95 % from ``low`` to ``high``, all on the
+    scale of the series; ``z`` is the effect over its standard error.
     """
 
     at: int
@@ -57,18 +63,25 @@ class LevelShift(NamedTuple):
 
 
 def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift]:
-    """The shifts of level of a series, oldest first; logarithms of values make effects relative.
+    """The shifts of level of a series, oldest first; logarithms of values make effects
+    relative.
 
-    1. Noise: the standard deviation of one value, from differences of neighbours (``noise``). Where most of them are equal,
-       the noise of the others is tried as well.
-    2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, CAP^2) + PENALTY log(n) (shifts) least, found
-       by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
-       Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), with K as ``CAP``; they let levels be any.
-    3. Errors: as for medians of normal values, wider where neighbours are alike (``_error_factor``), because values that
-       wander together are fewer than they seem.
-    4. Merging: of the shifts next to a segment of fewer than ``MIN_VALUES`` (``MIN_LAST`` where it is the last), smaller than
-       ``min_effect`` or less than ``MIN_Z`` times their standard error, the weakest goes and its segments become one, until
-       none is left. The shifts at the ends of the new segment move to where they fit its level best.
+    1. Noise: the standard deviation of one value, from differences of neighbours
+       (``noise``). Where most of them are equal, the noise of the others is tried as
+       well.
+    2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, CAP^2) +
+       PENALTY log(n) (shifts) least, found by dynamic programming over (value, level),
+       the levels being observed values. Source: the biweight loss of Fearnhead &
+       Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), with
+       K as ``CAP``; they let levels be any.
+    3. Errors: as for medians of normal values, wider where neighbours are alike
+       (``_error_factor``), because values that wander together are fewer than they
+       seem.
+    4. Merging: of the shifts next to a segment of fewer than ``MIN_VALUES``
+       (``MIN_LAST`` where it is the last), smaller than ``min_effect`` or less than
+       ``MIN_Z`` times their standard error, the weakest goes and its segments become
+       one, until none is left. The shifts at the ends of the new segment move to where
+       they fit its level best.
     Raises ValueError for values that are not finite.
     """
     series = np.asarray(series, dtype=np.float64)
@@ -83,7 +96,8 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
     begins = _segment(series, scale, price)
     rises = series[1:] - series[:-1]
     if rises.any() and not np.median(np.abs(rises)):
-        # Compared with a level of bit-equal values, every value with noise would be an outlier.
+        # Compared with a level of bit-equal values, every value with noise would be an
+        # outlier.
         begins = sorted(
             {
                 *begins,
@@ -94,7 +108,8 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
 
 
 def steps(series: Floats, allowed: float = 0.0) -> list[int]:
-    """The changes of a series without noise, oldest first: a value that returns after one entry has not changed.
+    """The changes of a series without noise, oldest first: a value that returns after
+    one entry has not changed.
 
     Values up to ``allowed`` apart are the same level.
     """
@@ -110,12 +125,15 @@ def steps(series: Floats, allowed: float = 0.0) -> list[int]:
 
 
 def noise(series: Floats) -> float:
-    """The standard deviation of one value around its level, from differences of neighbours and of values two apart.
+    """The standard deviation of one value around its level, from differences of
+    neighbours and of values two apart.
 
-    Differences forget the level, so shifts hardly enter; quantiles of them forget the wild. The largest of several
-    estimates counts, because each can miss part of the noise: noise that wanders differs more between values two apart than
-    between neighbours; noise with two modes appears in the upper third if most neighbours are of one mode. Source: Rice,
-    Bandwidth choice for nonparametric regression, Ann. Stat. 12 (1984), with quantiles for the mean.
+    Differences forget the level, so shifts hardly enter; quantiles of them forget the
+    wild. The largest of several estimates counts, because each can miss part of the
+    noise: noise that wanders differs more between values two apart than between
+    neighbours; noise with two modes appears in the upper third if most neighbours are
+    of one mode. Source: Rice, Bandwidth choice for nonparametric regression, Ann. Stat.
+    12 (1984), with quantiles for the mean.
     """
     if series.size < 3:
         raise ValueError("the noise of a series needs at least three values")
@@ -130,7 +148,9 @@ def _spread(differences: Floats) -> float:
 
 
 def _segment(series: Floats, scale: float, price: float) -> list[int]:
-    """The starts of the segments of least cost, 0 first (Viterbi over levels; the price is the same for every shift)."""
+    """The starts of the segments of least cost, 0 first (Viterbi over levels; the price
+    is the same for every shift).
+    """
     levels = np.unique(series)
     if levels.size > _MAX_LEVELS:
         levels = levels[
@@ -181,14 +201,17 @@ def _merge(
 
 
 def _best_place(series: Floats, scale: float, edges: list[int]) -> int:
-    """The place of the shift between two segments that costs least with the levels that they have now."""
+    """The place of the shift between two segments that costs least with the levels that
+    they have now.
+    """
     start, index, end = edges
     costs = []
     for side in (series[start:index], series[index:end]):
         distances = (series[start:end] - np.median(side)) / scale
         costs.append(np.minimum(distances**2, CAP**2))
     before, after = costs
-    # The cost of each place up to a constant: every value before it has the first level, all others have the second.
+    # The cost of each place up to a constant: every value before it has the first
+    # level, all others have the second.
     cost_at = np.cumsum(before - after)[:-1]
     best = int(np.argmin(cost_at))
     is_better = cost_at[best] < cost_at[index - 1 - start]
@@ -198,9 +221,12 @@ def _best_place(series: Floats, scale: float, edges: list[int]) -> int:
 def _strength(
     shift: LevelShift, start: int, end: int, size: int, min_effect: float
 ) -> float:
-    """How far a shift between two segments exceeds the requirements: 1 is enough, below a half one segment is too short."""
+    """How far a shift between two segments exceeds the requirements: 1 is enough, below
+    a half one segment is too short.
+    """
     before, after = shift.at - start, end - shift.at
-    # The last segment may be going on still; every other has ended, and an excursion that went away is not a shift.
+    # The last segment may be going on still; every other has ended, and an excursion
+    # that went away is not a shift.
     least_after = MIN_LAST if end == size else MIN_VALUES
     if before < MIN_VALUES or after < least_after:
         return 0.5 * min(before, after) / size
@@ -208,10 +234,12 @@ def _strength(
 
 
 def _error_factor(series: Floats, edges: list[int]) -> float:
-    """The factor on the error of a median for dependent values: 1 if neighbours are uncorrelated.
+    """The factor on the error of a median for dependent values: 1 if neighbours are
+    uncorrelated.
 
-    Their correlation r is estimated from the residuals of the levels, and from differences of neighbours, which correlate
-    by (r - 1)/2 and are free of levels and undetected drifts; the smaller estimate counts.
+    Their correlation r is estimated from the residuals of the levels, and from
+    differences of neighbours, which correlate by (r - 1)/2 and are free of levels and
+    undetected drifts; the smaller estimate counts.
     """
     residuals = []
     for start, end in itertools.pairwise(edges):
@@ -249,7 +277,8 @@ def _shift(
     )
 
 
-# The most windows, and the calls in each if there are enough: a median of fewer is a call, not a level.
+# The most windows, and the calls in each if there are enough: a median of fewer is a
+# call, not a level.
 _WINDOWS = 60
 _WINDOW_CALLS = 10
 _MOST_ALIKE = 0.9
@@ -258,9 +287,10 @@ _MOST_ALIKE = 0.9
 class Steadiness(NamedTuple):
     """How steady a stretch of calls was.
 
-    ``drift`` is how much slower the last calls are than the first, as a share, with its interval of 95 % from ``low`` to
-    ``high``; ``start`` is the first call of the longest stretch at one level, and ``end`` the first call after it. ``levels``
-    is the number of levels.
+    ``drift`` is how much slower the last calls are than the first, as a share, with its
+    interval of 95 % from ``low`` to ``high``; ``start`` is the first call of the
+    longest stretch at one level, and ``end`` the first call after it. ``levels`` is the
+    number of levels.
     """
 
     drift: float
@@ -272,11 +302,13 @@ class Steadiness(NamedTuple):
 
 
 def steadiness(times: Floats) -> Steadiness | None:
-    """Look at the times of calls, all above 0, in call order; None for fewer than can show anything.
+    """Look at the times of calls, all above 0, in call order; None for fewer than can
+    show anything.
 
-    The drift is the Theil-Sen slope over the logarithms of the medians of equal windows, so that a slow call does not
-    look like a drift; its interval is wider if neighbouring windows are correlated (``error_factor``). Levels come from
-    ``shifts`` in the same medians: a shift lasts, exceeds 1 %, and is large against the noise.
+    The drift is the Theil-Sen slope over the logarithms of the medians of equal
+    windows, so that a slow call does not look like a drift; its interval is wider if
+    neighbouring windows are correlated (``error_factor``). Levels come from ``shifts``
+    in the same medians: a shift lasts, exceeds 1 %, and is large against the noise.
     """
     count = min(_WINDOWS, max(ENOUGH_VALUES, times.size // _WINDOW_CALLS))
     if times.size < ENOUGH_VALUES:

@@ -1,6 +1,7 @@
 """Find which of several changes makes something slow, from answers about sets of them.
 
-A pure search: it knows neither packages nor commits, and asks for as few answers as it can, as each is a gate of minutes.
+A pure search: it knows neither packages nor commits, and asks for as few answers as it
+can, as each is a gate of minutes.
 """
 
 from __future__ import annotations
@@ -9,24 +10,27 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-# Of a set of changes, applied together to the old state; an `impossible` set cannot be tried: it does not install, or not run.
+# Of a set of changes, applied together to the old state; an `impossible` set cannot be
+# tried: it does not install, or not run.
 Answer = Literal["slow", "fast", "undecided", "impossible"]
 Trial = Callable[[frozenset[int]], Answer]
 Outcome = Literal["none", "found", "undecided", "impossible"]
 
 # From this many impossible changes in a row on, all of the row are taken as impossible.
 _ROW = 3
-# A single set may be noisy; then its neighbours decide. If more sets than this are undecided, the machine is noisy.
+# A single set may be noisy; then its neighbours decide. If more sets than this are
+# undecided, the machine is noisy.
 _MOST_UNDECIDED = 2
 
 
 class Culprits(NamedTuple):
     """The result of a search.
 
-    ``blocks`` hold the changes that are slow together, and not slow when one block is left out: the first tips the scales,
-    and further blocks are only present if it needs them. A block has several changes if no set that separates them can be
-    tried. With the outcome ``undecided`` the ``suspects`` hold the rest, and with ``none`` or ``impossible``, the answer
-    about all changes together, there are no blocks.
+    ``blocks`` hold the changes that are slow together, and not slow when one block is
+    left out: the first tips the scales, and further blocks are only present if it needs
+    them. A block has several changes if no set that separates them can be tried. With
+    the outcome ``undecided`` the ``suspects`` hold the rest, and with ``none`` or
+    ``impossible``, the answer about all changes together, there are no blocks.
     """
 
     outcome: Outcome
@@ -40,13 +44,17 @@ class Culprits(NamedTuple):
 
 
 def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culprits:
-    """Find the culprits among ``count`` changes. The empty set, the old state, is never tried.
+    """Find the culprits among ``count`` changes.
 
-    No set is tried twice, except for an undecided one on which alone the result depends. The changes stand in an order.
-    Halving finds the first number of them that is slow, and so the change that tips the scales; alone it is asked about too.
-    If it is not slow alone, it needs others before it, which are found in the same way, with it in every set. A single
-    culprit among n changes takes log2(n) + 2 trials at most. ``cumulative`` changes contain those before them, as commits
-    and releases do: only the first changes are tried, never one alone.
+    The empty set, the old state, is never tried.
+
+    No set is tried twice, except for an undecided one on which alone the result
+    depends. The changes stand in an order. Halving finds the first number of them that
+    is slow, and so the change that tips the scales; alone it is asked about too. If it
+    is not slow alone, it needs others before it, which are found in the same way, with
+    it in every set. A single culprit among n changes takes log2(n) + 2 trials at most.
+    ``cumulative`` changes contain those before them, as commits and releases do: only
+    the first changes are tried, never one alone.
     """
     ask = _Answers(trial)
     whole = ask(frozenset(range(count)))
@@ -74,7 +82,10 @@ def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culp
 
 
 class _Answers:
-    """The answers so far. A set that was undecided ``again`` is not tried a third time."""
+    """The answers so far.
+
+    A set that was undecided ``again`` is not tried a third time.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -93,7 +104,9 @@ class _Answers:
 
 
 class _Edge(NamedTuple):
-    """The first ``fast`` changes are not slow, the first ``slow`` are; ``is_open`` if a further answer would be needed."""
+    """The first ``fast`` changes are not slow, the first ``slow`` are; ``is_open`` if a
+    further answer would be needed.
+    """
 
     fast: int
     slow: int
@@ -103,10 +116,12 @@ class _Edge(NamedTuple):
 def _find_edge(
     count: int, always: frozenset[int], ask: _Answers, alone: Answer
 ) -> _Edge:
-    """Halve the first ``count`` changes, which are slow with the changes that are ``always`` applied; these ``alone`` are not.
+    """Halve the first ``count`` changes, which are slow with the changes that are
+    ``always`` applied; these ``alone`` are not.
 
-    If these alone are impossible, they need some of the others, and a set without them is impossible too. An undecided set is
-    passed over like a set that cannot be tried, and tried anew once if no other is left: its neighbours may tell enough.
+    If these alone are impossible, they need some of the others, and a set without them
+    is impossible too. An undecided set is passed over like a set that cannot be tried,
+    and tried anew once if no other is left: its neighbours may tell enough.
     """
     fast, slow = 0, count
     skipped: set[int] = set()
@@ -147,9 +162,11 @@ def _find_edge(
 def _next(fast: int, slow: int, impossible: Iterable[int]) -> int | None:
     """The number of changes to try next; None where no other is worth it.
 
-    Far from the middle halves badly, but what cannot be tried has neighbours: a commit that does not build is followed by
-    others until it is repaired. So a quarter of what is left is given up rather than trying one after the other. After
-    three the ends of the row are searched, and where it fills all that is left, the rest of it is not tried.
+    Far from the middle halves badly, but what cannot be tried has neighbours: a commit
+    that does not build is followed by others until it is repaired. So a quarter of what
+    is left is given up rather than trying one after the other. After three the ends of
+    the row are searched, and where it fills all that is left, the rest of it is not
+    tried.
     """
     inside = sorted(size for size in impossible if fast < size < slow)
     if len(inside) > _ROW:

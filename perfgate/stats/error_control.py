@@ -1,13 +1,17 @@
-"""Error rates under many looks and many tests: group-sequential boundaries, e-values, Holm, and the false discovery rate.
+"""Error rates under many looks and many tests: group-sequential boundaries, e-values,
+Holm, and the false discovery rate.
 
-Planned looks: Wang and Tsiatis, Approximately optimal one-parameter boundaries for group sequential trials, Biometrics 43
-(1987). The standardised statistic at information fraction t is compared with C x t^(shape - 1/2); C is chosen so that a walk
-without drift ever crosses with the probability alpha. The shape is 0 for O'Brien and Fleming's boundary, by which early looks
-have hardly any weight, and 1/2 for Pocock's, by which all looks weigh alike.
+Planned looks: Wang and Tsiatis, Approximately optimal one-parameter boundaries for
+group sequential trials, Biometrics 43 (1987). The standardised statistic at information
+fraction t is compared with C x t^(shape - 1/2); C is chosen so that a walk without
+drift ever crosses with the probability alpha. The shape is 0 for O'Brien and Fleming's
+boundary, by which early looks have hardly any weight, and 1/2 for Pocock's, by which
+all looks weigh alike.
 
-Unplanned looks (a job that is run again): an e-value, the capital of a bettor against the null hypothesis in fair bets, so
-that it ever reaches 1/alpha with at most the probability alpha, however often and for whichever reason one looks (Ville
-1939; Ramdas and others, Game-theoretic statistics and safe anytime-valid inference, 2023).
+Unplanned looks (a job that is run again): an e-value, the capital of a bettor against
+the null hypothesis in fair bets, so that it ever reaches 1/alpha with at most the
+probability alpha, however often and for whichever reason one looks (Ville 1939; Ramdas
+and others, Game-theoretic statistics and safe anytime-valid inference, 2023).
 """
 
 from __future__ import annotations
@@ -21,26 +25,30 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 from perfgate.stats.arrays import Floats
 
-# Nodes of a Gauss-Legendre rule for each standard deviation of the walk's next step: the crossing probability is then good to
-# 1e-9. Looks at doubled numbers of pairs need 32 nodes, looks after every pair some hundreds. Where luck
-# outweighs the noise of all pairs fifty times, the steps are too short for the most nodes, and a constant is good to 1e-4.
+# Nodes of a Gauss-Legendre rule for each standard deviation of the walk's next step:
+# the crossing probability is then good to 1e-9. Looks at doubled numbers of pairs need
+# 32 nodes, looks after every pair some hundreds. Where luck outweighs the noise of all
+# pairs fifty times, the steps are too short for the most nodes, and a constant is good
+# to 1e-4.
 _NODES_PER_DEVIATION = 3.0
 _FEWEST_NODES, _MOST_NODES = 32, 256
 _REACH = 8.0  # standard deviations below 0 from which on a walk no longer matters
 _PRECISION = 1e-9  # of the logarithm of a crossing probability
 _MOST_STEPS = 60
-# Shares of capital that the bettors stake on every difference; the e-value is their mean capital: small stakes find small
-# effects late, large stakes find large effects early, and the mean is at worst a fifth of the best.
+# Shares of capital that the bettors stake on every difference; the e-value is their
+# mean capital: small stakes find small effects late, large stakes find large effects
+# early, and the mean is at worst a fifth of the best.
 _STAKES = (0.1, 0.2, 0.4, 0.6, 0.8)
 
 
 def nominal_level(
     alpha: float, looks: Sequence[float], count: float, *, shape: float
 ) -> float:
-    """The one-sided level of a test after ``count`` of at most ``looks[-1]`` observations, or their information.
+    """The one-sided level of a test after ``count`` of at most ``looks[-1]``
+    observations, or their information.
 
-    Tests at these levels at every look err together with probability ``alpha``. A count that was not planned (a pair
-    failed, time ran out) gets the level of its fraction.
+    Tests at these levels at every look err together with probability ``alpha``. A count
+    that was not planned (a pair failed, time ran out) gets the level of its fraction.
     """
     return float(
         ndtr(
@@ -53,9 +61,11 @@ def nominal_level(
 def sequential_p(
     p: float, looks: Sequence[float], count: float, *, shape: float
 ) -> float:
-    """The smallest alpha with a boundary that a test with p-value ``p`` after ``count`` observations reaches.
+    """The smallest alpha with a boundary that a test with p-value ``p`` after ``count``
+    observations reaches.
 
-    It is a p-value that stays true over all looks, and can be corrected for other tests, by Holm for instance.
+    It is a p-value that stays true over all looks, and can be corrected for other
+    tests, by Holm for instance.
     """
     if p <= 0:
         return 0.0
@@ -66,11 +76,13 @@ def sequential_p(
 
 
 def log_e_value(differences: Floats, margin: float, *, scale: float) -> float:
-    """The logarithm of the evidence against "the differences lie symmetrically around at most ``margin``".
+    """The logarithm of the evidence against "the differences lie symmetrically around
+    at most ``margin``".
 
-    A bettor with stake b multiplies its capital by 1 + b tanh((difference - margin) / scale), which is fair for differences
-    symmetric around the margin, as tanh is odd, and bounded, so that a wild difference cannot decide. The result belongs
-    to the mean capital. ``scale`` must not depend on these differences.
+    A bettor with stake b multiplies its capital by 1 + b tanh((difference - margin) /
+    scale), which is fair for differences symmetric around the margin, as tanh is odd,
+    and bounded, so that a wild difference cannot decide. The result belongs to the mean
+    capital. ``scale`` must not depend on these differences.
     """
     signs = np.tanh((np.asarray(differences, dtype=np.float64) - margin) / scale)
     capital = np.log1p(np.asarray(_STAKES)[:, None] * signs[None, :]).sum(axis=1)
@@ -78,7 +90,9 @@ def log_e_value(differences: Floats, margin: float, *, scale: float) -> float:
 
 
 def log_e_of_p(p: float) -> float:
-    """The logarithm of the e-value that a p-value is worth: 1 / (2 sqrt p) (Vovk and Wang 2021, calibrators)."""
+    """The logarithm of the e-value that a p-value is worth: 1 / (2 sqrt p) (Vovk and
+    Wang 2021, calibrators).
+    """
     if p <= 0:
         return math.inf
     return -math.log(2.0) - math.log(p) / 2
@@ -90,10 +104,12 @@ def _fraction(looks: Sequence[float], count: float) -> float:
 
 @lru_cache(maxsize=256)
 def _constant(alpha: float, looks: tuple[float, ...], shape: float) -> float:
-    """The constant whose boundary is crossed with probability ``alpha``, by false position.
+    """The constant whose boundary is crossed with probability ``alpha``, by false
+    position.
 
-    The logarithm of the crossing probability is nearly straight, so the Illinois variant (Dowell and Jarratt, BIT 11, 1971)
-    needs about seven integrals. ``scipy.optimize`` would take longer to import than it saves.
+    The logarithm of the crossing probability is nearly straight, so the Illinois
+    variant (Dowell and Jarratt, BIT 11, 1971) needs about seven integrals.
+    ``scipy.optimize`` would take longer to import than it saves.
     """
     first, last = -float(ndtri(alpha)), -float(ndtri(alpha / len(looks)))
     of_first, of_last = (
@@ -121,9 +137,11 @@ def _excess(
 
 @lru_cache(maxsize=4096)
 def _crossing(constant: float, looks: tuple[float, ...], shape: float) -> float:
-    """How probably a walk without drift crosses, by integrating look by look over the walks that have not yet.
+    """How probably a walk without drift crosses, by integrating look by look over the
+    walks that have not yet.
 
-    Armitage, McPherson and Rowe, Repeated significance tests on accumulating data, J. R. Stat. Soc. A 132 (1969).
+    Armitage, McPherson and Rowe, Repeated significance tests on accumulating data, J.
+    R. Stat. Soc. A 132 (1969).
     """
     times = np.asarray(looks, dtype=np.float64) / looks[-1]
     bounds = (
@@ -171,7 +189,9 @@ def _points(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction (1979), valid under any dependence: adjusted p-values, in the order given."""
+    """Holm's step-down correction (1979), valid under any dependence: adjusted
+    p-values, in the order given.
+    """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [1.0] * len(p_values)
     running = 0.0
@@ -184,8 +204,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def false_discovery(p_values: Sequence[float]) -> list[float]:
     """The Benjamini-Hochberg-adjusted p-values (1995), in the order given.
 
-    Of those called at most q, a share of at most q is false on average, if the tests are independent or depend positively,
-    as the operators of one call do.
+    Of those called at most q, a share of at most q is false on average, if the tests
+    are independent or depend positively, as the operators of one call do.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)
     adjusted = [1.0] * len(p_values)

@@ -1,4 +1,6 @@
-"""The knee of a sweep over batch sizes: the smallest size that is about as fast per item as the best one."""
+"""The knee of a sweep over batch sizes: the smallest size that is about as fast per
+item as the best one.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,17 @@ from perfgate.stats.summary import CONFIDENCE
 
 # The items per second of each size, one value a round; all sizes have equally many.
 Rates = Mapping[int, Sequence[float]]
-# Sizes with a smaller difference in throughput count as equally good: the smallest of them is the best.
+# Sizes with a smaller difference in throughput count as equally good: the smallest of
+# them is the best.
 NEARLY = 1.02
 
 
 class Knee(NamedTuple):
-    """The smallest size that is about as fast as the best one, and the range that the rounds leave open.
+    """The smallest size that is about as fast as the best one, and the range that the
+    rounds leave open.
 
-    ``earliest`` is the smallest size that is not shown to be slower, ``shown`` the smallest that is shown not to be.
-    ``visits`` is how often each size was measured.
+    ``earliest`` is the smallest size that is not shown to be slower, ``shown`` the
+    smallest that is shown not to be. ``visits`` is how often each size was measured.
     """
 
     earliest: int
@@ -37,10 +41,12 @@ def nearly_best(typical: Mapping[int, float], gain: float) -> int:
 
 
 def smallest_within(rates: Rates, gain: float, *, size: int | None = None) -> Knee:
-    """The smallest size that the best one is not ``gain`` times as fast as, with its range.
+    """The smallest size that the best one is not ``gain`` times as fast as, with its
+    range.
 
-    Sizes are compared round by round, so that a disturbance of a whole round cancels out. ``size`` is the answer if it is
-    known from more than these rounds; the range then includes it.
+    Sizes are compared round by round, so that a disturbance of a whole round cancels
+    out. ``size`` is the answer if it is known from more than these rounds; the range
+    then includes it.
     """
     typical = typical_rates(rates)
     sizes = sorted(rates)
@@ -59,7 +65,9 @@ def smallest_within(rates: Rates, gain: float, *, size: int | None = None) -> Kn
 
 
 def find_knee(rates: Rates, gain: float) -> Knee | None:
-    """The size from which on the best one is not ``gain`` times as fast; None if only the largest qualifies."""
+    """The size from which on the best one is not ``gain`` times as fast; None if only
+    the largest qualifies.
+    """
     if len(rates) < 2:
         return None
     knee = smallest_within(rates, gain)
@@ -69,7 +77,9 @@ def find_knee(rates: Rates, gain: float) -> Knee | None:
 
 
 def paired_knees(base: Rates, head: Rates, gain: float) -> tuple[Knee, Knee] | None:
-    """The knees of two sides that were measured round by round; None if a side did not reach one."""
+    """The knees of two sides that were measured round by round; None if a side did not
+    reach one.
+    """
     if len(base) < 2:
         return None
     before, after = paired_smallest(base, head, gain)
@@ -95,10 +105,12 @@ def typical_rates(rates: Rates) -> dict[int, float]:
 def _paired_rates(
     base: Rates, head: Rates
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """The typical rates of both sides, which differ at those sizes alone at which the rounds show a difference.
+    """The typical rates of both sides, which differ at those sizes alone at which the
+    rounds show a difference.
 
-    Equal code has the same rates, and so the same best size on both sides. The sizes share the error (Bonferroni); a few
-    rounds that all agree count as a difference though they cannot reach that level.
+    Equal code has the same rates, and so the same best size on both sides. The sizes
+    share the error (Bonferroni); a few rounds that all agree count as a difference
+    though they cannot reach that level.
     """
     before, after = typical_rates(base), typical_rates(head)
     for size in base:

@@ -1,4 +1,6 @@
-"""Estimates that outliers hardly move: the shift between two samples, a slope, and the cost of a transfer by its size."""
+"""Estimates that outliers hardly move: the shift between two samples, a slope, and the
+cost of a transfer by its size.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,20 @@ from scipy.special import ndtri
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import CONFIDENCE, SampleEstimate
 
-# Residuals beyond this multiple of their median weigh less and less (Huber 1964; 1.345 standard deviations are 95 % efficient
-# for normal noise, and a standard deviation is 1.4826 median deviations).
+# Residuals beyond this multiple of their median weigh less and less (Huber 1964; 1.345
+# standard deviations are 95 % efficient for normal noise, and a standard deviation is
+# 1.4826 median deviations).
 _HUBER = 1.345 * 1.4826
 _ROUNDS = 20
 
 
 def shift(first: Floats, second: Floats) -> SampleEstimate:
-    """The Hodges-Lehmann shift from the first sample to the second: the median of all differences.
+    """The Hodges-Lehmann shift from the first sample to the second: the median of all
+    differences.
 
-    Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation
-    of the Mann-Whitney distribution. Raises ValueError for an empty sample.
+    Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed.,
+    4.2-4.3, with the normal approximation of the Mann-Whitney distribution. Raises
+    ValueError for an empty sample.
     """
     if not first.size or not second.size:
         raise ValueError("a shift needs two samples that are not empty")
@@ -39,9 +44,11 @@ def shift(first: Floats, second: Floats) -> SampleEstimate:
 
 
 class TransferLine(NamedTuple):
-    """Time = ``start_up`` + size / ``bandwidth``: seconds, and bytes a second (infinite if size has no cost).
+    """Time = ``start_up`` + size / ``bandwidth``: seconds, and bytes a second (infinite
+    if size has no cost).
 
-    ``r2`` is the share of the variance of log time that the line explains, ``residual`` the median relative miss.
+    ``r2`` is the share of the variance of log time that the line explains, ``residual``
+    the median relative miss.
     """
 
     start_up: float
@@ -51,11 +58,13 @@ class TransferLine(NamedTuple):
 
 
 def theil_sen(series: Floats) -> SampleEstimate:
-    """How much a series rises from one entry to the next: the median of the slopes between all pairs, and its interval.
+    """How much a series rises from one entry to the next: the median of the slopes
+    between all pairs, and its interval.
 
-    Source: Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968); Hollander, Wolfe & Chicken,
-    Nonparametric Statistical Methods, 3rd ed., 9.2-9.3, with the normal approximation. A fifth of the entries may be wild.
-    Both ends are known. Raises ValueError for fewer than two entries.
+    Source: Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63
+    (1968); Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed.,
+    9.2-9.3, with the normal approximation. A fifth of the entries may be wild. Both
+    ends are known. Raises ValueError for fewer than two entries.
     """
     count = series.size
     if count < 2:
@@ -75,8 +84,9 @@ def theil_sen(series: Floats) -> SampleEstimate:
 def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:
     """Fit time = start-up + size / bandwidth, both at least 0, by relative misses.
 
-    Times span orders of magnitude, so a miss counts relative to the time; misses far beyond the others weigh less, by
-    iterated reweighting. Raises ValueError for fewer than three points.
+    Times span orders of magnitude, so a miss counts relative to the time; misses far
+    beyond the others weigh less, by iterated reweighting. Raises ValueError for fewer
+    than three points.
     """
     if sizes.size < 3:
         raise ValueError("a line of start-up and bandwidth needs at least three sizes")
@@ -110,7 +120,8 @@ def _not_negative(columns: Floats, target: Floats) -> Floats:
     both = np.asarray(np.linalg.lstsq(columns, target, rcond=None)[0], dtype=np.float64)
     if (both >= 0).all():
         return both
-    # If the optimum lies outside, the best point inside lies on an edge: only one of the columns takes part.
+    # If the optimum lies outside, the best point inside lies on an edge: only one of
+    # the columns takes part.
     edges = np.diag((columns * target[:, None]).sum(axis=0) / (columns**2).sum(axis=0))
     return min(
         edges, key=lambda factors: float(((columns @ factors - target) ** 2).sum())

@@ -1,11 +1,14 @@
-"""Wilcoxon's signed-rank test as the gate needs it: exact one-sided p-values and bounds for the median paired effect.
+"""Wilcoxon's signed-rank test as the gate needs it: exact one-sided p-values and bounds
+for the median paired effect.
 
-Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 3.1-3.3 (test, Hodges-Lehmann estimate,
-confidence bounds from Walsh averages). The random order of base and head makes the paired differences symmetric around the
-effect, which is all the test assumes; that one pair in eight is wild does not matter to it.
+Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 3.1-3.3
+(test, Hodges-Lehmann estimate, confidence bounds from Walsh averages). The random order
+of base and head makes the paired differences symmetric around the effect, which is all
+the test assumes; that one pair in eight is wild does not matter to it.
 
-Differences may be weighted, by anything that does not change when base and head are swapped: the test is then a test of
-the weighted differences, as exact as before, and the Walsh averages are weighted averages.
+Differences may be weighted, by anything that does not change when base and head are
+swapped: the test is then a test of the weighted differences, as exact as before, and
+the Walsh averages are weighted averages.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ EXACT_UP_TO = 50
 _LARGEST_SHIFT = 10.0  # standard deviations, beyond which every difference has one sign
 _BISECTIONS = 40
 
-# Up to this number of differences, the indices of all pairs are kept: for the 128 pairs of a gate they take 130 kB.
+# Up to this number of differences, the indices of all pairs are kept: for the 128 pairs
+# of a gate they take 130 kB.
 _KEPT_UP_TO = 128
 
 
@@ -58,8 +62,9 @@ def estimate(differences: Floats, weights: Floats | None = None) -> float:
 def p_above(differences: Floats, margin: float, weights: Floats | None = None) -> float:
     """The one-sided p-value of "the effect is at most ``margin``".
 
-    The statistic is the number of Walsh averages above the margin, which is the signed-rank statistic without its trouble
-    with ties; ties count for the null hypothesis.
+    The statistic is the number of Walsh averages above the margin, which is the
+    signed-rank statistic without its trouble with ties; ties count for the null
+    hypothesis.
     """
     count = int(np.count_nonzero(_averages(differences, weights) > margin))
     n = differences.size
@@ -79,7 +84,9 @@ def p_below(differences: Floats, margin: float, weights: Floats | None = None) -
 def lower_bound(
     differences: Floats, alpha: float, weights: Floats | None = None
 ) -> float:
-    """The one-sided lower confidence bound at level 1 - alpha; -inf when the pairs are too few for a bound."""
+    """The one-sided lower confidence bound at level 1 - alpha; -inf when the pairs are
+    too few for a bound.
+    """
     averages = walsh_averages(differences, weights)
     k = _critical(differences.size, alpha)
     if k is None:
@@ -90,16 +97,21 @@ def lower_bound(
 def upper_bound(
     differences: Floats, alpha: float, weights: Floats | None = None
 ) -> float:
-    """The one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are too few for a bound."""
+    """The one-sided upper confidence bound at level 1 - alpha; +inf when the pairs are
+    too few for a bound.
+    """
     return -lower_bound(-differences, alpha, weights)
 
 
 def power(n: int, alpha: float, shift: float) -> float:
-    """How probably ``n`` normal differences show an effect of ``shift`` standard deviations at ``alpha``, one-sided.
+    """How probably ``n`` normal differences show an effect of ``shift`` standard
+    deviations at ``alpha``, one-sided.
 
-    Mean and variance of W+ under a normal shift are from Lehmann, Nonparametrics: Statistical Methods Based on Ranks
-    (1975), section 2.2. Near its end W+ is skewed, so a beta distribution with these moments approximates it: simulated
-    power lies within 1.5 points of the result from 10 to 64 differences, while a normal one is up to 3 points too high.
+    Mean and variance of W+ under a normal shift are from Lehmann, Nonparametrics:
+    Statistical Methods Based on Ranks (1975), section 2.2. Near its end W+ is skewed,
+    so a beta distribution with these moments approximates it: simulated power lies
+    within 1.5 points of the result from 10 to 64 differences, while a normal one is up
+    to 3 points too high.
     """
     critical = _critical(n, alpha)
     if critical is None:
@@ -131,9 +143,11 @@ def power(n: int, alpha: float, shift: float) -> float:
 
 @lru_cache(maxsize=256)
 def detectable_shift(n: int, alpha: float, probability: float) -> float | None:
-    """The effect, in standard deviations, that ``n`` normal differences show at ``alpha`` with ``probability``.
+    """The effect, in standard deviations, that ``n`` normal differences show at
+    ``alpha`` with ``probability``.
 
-    None if no effect is large enough, because the differences are too few to reach ``alpha``.
+    None if no effect is large enough, because the differences are too few to reach
+    ``alpha``.
     """
     low, high = 0.0, _LARGEST_SHIFT
     if power(n, alpha, high) < probability:
@@ -159,7 +173,9 @@ def _critical(n: int, alpha: float) -> int | None:
 
 @lru_cache(maxsize=128)
 def _cumulative_null(n: int) -> Floats:
-    """P(W+ <= k) for k = 0 … n(n+1)/2, by convolving the n coin flips "rank r counts or not"."""
+    """P(W+ <= k) for k = 0 … n(n+1)/2, by convolving the n coin flips "rank r counts or
+    not".
+    """
     ways = np.zeros(n * (n + 1) // 2 + 1)
     ways[0] = 1.0
     for rank in range(1, n + 1):

@@ -1,4 +1,6 @@
-"""The location of perfgate's own code, robust removal of folders, and folders for sockets."""
+"""The location of perfgate's own code, robust removal of folders, and folders for
+sockets.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _LONGEST_ADDRESS = 107
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and everything in it, even if user code removed the write permission."""
+    """Remove a folder and everything in it, even if user code removed the write
+    permission.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         for parent, _, _ in os.walk(folder):
@@ -23,7 +27,9 @@ def remove_folder(folder: Path) -> None:
 
 
 def make_socket_folder(prefix: str, socket_name: str, *, inside: str = "") -> Path:
-    """A new folder for this user alone: in ``inside`` or the usual place if their paths are short enough, else in /tmp."""
+    """A new folder for this user alone: in ``inside`` or the usual place if their paths
+    are short enough, else in /tmp.
+    """
     for parent in (inside, tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes a new folder
         if parent:
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The functions themselves, taken before user code runs: one that puts an empty collect() into the module hides its garbage.
+# The functions themselves, taken before user code runs: one that puts an empty
+# collect() into the module hides its garbage.
 from gc import (
     collect,
     disable,
@@ -23,10 +24,12 @@ _depth = 0
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Collect garbage, freeze live objects and turn the collector off; restore all of it at the end.
+    """Collect garbage, freeze live objects and turn the collector off; restore all of
+    it at the end.
 
-    Frozen objects are invisible to the collector (``gc.freeze``), so that collecting between two measurements inside the
-    context costs microseconds instead of a walk over all imports of torch. Contexts may nest.
+    Frozen objects are invisible to the collector (``gc.freeze``), so that collecting
+    between two measurements inside the context costs microseconds instead of a walk
+    over all imports of torch. Contexts may nest.
     """
     global _depth  # noqa: PLW0603 - the heap is one for the whole process
     was_enabled = isenabled()
@@ -50,7 +53,8 @@ def quiet() -> Iterator[None]:
 def collector_off() -> Iterator[None]:
     """Turn the collector off without collecting, and collect the garbage at the end.
 
-    For spans so short that a full collection before each of them would cost more than they do.
+    For spans so short that a full collection before each of them would cost more than
+    they do.
     """
     was_enabled = isenabled()
     disable()
@@ -63,7 +67,8 @@ def collector_off() -> Iterator[None]:
 
 
 def thaw() -> None:
-    """Show the collector all live objects again, as in a service: frozen objects add no time to a collection.
+    """Show the collector all live objects again, as in a service: frozen objects add no
+    time to a collection.
 
     Within a ``quiet`` context they stay frozen, as it promises.
     """
@@ -72,7 +77,9 @@ def thaw() -> None:
 
 
 def all_objects() -> list[object]:
-    """The objects that the collector tracks, frozen objects included: a warm worker has frozen all that it had."""
+    """The objects that the collector tracks, frozen objects included: a warm worker has
+    frozen all that it had.
+    """
     if not get_freeze_count():
         return get_objects()
     unfreeze()

@@ -1,8 +1,9 @@
-"""Ctrl-C and SIGTERM: held back during actions that must be undone, let through at safe points.
+"""Ctrl-C and SIGTERM: held back during actions that must be undone, let through at safe
+points.
 
-An exception in the middle of "make a folder, remember to remove it" leaves the folder behind. So between acquiring and
-releasing (workers, worktrees, scratch folders, the machine lock) a signal only leaves a note, which the waiting loops
-read.
+An exception in the middle of "make a folder, remember to remove it" leaves the folder
+behind. So between acquiring and releasing (workers, worktrees, scratch folders, the
+machine lock) a signal only leaves a note, which the waiting loops read.
 """
 
 from __future__ import annotations
@@ -23,31 +24,38 @@ class _Note:
 
 
 def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    """Signal handler: raise KeyboardInterrupt at once, or leave a note while signals are held back."""
+    """Signal handler: raise KeyboardInterrupt at once, or leave a note while signals
+    are held back.
+    """
     _Note.arrived = True
     if not _Note.depth:
         raise KeyboardInterrupt
 
 
 def install() -> None:
-    """Make every signal that asks a command to end raise KeyboardInterrupt: a cancelled CI job gets SIGTERM."""
+    """Make every signal that asks a command to end raise KeyboardInterrupt: a cancelled
+    CI job gets SIGTERM.
+    """
     _Note.arrived = False
     for number in _heard():
         signal.signal(number, interrupt)
 
 
 def uninstall() -> None:
-    """Let these signals end the process at once, without a traceback: the end of a forked worker is its command's to report."""
+    """Let these signals end the process at once, without a traceback: the end of a
+    forked worker is its command's to report.
+    """
     for number in _heard():
         signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let no signal interrupt the context but in ``safe_point``; a later ctrl-C cannot spoil the cleaning up either.
+    """Let no signal interrupt the context but in ``safe_point``; a later ctrl-C cannot
+    spoil the cleaning up either.
 
-    A signal that found no safe point raises KeyboardInterrupt at the end. Contexts may nest. Only the main thread gets
-    signals; elsewhere this has no effect.
+    A signal that found no safe point raises KeyboardInterrupt at the end. Contexts may
+    nest. Only the main thread gets signals; elsewhere this has no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -77,9 +85,11 @@ def safe_point() -> None:
 
 
 def _refuse_swallowed() -> None:
-    """Raise a swallowed interruption: an exception that hits an import with a fallback, or a destructor, disappears.
+    """Raise a swallowed interruption: an exception that hits an import with a fallback,
+    or a destructor, disappears.
 
-    An interruption that is still propagating is not swallowed, and its clean-up is not disturbed.
+    An interruption that is still propagating is not swallowed, and its clean-up is not
+    disturbed.
     """
     if _Note.arrived and sys.exc_info()[1] is None:
         _Note.arrived = False
@@ -87,7 +97,9 @@ def _refuse_swallowed() -> None:
 
 
 def _heard() -> list[signal.Signals]:
-    """The signals that are not ignored: ``nohup`` and background jobs of a shell set that on purpose."""
+    """The signals that are not ignored: ``nohup`` and background jobs of a shell set
+    that on purpose.
+    """
     return [
         number
         for number in SIGNALS

@@ -1,9 +1,11 @@
-"""``perfgate.system.keeper DESCRIPTOR CPUS FOLDER ROOM PROGRAM…``: run a program that ends with the holder of the other end.
+"""``perfgate.system.keeper DESCRIPTOR CPUS FOLDER ROOM PROGRAM…``: run a program that
+ends with the holder of the other end.
 
-It is the parent of the program and of every process below it that loses its own parent, so that the CPU time of daemons
-counts. When the program has ended it writes one line of JSON to the descriptor; when the other end is closed, also because
-its holder was killed, it kills all of them. The program runs within the walls of its room, which is JSON. The keeper judges
-what the program takes, and imports none of its code.
+It is the parent of the program and of every process below it that loses its own parent,
+so that the CPU time of daemons counts. When the program has ended it writes one line of
+JSON to the descriptor; when the other end is closed, also because its holder was
+killed, it kills all of them. The program runs within the walls of its room, which is
+JSON. The keeper judges what the program takes, and imports none of its code.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ from perfgate.system.walls import Room, enter_room
 _NOT_STARTED = 127
 # How often the size of the log is looked at.
 _TICK_SECONDS = 0.2
-# The time that orphans may work on, and the consecutive polls without any CPU use that make them idle, which gives the
-# helpers of a program (multiprocessing's resource tracker) half a second to see that it has ended.
+# The time that orphans may work on, and the consecutive polls without any CPU use that
+# make them idle, which gives the helpers of a program (multiprocessing's resource
+# tracker) half a second to see that it has ended.
 _MOST_SECONDS = 10.0
 _ROUND_SECONDS = 0.02
 _IDLE_ROUNDS = 25
@@ -98,7 +101,8 @@ def _end_of(
     began: float,
     bound: Callable[[], None],
 ) -> bytes | None:
-    """Wait until the program has ended, with its log kept within bounds, and return the line that describes its end.
+    """Wait until the program has ended, with its log kept within bounds, and return the
+    line that describes its end.
 
     None if the other end is closed before.
     """
@@ -113,7 +117,8 @@ def _end_of(
         reaped.reap()
     seconds = time.monotonic() - began
     orphans = _wait_for_orphans(reaped)
-    # CPU time of running processes and the children that they reaped; our own reaped children are counted elsewhere.
+    # CPU time of running processes and the children that they reaped; our own reaped
+    # children are counted elsewhere.
     running = cpu_ns_below(os.getpid()) - waited_for_ns(os.getpid())
     end = {
         "code": reaped.code,
@@ -126,7 +131,9 @@ def _end_of(
 
 
 class _Reaped:
-    """The CPU time of processes that ended, each with the children that it reaped: the program, and orphans that came to us."""
+    """The CPU time of processes that ended, each with the children that it reaped: the
+    program, and orphans that came to us.
+    """
 
     def __init__(self, program: int) -> None:
         self._program = program
@@ -147,7 +154,8 @@ class _Reaped:
 
 
 def _wait_for_orphans(reaped: _Reaped) -> list[int]:
-    """Wait while processes that outlive the program end or work; return those left, idle or at work.
+    """Wait while processes that outlive the program end or work; return those left,
+    idle or at work.
 
     A daemon's work for a run is part of it.
     """

@@ -1,4 +1,6 @@
-"""The dynamic loader's cache of libraries: which file it loads for a name (ld.so(8), ldconfig(8))."""
+"""The dynamic loader's cache of libraries: which file it loads for a name (ld.so(8),
+ldconfig(8)).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,17 @@ from pathlib import Path
 from perfgate.system.stamps import Stamps
 
 LOADER_CACHE = Path("/etc/ld.so.cache")
-# glibc, sysdeps/generic/dl-cache.h: struct cache_file_new and file_entry_new. Offsets of strings count from its beginning.
+# glibc, sysdeps/generic/dl-cache.h: struct cache_file_new and file_entry_new. Offsets
+# of strings count from its beginning.
 _MAGIC = b"glibc-ld.so.cache1.1"
 _HEADER = struct.Struct("=20sII20x")
 _ENTRY = struct.Struct("=iIIIQ")
 
 
 def entries_of_loader_cache(file: Path = LOADER_CACHE) -> Stamps:
-    """A number for each library in the cache, by its name, that tells which files it is loaded from; empty without a cache."""
+    """A number for each library in the cache, by its name, that tells which files it is
+    loaded from; empty without a cache.
+    """
     try:
         data = file.read_bytes()
     except OSError:

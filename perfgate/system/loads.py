@@ -1,8 +1,10 @@
-"""Report every module that this process imports, with the state of its file, before any code of the module runs.
+"""Report every module that this process imports, with the state of its file, before any
+code of the module runs.
 
-The conductor compares the reports with the files as they were before code of the change ran. A report is one datagram to
-an abstract socket of the conductor: only its holder can receive there, so a report cannot be withdrawn. Only what
-every interpreter has is imported here, because programs of a project report too.
+The conductor compares the reports with the files as they were before code of the change
+ran. A report is one datagram to an abstract socket of the conductor: only its holder
+can receive there, so a report cannot be withdrawn. Only what every interpreter has is
+imported here, because programs of a project report too.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
-# The name of the conductor's socket, without the leading zero byte of abstract addresses (unix(7)).
+# The name of the conductor's socket, without the leading zero byte of abstract
+# addresses (unix(7)).
 LOADS_VARIABLE = "PERFGATE_LOADS"
 
 # TYPE_CHECKING of typing would import it.
@@ -41,7 +44,9 @@ class ReportingFinder(PathFinder):
 
     @classmethod
     def report(cls, module: str, *files: object) -> None:
-        """Send the name of a module, and the paths of its source and bytecode with their states; a missing file has none."""
+        """Send the name of a module, and the paths of its source and bytecode with
+        their states; a missing file has none.
+        """
         fields: list[str] = []
         for file in files:
             if isinstance(file, str):
@@ -49,7 +54,8 @@ class ReportingFinder(PathFinder):
         if not fields:
             return
         message = "\0".join([module, *fields]).encode(errors="surrogateescape")
-        # A new socket each time: a program may close every descriptor that it did not open.
+        # A new socket each time: a program may close every descriptor that it did not
+        # open.
         sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
         try:
             sender.sendto(message, cls.address)
@@ -60,7 +66,9 @@ class ReportingFinder(PathFinder):
 
 
 def report_loads() -> None:
-    """Report what this process has imported and, from now on, what it imports, if a conductor listens."""
+    """Report what this process has imported and, from now on, what it imports, if a
+    conductor listens.
+    """
     name = os.environ.get(LOADS_VARIABLE)
     if not name or PathFinder not in sys.meta_path:
         return
@@ -71,8 +79,11 @@ def report_loads() -> None:
 
 
 def loaded_modules() -> list[tuple[str, object, object]]:
-    """The modules of this process by name, each with the paths of its source and its bytecode, if it has them."""
-    # From the dictionary of a module: asking a lazy module for an attribute would import it.
+    """The modules of this process by name, each with the paths of its source and its
+    bytecode, if it has them.
+    """
+    # From the dictionary of a module: asking a lazy module for an attribute would
+    # import it.
     modules = []
     for name, module in list(sys.modules.items()):
         values = getattr(module, "__dict__", {})

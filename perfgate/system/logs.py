@@ -1,4 +1,6 @@
-"""Keep user code's output in a log of bounded size, also while it is written, and quote it only as data."""
+"""Keep user code's output in a log of bounded size, also while it is written, and quote
+it only as data.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ _PUNCH_HOLE = 0x02 | 0x01
 
 
 def bound_log(path: str | Path, *, begins: int = 0) -> None:
-    """Free the space of the middle of a log that is being written, behind ``begins``, once it exceeds its bound.
+    """Free the space of the middle of a log that is being written, behind ``begins``,
+    once it exceeds its bound.
 
-    The middle becomes a hole, so that no byte moves and no text is lost that is written meanwhile; ``cut_log`` closes it.
-    A file system that knows no holes (NFS before version 4.2) gets the log cut while it is written.
+    The middle becomes a hole, so that no byte moves and no text is lost that is written
+    meanwhile; ``cut_log`` closes it. A file system that knows no holes (NFS before
+    version 4.2) gets the log cut while it is written.
     """
     with suppress(OSError), open(path, "r+b", opener=only_a_file) as log:
         size = log.seek(0, os.SEEK_END)
@@ -33,7 +37,9 @@ def bound_log(path: str | Path, *, begins: int = 0) -> None:
 
 
 def cut_log(path: str | Path, *, begins: int = 0) -> None:
-    """Drop the middle of a log, behind ``begins``, if it exceeds its bound and its writers have ended."""
+    """Drop the middle of a log, behind ``begins``, if it exceeds its bound and its
+    writers have ended.
+    """
     with suppress(OSError), open(path, "r+b", opener=only_a_file) as log:
         if log.seek(0, os.SEEK_END) - begins > MAX_LOG_BYTES:
             _cut(log, begins)
@@ -52,7 +58,9 @@ def _punched(descriptor: int, start: int, end: int) -> bool:
 
 
 def _cut(log: BinaryIO, begins: int) -> None:
-    """The end is written behind the beginning before the rest is cut off: a reader finds the end at any moment."""
+    """The end is written behind the beginning before the rest is cut off: a reader
+    finds the end at any moment.
+    """
     log.seek(-KEPT_BYTES, os.SEEK_END)
     end = log.read()
     log.seek(begins + KEPT_BYTES)
@@ -81,14 +89,18 @@ def read_log(path: Path) -> bytes:
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
-    """A text from a worker as one harmless line: in a CI log, a separate line could be a command to the host."""
+    """A text from a worker as one harmless line: in a CI log, a separate line could be
+    a command to the host.
+    """
     return "".join(
         character if character.isprintable() else " " for character in text[:limit]
     ).strip()
 
 
 def only_a_file(path: str, flags: int) -> int:
-    """Open a file that a worker may have replaced: we may read files that it may not, and a pipe never ends."""
+    """Open a file that a worker may have replaced: we may read files that it may not,
+    and a pipe never ends.
+    """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

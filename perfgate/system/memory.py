@@ -12,7 +12,9 @@ _HELD_BYTES = {_TRIM_THRESHOLD: 256 << 20, _MMAP_THRESHOLD: 32 << 20}
 
 
 def keep_freed_memory() -> None:
-    """Otherwise the kernel zeroes every page anew for each large column: a third of the time for a recording of 5 MB."""
+    """Otherwise the kernel zeroes every page anew for each large column: a third of the
+    time for a recording of 5 MB.
+    """
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         for threshold, size in _HELD_BYTES.items():

@@ -1,4 +1,6 @@
-"""Linux features that keep a family of processes together and its secrets apart: prctl, process groups, /proc."""
+"""Linux features that keep a family of processes together and its secrets apart: prctl,
+process groups, /proc.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _SCHEDSTAT_BYTES = 64
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent does, and end at once if ``parent`` is already gone."""
+    """Ask the kernel to kill this process when its parent does, and end at once if
+    ``parent`` is already gone.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -38,10 +42,12 @@ def adopt_orphans() -> None:
 
 
 def be_closed() -> None:
-    """Let no other process of our user read our environment, memory and descriptors, nor trace us; root still can.
+    """Let no other process of our user read our environment, memory and descriptors,
+    nor trace us; root still can.
 
-    The kernel gives /proc/PID/environ, fd and mem of such a process to root, and asks for CAP_SYS_PTRACE (proc(5),
-    prctl(2) PR_SET_DUMPABLE). A forked process inherits it, a started program does not.
+    The kernel gives /proc/PID/environ, fd and mem of such a process to root, and asks
+    for CAP_SYS_PTRACE (proc(5), prctl(2) PR_SET_DUMPABLE). A forked process inherits
+    it, a started program does not.
     """
     _prctl(_PR_SET_DUMPABLE, 0)
 
@@ -57,10 +63,11 @@ def is_stopped(pid: int) -> bool:
 
 
 def run_delay_ns(pid: int) -> int | None:
-    """The time that a thread, or a process's main thread, was ready to run without a CPU; None if the kernel does not report
-    it.
+    """The time that a thread, or a process's main thread, was ready to run without a
+    CPU; None if the kernel does not report it.
 
-    Source: the second number of /proc/PID/schedstat (Documentation/scheduler/sched-stats.rst).
+    Source: the second number of /proc/PID/schedstat
+    (Documentation/scheduler/sched-stats.rst).
     """
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
@@ -69,7 +76,8 @@ def run_delay_ns(pid: int) -> int | None:
 
 
 class RunDelay:
-    """How long this process's main thread has been ready to run without a CPU, read often: the file stays open, 1 us a time.
+    """How long this process's main thread has been ready to run without a CPU, read
+    often: the file stays open, 1 us a time.
 
     Raises OSError or ValueError where the kernel does not say.
     """
@@ -91,7 +99,9 @@ class RunDelay:
 
 
 def run_delay_ns_below(pid: int) -> int | None:
-    """The time that all threads below a process were ready to run without a CPU; None if the kernel does not report it."""
+    """The time that all threads below a process were ready to run without a CPU; None
+    if the kernel does not report it.
+    """
     total: int | None = None
     for process in _below(pid):
         for thread in threads_of(process):
@@ -117,7 +127,9 @@ def children() -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """The name of a process, at most 15 characters (proc(5), comm); empty if it is gone."""
+    """The name of a process, at most 15 characters (proc(5), comm); empty if it is
+    gone.
+    """
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
     except OSError:
@@ -127,8 +139,8 @@ def name_of(pid: int) -> str:
 def process_cpu_ns(pid: int) -> int:
     """The CPU time of a process, 0 for one that has ended.
 
-    Its clock has the number that clock_getcpuclockid(3) would return: ~pid << 3 | CPUCLOCK_SCHED (linux/posix-timers.h,
-    make_process_cpuclock).
+    Its clock has the number that clock_getcpuclockid(3) would return: ~pid << 3 |
+    CPUCLOCK_SCHED (linux/posix-timers.h, make_process_cpuclock).
     """
     try:
         return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED)
@@ -137,7 +149,9 @@ def process_cpu_ns(pid: int) -> int:
 
 
 def cpu_ns_below(pid: int) -> int:
-    """The CPU time of everything below a process, including reaped children; its own is left out."""
+    """The CPU time of everything below a process, including reaped children; its own is
+    left out.
+    """
     total = waited_for_ns(pid)
     for process in _below(pid):
         total += process_cpu_ns(process) + waited_for_ns(process)
@@ -145,7 +159,9 @@ def cpu_ns_below(pid: int) -> int:
 
 
 def waited_for_ns(pid: int) -> int:
-    """The CPU time of the processes that a process has waited for: cutime and cstime of proc(5), stat, in ticks."""
+    """The CPU time of the processes that a process has waited for: cutime and cstime of
+    proc(5), stat, in ticks.
+    """
     fields = stat_of(pid)
     if len(fields) <= 14:
         return 0
@@ -206,7 +222,8 @@ def kill_group(pid: int) -> None:
 
 
 def kill_children(*, spare: Collection[int]) -> list[str]:
-    """Kill all our children but ``spare``, and theirs, which come to us as theirs die; return the names of those that ran.
+    """Kill all our children but ``spare``, and theirs, which come to us as theirs die;
+    return the names of those that ran.
 
     Bounded: a process that hangs in the kernel cannot be waited for.
     """
@@ -214,7 +231,8 @@ def kill_children(*, spare: Collection[int]) -> list[str]:
 
 
 def kill_descendants(*, spare: Collection[int]) -> None:
-    """Kill all processes below this one but ``spare``, also those that start meanwhile; bounded like ``kill_children``.
+    """Kill all processes below this one but ``spare``, also those that start meanwhile;
+    bounded like ``kill_children``.
 
     After ``adopt_orphans`` this process becomes the parent of all orphans.
     """
@@ -222,7 +240,9 @@ def kill_descendants(*, spare: Collection[int]) -> None:
 
 
 def _kill_all(find: Callable[[], list[int]], spare: Collection[int]) -> list[str]:
-    """Kill all processes that are found, again and again until there are none; return the names of those that ran."""
+    """Kill all processes that are found, again and again until there are none; return
+    the names of those that ran.
+    """
     killed: dict[int, str] = {}
     for _ in range(_KILL_ROUNDS):
         pids = set(find()) - set(spare)
@@ -249,12 +269,16 @@ def parent_of(pid: int) -> int:
 
 
 def session_of(pid: int) -> int:
-    """The number of the process that leads a process's session (setsid(2)), 0 of one that is gone."""
+    """The number of the process that leads a process's session (setsid(2)), 0 of one
+    that is gone.
+    """
     return int((stat_of(pid)[3:4] or ["0"])[0])
 
 
 def folders_of(pid: int) -> list[Path]:
-    """The folder in which a process is, and the home with which its program was started, as far as we may read them."""
+    """The folder in which a process is, and the home with which its program was
+    started, as far as we may read them.
+    """
     folders = []
     with suppress(OSError):
         folders.append(Path(f"/proc/{pid}/cwd").readlink())
@@ -266,7 +290,8 @@ def folders_of(pid: int) -> list[Path]:
 
 
 def stat_of(process: int | str) -> list[str]:
-    """The fields of proc(5) for a process from the third on: state, parent, …; empty if it is gone.
+    """The fields of proc(5) for a process from the third on: state, parent, …; empty if
+    it is gone.
 
     A thread is ``PID/task/THREAD``.
     """

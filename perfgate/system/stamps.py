@@ -1,8 +1,9 @@
-"""The kernel's metadata of files: it reveals whether one was written, replaced or restored without reading any.
+"""The kernel's metadata of files: it reveals whether one was written, replaced or
+restored without reading any.
 
-No call sets the time of an inode's last change (inode(7), "ctime"; utimensat(2) sets the other two), so a file that is
-written and then put back with its old size and times has another one. A folder's own metadata reveals added and removed
-entries.
+No call sets the time of an inode's last change (inode(7), "ctime"; utimensat(2) sets
+the other two), so a file that is written and then put back with its old size and times
+has another one. A folder's own metadata reveals added and removed entries.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _IMPORTABLE = (".py", ".pyc", ".pyd", ".pth", ".so", ".zip", ".egg-link")
 _MOST_READS = 3
 
 
-# Inode, mode, size, time of the last write and of the last change; of a link also the same numbers of its target.
+# Inode, mode, size, time of the last write and of the last change; of a link also the
+# same numbers of its target.
 Stamp = tuple[int, ...]
 Stamps = dict[str, Stamp]
 # Numbers of a file itself.
@@ -43,7 +45,9 @@ def is_link(stamp: Stamp) -> bool:
 
 
 def stamp_of(path: Path, *, follow: bool = False) -> Stamp | None:
-    """The stamp of one file, link or folder, as ``stamps_below`` has it; None if it is missing or unreadable."""
+    """The stamp of one file, link or folder, as ``stamps_below`` has it; None if it is
+    missing or unreadable.
+    """
     try:
         status = path.stat(follow_symlinks=follow)
     except OSError:
@@ -67,10 +71,11 @@ def is_visible_code(path: str) -> bool:
 def stamps_below(
     folder: Path, *, most: int, without: frozenset[str] = frozenset()
 ) -> Stamps | None:
-    """Everything in a folder by its path there, the folder itself as ``.``; None beyond ``most`` entries.
+    """Everything in a folder by its path there, the folder itself as ``.``; None beyond
+    ``most`` entries.
 
-    Folders directly in it that are called as in ``without`` are left out. A missing or unreadable folder is empty. A file
-    is ``.`` alone.
+    Folders directly in it that are called as in ``without`` are left out. A missing or
+    unreadable folder is empty. A file is ``.`` alone.
     """
     stamps = {}
     with suppress(OSError):
@@ -83,9 +88,11 @@ def stamps_below(
 
 
 def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
-    """The files below a folder that can be imported; hidden folders are left out, and so are times of folders.
+    """The files below a folder that can be imported; hidden folders are left out, and
+    so are times of folders.
 
-    For a folder in which people and programs work, such as a clone that is installed in place.
+    For a folder in which people and programs work, such as a clone that is installed in
+    place.
     """
     stamps = {}
     for name, stamp in _walk(folder, _is_visible, is_importable):
@@ -97,7 +104,9 @@ def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
 
 
 def folders_of_code(folder: Path) -> Stamps:
-    """The folders in which ``stamps_of_code`` looks: each changes with every entry that is added, removed or renamed."""
+    """The folders in which ``stamps_of_code`` looks: each changes with every entry that
+    is added, removed or renamed.
+    """
     return {
         **folder_itself(folder),
         **dict(_walk(folder, _is_visible, lambda _: False)),
@@ -123,14 +132,17 @@ def _walk(
     enters: Callable[[str], bool],
     wanted: Callable[[str], bool] = lambda _: True,
 ) -> Iterator[tuple[str, Stamp]]:
-    """The folders that it ``enters`` by their path below, and the files in them with ``wanted`` names."""
+    """The folders that it ``enters`` by their path below, and the files in them with
+    ``wanted`` names.
+    """
     below = [""]
     while below:
         prefix = below.pop()
         for entry in _entries(f"{folder}/{prefix}"):
             name = prefix + entry.name
             try:
-                # By the folder's own record of its entries: those that are left out are not read.
+                # By the folder's own record of its entries: those that are left out are
+                # not read.
                 if entry.is_dir(follow_symlinks=False):
                     if not enters(name):
                         continue
@@ -150,14 +162,18 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
     except OSError:
         return
     try:
-        # Of an open folder: the kernel looks its entries up there, and not along the whole path each time.
+        # Of an open folder: the kernel looks its entries up there, and not along the
+        # whole path each time.
         yield from _read_entries(descriptor)
     finally:
         os.close(descriptor)
 
 
 def _read_entries(descriptor: int) -> list[os.DirEntry[str]]:
-    """The entries of an open folder. It is read anew if that fails midway, as it may while other processes write there."""
+    """The entries of an open folder.
+
+    It is read anew if that fails midway, as it may while other processes write there.
+    """
     for _ in range(_MOST_READS):
         try:
             with os.scandir(descriptor) as entries:

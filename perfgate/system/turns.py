@@ -1,4 +1,6 @@
-"""The protocol between ``perfgate.turn()`` and the conductor; it has no imports, which a script's environment may lack."""
+"""The protocol between ``perfgate.turn()`` and the conductor; it has no imports, which
+a script's environment may lack.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""Walls around the processes of one side: what they cannot reach of the other's, by means that no process can take back.
+"""Walls around the processes of one side: what they cannot reach of the other's, by
+means that no process can take back.
 
-Landlock (Documentation/userspace-api/landlock.rst) needs no rights and no container: a process inside walls cannot trace,
-read, sample or (from ABI 6 on) signal processes outside, and opens only files below the folders that it names. In addition
-the rights of root that lead around walls, and `no_new_privs`, without which ``sudo`` would give them back.
+Landlock (Documentation/userspace-api/landlock.rst) needs no rights and no container: a
+process inside walls cannot trace, read, sample or (from ABI 6 on) signal processes
+outside, and opens only files below the folders that it names. In addition the rights of
+root that lead around walls, and `no_new_privs`, without which ``sudo`` would give them
+back.
 """
 
 from __future__ import annotations
@@ -33,20 +36,24 @@ _TRUNCATE = 1 << 14
 _OF_FILES = _READ | 1 << 1 | _TRUNCATE
 _SCOPE_SIGNALS = 2
 _FIRST_WITH_REFER, _FIRST_WITH_TRUNCATE, _FIRST_WITH_SCOPES = 2, 3, 6
-# What stays open to read alone: states of the kernel, with which one side could slow the other.
+# What stays open to read alone: states of the kernel, with which one side could slow
+# the other.
 _READ_ONLY = ("/proc", "/sys")
 _DEVICES = "/dev"
-# The rights of root that a container has not either (Docker's default), but for priorities, locked memory and limits, which
-# concern a process itself. In this order (linux/capability.h): DAC_READ_SEARCH, LINUX_IMMUTABLE, NET_ADMIN, SYS_MODULE,
-# SYS_RAWIO, SYS_PTRACE, SYS_PACCT, SYS_ADMIN, SYS_BOOT, SYS_TIME, SYS_TTY_CONFIG, AUDIT_CONTROL, MAC_OVERRIDE, MAC_ADMIN,
-# SYSLOG, PERFMON, BPF, CHECKPOINT_RESTORE.
+# The rights of root that a container has not either (Docker's default), but for
+# priorities, locked memory and limits, which concern a process itself. In this order
+# (linux/capability.h): DAC_READ_SEARCH, LINUX_IMMUTABLE, NET_ADMIN, SYS_MODULE,
+# SYS_RAWIO, SYS_PTRACE, SYS_PACCT, SYS_ADMIN, SYS_BOOT, SYS_TIME, SYS_TTY_CONFIG,
+# AUDIT_CONTROL, MAC_OVERRIDE, MAC_ADMIN, SYSLOG, PERFMON, BPF, CHECKPOINT_RESTORE.
 _DROPPED = (2, 9, 12, 16, 17, 19, 20, 21, 22, 25, 26, 30, 32, 33, 34, 38, 39, 40)
 _CAPABILITY_VERSION = 0x20080522
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
 
 
 class Room(NamedTuple):
-    """Where a side lives: of everything below ``closed``, the scratch folder, it reaches only ``folder``."""
+    """Where a side lives: of everything below ``closed``, the scratch folder, it
+    reaches only ``folder``.
+    """
 
     closed: str
     folder: str
@@ -66,7 +73,9 @@ class _PathBeneath(ctypes.Structure):
 
 
 def can_build_walls() -> bool:
-    """Whether this kernel has them; before ABI 2 a process inside could not move a file to another folder."""
+    """Whether this kernel has them; before ABI 2 a process inside could not move a file
+    to another folder.
+    """
     return _version() >= _FIRST_WITH_REFER
 
 
@@ -76,9 +85,12 @@ def refuses_signals() -> bool:
 
 
 def enter_room(room: Room) -> bool:
-    """Put walls around this process and everything that it starts. False if the kernel has none.
+    """Put walls around this process and everything that it starts.
 
-    Called while the process has one thread. Raises OSError if walls cannot be built where the kernel has them.
+    False if the kernel has none.
+
+    Called while the process has one thread. Raises OSError if walls cannot be built
+    where the kernel has them.
     """
     _give_up_rights()
     version = _version()
@@ -110,7 +122,9 @@ def enter_room(room: Room) -> bool:
 
 
 def _around(folder: str, closed: str) -> Iterable[str]:
-    """Everything outside a closed folder, as few paths as possible; as root without the disks themselves."""
+    """Everything outside a closed folder, as few paths as possible; as root without the
+    disks themselves.
+    """
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink() or entry.path == closed:
@@ -152,7 +166,9 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 
 
 def _version() -> int:
-    """The ABI of Landlock; 0 where the kernel was built without it, has it off, or a container's filter refuses it."""
+    """The ABI of Landlock; 0 where the kernel was built without it, has it off, or a
+    container's filter refuses it.
+    """
     with suppress(OSError):
         return _system(
             _CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)
@@ -185,6 +201,7 @@ def _system(number: int, *arguments: object) -> int:
 
 
 if __name__ == "__main__":
-    # ``perfgate.system.walls ROOM PROGRAM…``: become a program within the walls of a room, which is JSON.
+    # ``perfgate.system.walls ROOM PROGRAM…``: become a program within the walls of a
+    # room, which is JSON.
     enter_room(Room(*json.loads(sys.argv[1])))
     os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - an interpreter of a side

@@ -1,7 +1,9 @@
-"""Tell whether files were written since they were watched, under whichever of their names.
+"""Tell whether files were written since they were watched, under whichever of their
+names.
 
-A new hard link changes the time of an inode's last change as writing does: a package manager that links its cache into
-another environment touches the files of this one. The kernel reports which of the two it was (inotify(7)).
+A new hard link changes the time of an inode's last change as writing does: a package
+manager that links its cache into another environment touches the files of this one. The
+kernel reports which of the two it was (inotify(7)).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import struct
 from pathlib import Path
 
 _MODIFY, _CLOSE_WRITE, _DELETE_SELF = 0x2, 0x8, 0x400
-# Of the kernel itself: the file system is gone, or events were lost. That a watch is gone counts as an event of its file.
+# Of the kernel itself: the file system is gone, or events were lost. That a watch is
+# gone counts as an event of its file.
 _UNMOUNT, _OVERFLOW = 0x2000, 0x4000
 _LOST = _UNMOUNT | _OVERFLOW
 _EVENT = struct.Struct("iIII")  # watch, what happened, cookie, length of the name
@@ -22,7 +25,10 @@ _MOST_BYTES = 1 << 16
 
 
 class WriteWatch:
-    """Watches files until it is dropped. A file that cannot be watched counts as written."""
+    """Watches files until it is dropped.
+
+    A file that cannot be watched counts as written.
+    """
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -46,9 +52,12 @@ class WriteWatch:
             self._watches[path] = watch
 
     def is_unwritten(self, path: str) -> bool:
-        """Whether no process has written to the file since it was watched, and none has it open to write."""
+        """Whether no process has written to the file since it was watched, and none has
+        it open to write.
+        """
         watch = self._watches.get(path)
-        # First: a process that closed the file before has left an event, and a mapping that is written leaves none until then.
+        # First: a process that closed the file before has left an event, and a mapping
+        # that is written leaves none until then.
         if watch is None or _has_writer(Path(path)):
             return False
         self._read()
@@ -72,10 +81,13 @@ class WriteWatch:
 
 
 def _has_writer(path: Path) -> bool:
-    """Whether a process has the file open to write; the kernel grants no read lease of such a file (fcntl(2))."""
+    """Whether a process has the file open to write; the kernel grants no read lease of
+    such a file (fcntl(2)).
+    """
     try:
         with path.open("rb") as file:
-            # A process that opens it meanwhile breaks the lease: by a signal that is ignored unless handled.
+            # A process that opens it meanwhile breaks the lease: by a signal that is
+            # ignored unless handled.
             fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)

@@ -8,10 +8,11 @@
     >>> trace.top(recording.timelines[0], by="type", host=False).rows[0].name
     'sgemm_kernel'
 
-``read`` reads recordings of torch.profiler, torch_npu.profiler and msprof, and Chrome trace events; ``salvage`` also recovers
-the intact events of a damaged file. The tables of a ``Timeline`` (``events``, ``kernels``, ``steps``, ``collectives`` …) are in
-integer nanoseconds and bytes; one that was not collected is None. ``top``, ``device_gaps`` and ``flame_tree(stacks_of(…))``
-show where the time goes.
+``read`` reads recordings of torch.profiler, torch_npu.profiler and msprof, and Chrome
+trace events; ``salvage`` also recovers the intact events of a damaged file. The tables
+of a ``Timeline`` (``events``, ``kernels``, ``steps``, ``collectives`` …) are in integer
+nanoseconds and bytes; one that was not collected is None. ``top``, ``device_gaps`` and
+``flame_tree(stacks_of(…))`` show where the time goes.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a name when it is asked for (PEP 562): a short trace takes less time to read than all of these to import."""
+    """Import a name when it is asked for (PEP 562): a short trace takes less time to
+    read than all of these to import.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,4 +1,6 @@
-"""Loops over columns of numbers: compiled if the scanner was built, else in several passes of numpy."""
+"""Loops over columns of numbers: compiled if the scanner was built, else in several
+passes of numpy.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def look_up(table: npt.NDArray[Any], codes: Codes) -> npt.NDArray[Any]:
 
 
 def first_places(codes: Codes, size: int) -> Column:
-    """The first position of each code from -1 to ``size - 1``, -1 for one that does not occur."""
+    """The first position of each code from -1 to ``size - 1``, -1 for one that does not
+    occur.
+    """
     first = np.full(size + 1, -1)
     library = load()
     if library is None or codes.dtype != np.int32 or not codes.flags.c_contiguous:
@@ -64,7 +68,8 @@ def first_places(codes: Codes, size: int) -> Column:
 def earliest_calls(
     work: Codes, calls: Codes, begun: Column, least: int, width: int
 ) -> Column | None:
-    """For each number of ``work`` the place of the call with it that begins first, -1 for none; None without the library.
+    """For each number of ``work`` the place of the call with it that begins first, -1
+    for none; None without the library.
 
     The numbers of calls, -1 for none, lie from ``least`` on in ``width`` places.
     """
@@ -89,10 +94,11 @@ def earliest_calls(
 def grouped(
     columns: Sequence[Codes], lows: Sequence[int], widths: Sequence[int]
 ) -> tuple[Column, npt.NDArray[np.int32]] | None:
-    """The first row of each group of rows that agree in all columns, and the group of every row.
+    """The first row of each group of rows that agree in all columns, and the group of
+    every row.
 
-    None without the library, or for too many combinations of values. Column k has ``widths[k]`` values from ``lows[k]`` on.
-    Groups are in the order of their values.
+    None without the library, or for too many combinations of values. Column k has
+    ``widths[k]`` values from ``lows[k]`` on. Groups are in the order of their values.
     """
     library, rows, places = load(), columns[0].size, math.prod(widths)
     if library is None or places > _MOST_PLACES:

@@ -1,10 +1,12 @@
-"""The variance lab: what makes the effect of one process pair spread, and are heads of equal speed ever biased?
+"""The variance lab: what makes the effect of one process pair spread, and are heads of
+equal speed ever biased?
 
-    taskset -c 1 python benchmarks/gate/lab --experiment bias --seconds 600 --out perfgate-out/bias.jsonl
-    python benchmarks/gate/lab --table perfgate-out/bias.jsonl
+    taskset -c 1 python benchmarks/gate/lab --experiment bias --seconds 600 --out
+    perfgate-out/bias.jsonl python benchmarks/gate/lab --table perfgate-out/bias.jsonl
 
-All conditions of an experiment and all workloads take turns pair by pair, in an order drawn from --seed. One line of JSON a
-pair goes to --out as it ends, the raw samples to a file beside it, so an interrupted series is not lost.
+All conditions of an experiment and all workloads take turns pair by pair, in an order
+drawn from --seed. One line of JSON a pair goes to --out as it ends, the raw samples to
+a file beside it, so an interrupted series is not lost.
 """
 
 from __future__ import annotations

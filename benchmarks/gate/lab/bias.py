@@ -1,4 +1,6 @@
-"""Are heads that differ in code but not in speed biased? Per variant over all servers, and per gate on one server."""
+"""Are heads that differ in code but not in speed biased? Per variant over all servers,
+and per gate on one server.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def print_bias(records: list[Record]) -> None:
-    """Print per workload the effect of all variants together and of each, and how large their biases can be."""
+    """Print per workload the effect of all variants together and of each, and how large
+    their biases can be.
+    """
     heads = [one for one in records if one["head"] == "variant"]
     if not heads:
         return
@@ -39,7 +43,9 @@ def print_bias(records: list[Record]) -> None:
 
 
 def compare(records: list[Record], first: str, second: str) -> None:
-    """Print whether the effects of two conditions differ in size: all workloads together, by the rank test."""
+    """Print whether the effects of two conditions differ in size: all workloads
+    together, by the rank test.
+    """
     sizes: list[list[float]] = [[], []]
     ratios = {}
     for workload in dict.fromkeys(one["workload"] for one in records):
@@ -90,7 +96,9 @@ def _each(found: dict[tuple[Any, ...], Floats]) -> str:
 
 
 def largest_bias(centres: Floats, errors: Floats) -> float:
-    """Return the root mean square of the true biases that would give estimates as small as these 5 % of the time."""
+    """Return the root mean square of the true biases that would give estimates as small
+    as these 5 % of the time.
+    """
     from scipy.optimize import brentq
 
     def excess(bias: float) -> float:
@@ -102,7 +110,9 @@ def largest_bias(centres: Floats, errors: Floats) -> float:
 
 
 def _print_servers(heads: list[Record]) -> None:
-    """Print what the signed-rank test says of each variant on each server: a gate has one server and one head."""
+    """Print what the signed-rank test says of each variant on each server: a gate has
+    one server and one head.
+    """
     gates = {
         key: effects
         for key, effects in _by_key(heads, ("workload", "variant", "server")).items()

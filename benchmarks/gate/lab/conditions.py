@@ -1,4 +1,6 @@
-"""What is varied: the code of the head, the environment of the fork server, the shape of a pair."""
+"""What is varied: the code of the head, the environment of the fork server, the shape
+of a pair.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ THP = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 @dataclass(frozen=True)
 class Condition:
-    """One way to measure a pair. ``variant`` 0 draws one of the variants for every pair.
+    """One way to measure a pair.
+
+    ``variant`` 0 draws one of the variants for every pair.
 
     Conditions of equal ``environment`` and ``randomize`` share a fork server.
     """
@@ -67,7 +71,9 @@ def _shapes() -> list[Condition]:
 
 
 def _candidates() -> list[Condition]:
-    """Short pairs: four quads, and noise alone keeps a warm-up no longer than a tenth of a second."""
+    """Short pairs: four quads, and noise alone keeps a warm-up no longer than a tenth
+    of a second.
+    """
     return [
         Condition("as shipped"),
         short("short"),
@@ -146,7 +152,9 @@ def _pads() -> list[Condition]:
 
 
 def _gates(settings: dict[str, str] | None = None) -> list[Condition]:
-    """A server of its own for every variant, as in a gate: a bias that only one server has would show here."""
+    """A server of its own for every variant, as in a gate: a bias that only one server
+    has would show here.
+    """
     environment = {"LAB_FREEZE": "1", **(settings or {})}
     return [
         replace(

@@ -1,12 +1,14 @@
-"""What an experiment changes inside the fork server and its workers; preloaded there, so that the product has no such options.
+"""What an experiment changes inside the fork server and its workers; preloaded there,
+so that the product has no such options.
 
-``LAB_MOVE``: weights, inputs and pools move before every quad, as in the product; without it they stay where they are.
-``LAB_PAD``: ``shared`` or ``own`` also fills Python's small-object pools by lot when a worker starts, by the layout seed of the
-pair or by one of each worker.
-``LAB_REBUILD``: every so many quads a worker builds its model and inputs anew behind another pad.
-``LAB_FREEZE``: the server freezes what it imported.
+``LAB_MOVE``: weights, inputs and pools move before every quad, as in the product;
+without it they stay where they are. ``LAB_PAD``: ``shared`` or ``own`` also fills
+Python's small-object pools by lot when a worker starts, by the layout seed of the pair
+or by one of each worker. ``LAB_REBUILD``: every so many quads a worker builds its model
+and inputs anew behind another pad. ``LAB_FREEZE``: the server freezes what it imported.
 ``LAB_SEED``: ``own`` gives every worker a layout seed, and so a pad, of its own.
-``LAB_SETTLING``: the seconds after which noise alone may keep the medians of the warm-up apart.
+``LAB_SETTLING``: the seconds after which noise alone may keep the medians of the
+warm-up apart.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def _become_padded(request: ForkRequest, connection: Any, *, parent: int) -> Non
 
 
 def _block_elsewhere(self: Any, request: BlockRequest) -> Any:
-    """Before the first block of such a quad: build the model and its inputs anew, then a few calls."""
+    """Before the first block of such a quad: build the model and its inputs anew, then
+    a few calls.
+    """
     if (
         request.quad
         and request.quad % _rebuild_every == 0

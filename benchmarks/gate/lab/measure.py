@@ -1,4 +1,6 @@
-"""One pair by perfgate's own machinery, and everything about it that may explain its effect."""
+"""One pair by perfgate's own machinery, and everything about it that may explain its
+effect.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,11 @@ class _Served:
 
 
 class Lab:
-    """Measures pairs under conditions; fork servers are kept per environment and renewed after some pairs.
+    """Measures pairs under conditions; fork servers are kept per environment and
+    renewed after some pairs.
 
-    Address layout and hash seed belong to the server, so a bias that only one server has shows as a spread between servers.
+    Address layout and hash seed belong to the server, so a bias that only one server
+    has shows as a spread between servers.
     """
 
     def __init__(self, scratch: Path, *, seed: int) -> None:
@@ -165,7 +169,10 @@ class Lab:
 
 
 class Clock:
-    """Conductor's seconds by what it waited for. It wraps the conductor's handles in this process only."""
+    """Conductor's seconds by what it waited for.
+
+    It wraps the conductor's handles in this process only.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -226,7 +233,9 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
 def low(
     blocks: BlockColumns, quads: Container[int] | None = None, *, cpu: bool = False
 ) -> float:
-    """Return the mean log low quantile of all calls, or of those of some quads: the statistic of all the findings."""
+    """Return the mean log low quantile of all calls, or of those of some quads: the
+    statistic of all the findings.
+    """
     kept = [quads is None or quad in quads for quad in blocks.quad]
     calls = (
         unpack(blocks.times.cpu if cpu else blocks.times.wall)[
@@ -267,7 +276,9 @@ def _environment(extra: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _personality(*, randomize: bool) -> Iterator[None]:
-    """Have what is started inside run without address space randomisation (personality(2)), if asked to."""
+    """Have what is started inside run without address space randomisation
+    (personality(2)), if asked to.
+    """
     import ctypes
 
     libc = ctypes.CDLL(None)

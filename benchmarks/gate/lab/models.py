@@ -1,4 +1,6 @@
-"""The lab's models: what is called, what a refactoring may rename, and what their workload files hold beside `build`."""
+"""The lab's models: what is called, what a refactoring may rename, and what their
+workload files hold beside `build`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """A workload: the definitions of its module in any order, the names a refactoring may change, its inputs.
+    """A workload: the definitions of its module in any order, the names a refactoring
+    may change, its inputs.
 
-    ``model`` is the class whose forward is the call; ``beside`` and ``options`` are what the workload file defines and says
-    beyond ``build`` and ``inputs``, and ``asked`` what ``inputs`` is asked for beyond batch and seed.
+    ``model`` is the class whose forward is the call; ``beside`` and ``options`` are
+    what the workload file defines and says beyond ``build`` and ``inputs``, and
+    ``asked`` what ``inputs`` is asked for beyond batch and seed.
     """
 
     model: str

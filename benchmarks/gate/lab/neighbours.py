@@ -7,7 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-# The first is bound by memory: it goes through 128 MiB again and again. Both end with whoever started them.
+# The first is bound by memory: it goes through 128 MiB again and again. Both end with
+# whoever started them.
 _PROGRAMS = (
     "import os, numpy as n\na, parent = n.zeros(2**24), os.getppid()\nwhile os.getppid() == parent: a += 1",
     "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))",

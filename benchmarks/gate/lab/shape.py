@@ -1,8 +1,10 @@
-"""What a pair would have said with fewer quads, shorter blocks or another statistic, from the raw samples of a series.
+"""What a pair would have said with fewer quads, shorter blocks or another statistic,
+from the raw samples of a series.
 
     python benchmarks/gate/lab/shape.py perfgate-out/bias.jsonl --condition "as shipped"
 
-Cutting a recorded pair short keeps its luck with memory, so shapes are compared on the same processes.
+Cutting a recorded pair short keeps its luck with memory, so shapes are compared on the
+same processes.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def low(base: Quads, head: Quads) -> float:
 
 
 def by_quad(centre: Callable[[Any], Any]) -> Callable[[Quads, Quads], float]:
-    """Return the statistic that takes the effect of every quad by itself and then their centre."""
+    """Return the statistic that takes the effect of every quad by itself and then their
+    centre.
+    """
 
     def effect(base: Quads, head: Quads) -> float:
         each = [

@@ -1,4 +1,6 @@
-"""The tables of a series of pairs: how far the effect of a pair spreads, from where, and what that lets a gate see."""
+"""The tables of a series of pairs: how far the effect of a pair spreads, from where,
+and what that lets a gate see.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,17 @@ from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 
 WILD = 0.05
 WALL_SECONDS = 60.0
-# One test at one-sided alpha 1 %, power 95 %: 2.33 + 1.64 standard errors. It compares conditions; the gate looks several times
-# and needs more (judging/gate/compare/rule.py, detectable).
+# One test at one-sided alpha 1 %, power 95 %: 2.33 + 1.64 standard errors. It compares
+# conditions; the gate looks several times and needs more (judging/gate/compare/rule.py,
+# detectable).
 DETECTABLE = 3.97
 
 Record = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
 
-# The statistic of the findings up to section 5: the mean logarithm of these quantiles of the calls.
+# The statistic of the findings up to section 5: the mean logarithm of these quantiles
+# of the calls.
 LOW_QUANTILES = (0.02, 0.04, 0.06, 0.08, 0.10)
 
 
@@ -63,7 +67,8 @@ def _row(workload: str, condition: str, records: list[Record]) -> str:
     effects = np.array([one["effect"] for one in records])
     halves = np.array([one["halves"] for one in records])
     sd = robust_sd(effects)
-    # Two halves of one pair share its processes: what they differ by is the part that more quads would average out.
+    # Two halves of one pair share its processes: what they differ by is the part that
+    # more quads would average out.
     within = robust_sd((halves[:, 1] - halves[:, 0]) / 2)
     process = float(np.sqrt(max(0.0, sd**2 - within**2)))
     seconds = float(np.mean([one["seconds"] for one in records]))

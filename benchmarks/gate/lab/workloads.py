@@ -1,7 +1,9 @@
-"""Checkouts of the lab's models, and heads of each that differ in code but not in speed.
+"""Checkouts of the lab's models, and heads of each that differ in code but not in
+speed.
 
-A head calls the same operators in the same order on the same data; what differs is what a refactoring leaves behind:
-functions nobody calls, another order, other names, more imports, docstrings, another number of lines and modules.
+A head calls the same operators in the same order on the same data; what differs is what
+a refactoring leaves behind: functions nobody calls, another order, other names, more
+imports, docstrings, another number of lines and modules.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ _WORDS = (
 
 
 def write_checkouts(folder: Path, workload: str, *, seed: int) -> list[Path]:
-    """Write the base and every variant; return their folders, the base first. The same seed writes the same text."""
+    """Write the base and every variant; return their folders, the base first.
+
+    The same seed writes the same text.
+    """
     roots = []
     for variant in range(VARIANTS + 1):
         root = folder / f"{workload}-{variant}"
@@ -55,7 +60,9 @@ def write_harness(
     objects: int = 0,
     seed: int = 0,
 ) -> Path:
-    """Write the workload file and return its folder; with a prelude that runs first where anything dead is asked for."""
+    """Write the workload file and return its folder; with a prelude that runs first
+    where anything dead is asked for.
+    """
     source = SOURCES[workload]
     folder.mkdir(parents=True, exist_ok=True)
     beside = f"\n\n{source.beside}" if source.beside else ""
@@ -87,7 +94,9 @@ workload = Workload(build=build, inputs=inputs, batch={source.batch}{source.opti
 
 
 def modules(workload: str, variant: int, *, seed: int) -> dict[str, str]:
-    """Return the modules of one checkout by file name. Variants 1 to 7 change one thing each, 8 all of them."""
+    """Return the modules of one checkout by file name. Variants 1 to 7 change one thing
+    each, 8 all of them.
+    """
     lot = random.Random(f"{seed}/{workload}/{variant}")
     source = SOURCES[workload]
     parts = list(source.definitions)

@@ -1,11 +1,13 @@
-"""Gate mistakes as pull requests make them: is the verdict right, and is the line that it names one of the change's?
+"""Gate mistakes as pull requests make them: is the verdict right, and is the line that
+it names one of the change's?
 
     python benchmarks/gate/mistakes/gate_mistakes.py --out mistakes.jsonl
     python benchmarks/gate/mistakes/gate_mistakes.py --only 'decoder/*' -- --steps 4
 
-Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON a gate goes to --out as it ends.
-``unchanged`` gates each project against a commit that adds an unused function. The exit code is 0 if every mistake fails or
-warns and every unchanged project passes.
+Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON
+a gate goes to --out as it ends. ``unchanged`` gates each project against a commit that
+adds an unused function. The exit code is 0 if every mistake fails or warns and every
+unchanged project passes.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ UNUSED = "def unused():\n    return 1\n\n\n"
 
 
 def unchanged(project: Path) -> Mistake:
-    """A function that nobody calls, before the first class of the model: the workload file is no part of what is judged."""
+    """A function that nobody calls, before the first class of the model: the workload
+    file is no part of what is judged.
+    """
     for path in sorted(project.glob("*.py")):
         first = re.search(r"^class .*\n", path.read_text(), re.MULTILINE)
         if first and path.name != "perf.py":
@@ -44,7 +48,8 @@ def unchanged(project: Path) -> Mistake:
 
 UNCHANGED = tuple(unchanged(project) for project in sorted(PROJECTS.iterdir()))
 SETTINGS = 'project = "{0}"\ndevice = "cpu"\nworkload = "perf.py:{1}"\n'
-# A check whose pairs end at once: the verdict is that of the counters, and of times nothing is known.
+# A check whose pairs end at once: the verdict is that of the counters, and of times
+# nothing is known.
 COUNTS = """
 import sys
 from pathlib import Path
@@ -132,7 +137,9 @@ def main() -> int:
 def gate(
     change: Mistake, scratch: Path, options: argparse.Namespace
 ) -> dict[str, object]:
-    """Gate one change; ``line`` says whether the title or the first cause names a line that the change touched."""
+    """Gate one change; ``line`` says whether the title or the first cause names a line
+    that the change touched.
+    """
     repository, out = scratch / change.project, scratch / "out"
     touched = plant(change, repository)
     started = time.monotonic()
@@ -205,7 +212,9 @@ def gate(
 def plant(
     change: Mistake, repository: Path, settings: str = SETTINGS
 ) -> set[tuple[str, int]]:
-    """Commit the project, then the change. Return the lines that it added, by file and number."""
+    """Commit the project, then the change. Return the lines that it added, by file and
+    number.
+    """
     shutil.copytree(PROJECTS / change.project, repository)
     workload = re.search(
         r"^(\w+) = Workload", (repository / "perf.py").read_text(), re.MULTILINE

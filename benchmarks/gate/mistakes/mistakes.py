@@ -16,9 +16,11 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A change that makes a project slower or hungrier; ``counted``: exact counters see it without any clock.
+    """A change that makes a project slower or hungrier; ``counted``: exact counters see
+    it without any clock.
 
-    ``remedy`` is a pattern of what the title or the first cause must advise, empty if nothing is asked.
+    ``remedy`` is a pattern of what the title or the first cause must advise, empty if
+    nothing is asked.
     """
 
     project: str

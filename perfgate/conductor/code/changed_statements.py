@@ -1,6 +1,8 @@
-"""The changed statements of two versions of a Python file, and the lines of each that show that it ran.
+"""The changed statements of two versions of a Python file, and the lines of each that
+show that it ran.
 
-Comments and formatting do not count as a change; docstrings do, because code may read them.
+Comments and formatting do not count as a change; docstrings do, because code may read
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from perfgate.conductor.code.code_changes import (
 from perfgate.protocol import LOADED
 
 _BLOCK_PARTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-# Compilers give these no line, or leave it out where they can: they ran if something else of their function did.
+# Compilers give these no line, or leave it out where they can: they ran if something
+# else of their function did.
 _WITHOUT_LINE = (
     ast.Pass,
     ast.Break,
@@ -47,7 +50,8 @@ _SIMPLE = (
     ast.BitOr,
     ast.Slice,
 )
-# A function below any other decorator may be registered, compiled, or stand for something else.
+# A function below any other decorator may be registered, compiled, or stand for
+# something else.
 _PLAIN_DECORATORS = frozenset(
     {
         "staticmethod",
@@ -71,9 +75,11 @@ _HARMLESS_DUNDERS = frozenset({"__init__", "__repr__", "__str__"})
 class ChangedStatement(NamedTuple):
     """A changed statement of one side: it ran if one of ``lines`` did.
 
-    ``function`` is the function or class around it, by its qualified name; empty for code of the module. ``definition`` are
-    the lines that ran if only a function or class was defined that it belongs to. That alone does not count as use, unless
-    something reads definitions. ``around`` are the lines of the body of the innermost function.
+    ``function`` is the function or class around it, by its qualified name; empty for
+    code of the module. ``definition`` are the lines that ran if only a function or
+    class was defined that it belongs to. That alone does not count as use, unless
+    something reads definitions. ``around`` are the lines of the body of the innermost
+    function.
     """
 
     line: int
@@ -88,17 +94,20 @@ class UncomparableError(Exception):
 
 
 class _Part(NamedTuple):
-    """A statement, handler or case without those inside it: where it stands, and what it is."""
+    """A statement, handler or case without those inside it: where it stands, and what
+    it is.
+    """
 
     key: tuple[str, str, int]
     statement: ChangedStatement
 
 
 class _Scope(NamedTuple):
-    """What surrounds a statement: the qualified name, the lines of the innermost function, and of the definition.
+    """What surrounds a statement: the qualified name, the lines of the innermost
+    function, and of the definition.
 
-    ``other_names`` are all names in the other version, None if it has star imports: a class whose name is among them may
-    replace another class.
+    ``other_names`` are all names in the other version, None if it has star imports: a
+    class whose name is among them may replace another class.
     """
 
     other_names: frozenset[str] | None
@@ -129,7 +138,8 @@ _NO_FILE = _Version(ast.Module([], []), frozenset(), "")
 def changed_statements(
     before: bytes | None, after: bytes | None
 ) -> tuple[list[ChangedStatement], list[ChangedStatement]]:
-    """The removed and the added statements between two versions of a file; None is a missing file.
+    """The removed and the added statements between two versions of a file; None is a
+    missing file.
 
     Raises UncomparableError.
     """
@@ -150,7 +160,8 @@ def changed_statements(
             removed += [part.statement for part in old[first:last]]
             added += [part.statement for part in new[new_first:new_last]]
     is_explained = bool(removed or added) or base.text == head.text
-    # A file that is new or gone matters by being there; an unexplained difference may be anywhere.
+    # A file that is new or gone matters by being there; an unexplained difference may
+    # be anywhere.
     if not is_explained or before is None or after is None:
         anywhere = ChangedStatement(1, "", frozenset({LOADED}))
         if before is not None:
@@ -197,7 +208,8 @@ def _parts(node: ast.AST, scope: _Scope, depth: int) -> Iterator[_Part]:
             code = ast.dump(alone(child))
             if position == 0 and block == "body" and holds_docstring(node):
                 code = f"docstring {code}"
-                # It is there once its function or class is defined, or its module loaded.
+                # It is there once its function or class is defined, or its module
+                # loaded.
                 statement = ChangedStatement(
                     _first_line(child),
                     scope.name,
@@ -239,7 +251,9 @@ def _lines(node: ast.AST) -> range:
 
 
 def _own_lines(node: ast.AST) -> frozenset[int]:
-    """The lines of a statement without the statements inside it, unless they share its first line."""
+    """The lines of a statement without the statements inside it, unless they share its
+    first line.
+    """
     own = frozenset(_lines(node)) - _body_lines(node)
     for child in _inner(node):
         if _first_line(child) == _first_line(node):
@@ -312,7 +326,9 @@ def _has_line(node: ast.AST) -> bool:
 def _is_plain_function(
     node: ast.FunctionDef | ast.AsyncFunctionDef, scope: _Scope
 ) -> bool:
-    """Whether defining a function only binds its name: then only a call can tell that it exists."""
+    """Whether defining a function only binds its name: then only a call can tell that
+    it exists.
+    """
     is_dunder = (
         node.name.startswith("__")
         and node.name.endswith("__")
@@ -337,9 +353,11 @@ def _is_plain_function(
 
 
 def _is_plain_class(node: ast.ClassDef, scope: _Scope) -> bool:
-    """Whether a class of the module is new or gone, and defining it only binds its name.
+    """Whether a class of the module is new or gone, and defining it only binds its
+    name.
 
-    A base class may also register its subclasses; the loaded code is searched for such classes.
+    A base class may also register its subclasses; the loaded code is searched for such
+    classes.
     """
     if scope.name or scope.other_names is None or node.name in scope.other_names:
         return False
@@ -378,7 +396,9 @@ def _is_simple(expression: ast.expr | None) -> bool:
 
 
 def names_of_functions(source: bytes) -> dict[str, set[str]]:
-    """The names that each function of a module uses, by its own name; functions of one name count as one."""
+    """The names that each function of a module uses, by its own name; functions of one
+    name count as one.
+    """
     names_of: dict[str, set[str]] = {}
     try:
         tree = ast.parse(source)

@@ -1,4 +1,6 @@
-"""Compare the code of two versions of a file, statement by statement; comments and formatting do not count."""
+"""Compare the code of two versions of a file, statement by statement; comments and
+formatting do not count.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ from perfgate.document.run import CodeChange
 
 # A larger file was hardly written by hand, and comparing it would take seconds.
 MAX_BYTES = 1_000_000
-# Of a larger change the first places are kept: they name causes and do not affect the verdict.
+# Of a larger change the first places are kept: they name causes and do not affect the
+# verdict.
 MAX_CHANGES = 500
-# A place with more statements is new code, through which values flow anyway; a longer line was not written to be read.
+# A place with more statements is new code, through which values flow anyway; a longer
+# line was not written to be read.
 _MOST_STATEMENTS = 200
 _LONGEST_LINE = 200
 # In all places together: they stand in every run document.
@@ -28,7 +32,8 @@ _MOST_LINES = 2_000
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
-# Code that may compute from the text of code: from docstrings, comments, and from what is defined.
+# Code that may compute from the text of code: from docstrings, comments, and from what
+# is defined.
 _READS_CODE = re.compile(
     r"__doc__|getdoc|docstring|getsource|getcomments|linecache|\binspect\b|\bpydoc\b|\bdoctest\b|\bast\b|\btokenize\b"
     r"|__subclasses__|__init_subclass__|\bmetaclass\b|getmembers|get_type_hints|__annotations__|__code__"
@@ -69,7 +74,8 @@ READERS = (
     "runpy",
     "builtins",
 )
-# What a project computes with, and what measures it: neither computes anything from the text of the project.
+# What a project computes with, and what measures it: neither computes anything from the
+# text of the project.
 PLATFORM = ("torch", "torch_npu", "numpy", "perfgate")
 # Folders that hold packages but are none themselves.
 PACKAGE_FOLDERS = frozenset({"src", "lib", "python"})
@@ -81,8 +87,8 @@ NodeType = TypeVar("NodeType", bound=ast.AST)
 
 
 class Statement(NamedTuple):
-    """One statement without nested statements, from ``line`` to ``last``; ``function`` is the first line of the function around
-    it.
+    """One statement without nested statements, from ``line`` to ``last``; ``function``
+    is the first line of the function around it.
     """
 
     line: int
@@ -95,8 +101,8 @@ class Statement(NamedTuple):
 def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChange]:
     """The changed places of head's files, file by file; tests are left out.
 
-    ``files`` stand under head, and those that are not new under base. A function begins at its first decorator, as Python's own
-    code objects have it.
+    ``files`` stand under head, and those that are not new under base. A function begins
+    at its first decorator, as Python's own code objects have it.
     """
     places: list[CodeChange] = []
     for file in files:
@@ -127,7 +133,9 @@ def _places(
     functions: Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef],
     text: Sequence[str],
 ) -> Iterator[CodeChange]:
-    """Yield the changed statements function by function; a changed definition counts as a change inside it."""
+    """Yield the changed statements function by function; a changed definition counts as
+    a change inside it.
+    """
     groups: dict[int | None, list[Statement]] = defaultdict(list)
     for statement in changed:
         if isinstance(statement.node, FUNCTIONS):
@@ -168,7 +176,9 @@ def _places(
 def _chains(
     inner: Sequence[Statement], text: Sequence[str]
 ) -> list[list[tuple[int, int]]]:
-    """Statements that pass values on to each other; a loop belongs to its body if that is one chain."""
+    """Statements that pass values on to each other; a loop belongs to its body if that
+    is one chain.
+    """
     working = [statement for statement in inner if not makes_nothing(statement.node)]
     spans = []
     for numbers in chains([statement.node for statement in working]):
@@ -215,9 +225,11 @@ def first_line(
 def changes(
     before: Sequence[Statement], after: Sequence[Statement]
 ) -> Iterator[tuple[int, Sequence[Statement]]]:
-    """Yield the runs of statements that differ, in the order of the second version, if that has any statements.
+    """Yield the runs of statements that differ, in the order of the second version, if
+    that has any statements.
 
-    With each comes the line of its first statement, or of the statement that now follows removed statements.
+    With each comes the line of its first statement, or of the statement that now
+    follows removed statements.
     """
     old = [statement.code for statement in before]
     new = [statement.code for statement in after]
@@ -229,7 +241,9 @@ def changes(
 
 
 def statements(file: Path) -> list[Statement]:
-    """The statements of a file in order; none for a missing or very large file or invalid Python."""
+    """The statements of a file in order; none for a missing or very large file or
+    invalid Python.
+    """
     if not file.is_file() or file.stat().st_size > MAX_BYTES:
         return []
     tree = parse(file)
@@ -243,7 +257,8 @@ def statements(file: Path) -> list[Statement]:
 
 
 def _last_line(statement: ast.stmt) -> int:
-    """The last line of a statement, with the statements inside it, because a new loop or context changes how they run.
+    """The last line of a statement, with the statements inside it, because a new loop
+    or context changes how they run.
 
     A definition ends before its body.
     """
@@ -254,7 +269,8 @@ def _last_line(statement: ast.stmt) -> int:
 
 
 def same_code(before: bytes, after: bytes) -> bool:
-    """Whether two versions of a Python file have the same syntax tree apart from docstrings, which other code may read.
+    """Whether two versions of a Python file have the same syntax tree apart from
+    docstrings, which other code may read.
 
     A type comment counts, because torch.jit reads it.
     """
@@ -274,7 +290,9 @@ def reads_code(line: str) -> bool:
 
 
 def imported_packages(line: str) -> set[str]:
-    """The top-level packages that a line imports; none if it is not an import, or of the project's own package."""
+    """The top-level packages that a line imports; none if it is not an import, or of
+    the project's own package.
+    """
     names = set()
     for statement in line.split("#", maxsplit=1)[0].split(";"):
         words = statement.split()
@@ -287,7 +305,9 @@ def imported_packages(line: str) -> set[str]:
 
 
 def parse(file: Path) -> ast.Module | None:
-    """The code of a file without docstrings, None if it cannot be read or is not valid Python."""
+    """The code of a file without docstrings, None if it cannot be read or is not valid
+    Python.
+    """
     try:
         return _without_docstrings(ast.parse(file.read_bytes()))
     except (OSError, SyntaxError, ValueError, RecursionError):

@@ -15,7 +15,9 @@ _END = b""
 
 @contextmanager
 def collected_lines() -> Iterator[tuple[socket.socket, set[tuple[int, int]]]]:
-    """Yield a socket for a worker, and the set of files and lines that it has reported once the context ends."""
+    """Yield a socket for a worker, and the set of files and lines that it has reported
+    once the context ends.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     lines = set()
 

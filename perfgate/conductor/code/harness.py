@@ -1,4 +1,6 @@
-"""The workload files of base and head: the code of each and of its neighbours, their differences, and their inputs."""
+"""The workload files of base and head: the code of each and of its neighbours, their
+differences, and their inputs.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,12 @@ def read_harnesses(
     head: Checkout,
     references: tuple[References, References],
 ) -> tuple[list[Harness], list[Harness]]:
-    """Read the workload files of both sides, for workloads with a different entry or file.
+    """Read the workload files of both sides, for workloads with a different entry or
+    file.
 
-    ``references`` are the workloads each side's own perfgate.toml names. Comments and formatting do not count as a
-    difference. A file that cannot be imported is kept with its error.
+    ``references`` are the workloads each side's own perfgate.toml names. Comments and
+    formatting do not count as a difference. A file that cannot be imported is kept with
+    its error.
     """
     own_base = replace(base, harness=base.root)
     before = []
@@ -72,7 +76,9 @@ def read_harnesses(
 
 
 def _added(base: Harness | None, head: Harness) -> list[str]:
-    """Names missing from the base's file: without it, a removal from the base's harness would look new."""
+    """Names missing from the base's file: without it, a removal from the base's harness
+    would look new.
+    """
     if base is None:
         return [head.workload]
     added = [
@@ -118,9 +124,11 @@ def _code_hash(bench: Bench, checkout: Checkout, reference: WorkloadReference) -
 
 
 def code_hash(file: Path, *, importable: Collection[Path]) -> str:
-    """The SHA-256 of what head's harness brings to both sides; comments and docstrings of its code are not part of it.
+    """The SHA-256 of what head's harness brings to both sides; comments and docstrings
+    of its code are not part of it.
 
-    Files in the ``importable`` folders are each side's own, and so none of it. Empty without a file.
+    Files in the ``importable`` folders are each side's own, and so none of it. Empty
+    without a file.
     """
     if not file.is_file():
         return ""
@@ -137,9 +145,11 @@ def code_hash(file: Path, *, importable: Collection[Path]) -> str:
 def changed_lines(
     base: Path, head: Path, *, importable: tuple[Collection[Path], Collection[Path]]
 ) -> list[str]:
-    """The differences between the code of two harnesses: ``file:line`` of head for the first statement of every change.
+    """The differences between the code of two harnesses: ``file:line`` of head for the
+    first statement of every change.
 
-    Files are named relative to the workload file; a removal is named by the statement now in its place.
+    Files are named relative to the workload file; a removal is named by the statement
+    now in its place.
     """
     # A workload file may have been renamed.
     before = {head.name: base}
@@ -159,7 +169,8 @@ def changed_lines(
 
 
 def _neighbours(file: Path, importable: Collection[Path]) -> list[Path]:
-    """Everything in and below the folder of a workload file, which either side can import or read, but prose and bytecode.
+    """Everything in and below the folder of a workload file, which either side can
+    import or read, but prose and bytecode.
 
     None where that folder is importable: then all of it is each side's own.
     """
@@ -182,7 +193,9 @@ def _neighbours(file: Path, importable: Collection[Path]) -> list[Path]:
 
 
 def _code(file: Path) -> bytes:
-    """A file's code without comments, docstrings and formatting; its bytes if it is not Python, or cannot be parsed."""
+    """A file's code without comments, docstrings and formatting; its bytes if it is not
+    Python, or cannot be parsed.
+    """
     if file.suffix in SOURCE_SUFFIXES and (tree := parse(file)) is not None:
         with suppress(RecursionError):  # too deep to be written out
             return ast.dump(tree).encode(errors="replace")

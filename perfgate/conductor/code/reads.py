@@ -1,9 +1,10 @@
 """Which files of a checkout are read while it is measured, by their access times.
 
-The kernel moves a file's access time for any reader: Python, a C++ loader that maps it into memory, a server in another
-language. So no code has to run inside the measured processes. Linux mounts with ``relatime`` by default: there a read is
-visible if the file or its metadata changed since it was last read, or that was a day ago (mount(8)). That is so of every
-file of a new checkout.
+The kernel moves a file's access time for any reader: Python, a C++ loader that maps it
+into memory, a server in another language. So no code has to run inside the measured
+processes. Linux mounts with ``relatime`` by default: there a read is visible if the
+file or its metadata changed since it was last read, or that was a day ago (mount(8)).
+That is so of every file of a new checkout.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-# The shortest time after which relatime shows a read again (fs/inode.c, relatime_need_update).
+# The shortest time after which relatime shows a read again (fs/inode.c,
+# relatime_need_update).
 _DAY = 86_400
-# The kernel's clock of files ticks up to every 10 ms: a read in the same tick as the write leaves no trace.
+# The kernel's clock of files ticks up to every 10 ms: a read in the same tick as the
+# write leaves no trace.
 _TICK_SECONDS = 0.05
 
 
 def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | None:
-    """Watch ``files`` below ``root`` from now on; None if the file system keeps no access times.
+    """Watch ``files`` below ``root`` from now on; None if the file system keeps no
+    access times.
 
-    The result is a function that lists the files read since, and files of unknown state, sorted. A deleted file is left out.
+    The result is a function that lists the files read since, and files of unknown
+    state, sorted. A deleted file is left out.
     """
     if not _shows_reads(root):
         return None
@@ -36,7 +41,8 @@ def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | N
             path = root / file
             status = path.lstat()
             if not _would_move(status):
-                # After a recent read, setting its times to their current values makes the next read visible.
+                # After a recent read, setting its times to their current values makes
+                # the next read visible.
                 with suppress(OSError):  # another user's file
                     os.utime(
                         path,
@@ -64,7 +70,9 @@ def _would_move(status: os.stat_result) -> bool:
 
 
 def _shows_reads(root: Path) -> bool:
-    """Whether reading a new file next to the checkout moves its access time: not with ``noatime``."""
+    """Whether reading a new file next to the checkout moves its access time: not with
+    ``noatime``.
+    """
     try:
         with tempfile.NamedTemporaryFile(prefix=".perfgate-", dir=root) as file:
             file.write(b"x")

@@ -1,5 +1,5 @@
-"""Find the statements of a change that pass values on to each other: together they are one chain, independent of other
-changes.
+"""Find the statements of a change that pass values on to each other: together they are
+one chain, independent of other changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _PASSING_NOTHING = frozenset({"self", "cls", *dir(builtins)})
 
 
 class _Names(NamedTuple):
-    """The variables and attributes (``self.weights``) that a statement reads, gives a value to, and adds one to."""
+    """The variables and attributes (``self.weights``) that a statement reads, gives a
+    value to, and adds one to.
+    """
 
     read: set[str]
     bound: set[str]
@@ -29,8 +31,9 @@ class _Names(NamedTuple):
 def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
     """The numbers of the statements, grouped by the values that they pass on.
 
-    The statements stand in the order in which they run, without those inside them. A constant connects no statements,
-    nor does the number of a loop's turn: two lines may be counted alike and have no other relation.
+    The statements stand in the order in which they run, without those inside them. A
+    constant connects no statements, nor does the number of a loop's turn: two lines may
+    be counted alike and have no other relation.
     """
     chain_of = list(range(len(statements)))
     sources: dict[str, set[int]] = defaultdict(set)
@@ -61,7 +64,9 @@ def _join(chain_of: list[int], first: int, second: int) -> None:
 
 
 def makes_nothing(statement: ast.stmt) -> bool:
-    """Whether a statement computes nothing that could cost something: an empty list to be filled, an import, a plain `def`."""
+    """Whether a statement computes nothing that could cost something: an empty list to
+    be filled, an import, a plain `def`.
+    """
     if isinstance(
         statement, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)
     ):
@@ -139,7 +144,9 @@ def _collect(node: ast.AST, names: _Names) -> None:
 
 
 def _receiver(node: ast.AST) -> str | None:
-    """The object that a call changes: the list that it fills, the tensor of a method that ends in an underscore."""
+    """The object that a call changes: the list that it fills, the tensor of a method
+    that ends in an underscore.
+    """
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     method = node.func.attr

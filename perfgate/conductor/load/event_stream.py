@@ -1,6 +1,8 @@
-"""A parser of server-sent events, strict and bounded (WHATWG HTML Living Standard, section 9.2.6).
+"""A parser of server-sent events, strict and bounded (WHATWG HTML Living Standard,
+section 9.2.6).
 
-The same bytes give the same events and the same error, however a network has split them.
+The same bytes give the same events and the same error, however a network has split
+them.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from collections.abc import Iterator
 
 from perfgate.conductor.load.http import AnswerError
 
-# A chunk of an answer is some hundred bytes; one with all its log probabilities some hundred thousand.
+# A chunk of an answer is some hundred bytes; one with all its log probabilities some
+# hundred thousand.
 LONGEST_LINE = 2**20
 LONGEST_EVENT = 2**20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -30,7 +33,9 @@ class EventStream:
         self._size = 0
 
     def feed(self, received: bytes) -> Iterator[str]:
-        """The data of the events that these bytes complete. Raises EventStreamError, after the events before the error."""
+        """The data of the events that these bytes complete. Raises EventStreamError,
+        after the events before the error.
+        """
         if self._skip_newline and received:
             received = received.removeprefix(b"\n")
             self._skip_newline = False
@@ -43,7 +48,8 @@ class EventStream:
                 if lines[-1].endswith((b"\n", b"\r"))
                 else bytearray(lines.pop())
             )
-            # "\r" and "\r\n" both end a line, and the "\n" may come with the next bytes.
+            # "\r" and "\r\n" both end a line, and the "\n" may come with the next
+            # bytes.
             self._skip_newline = not self._rest and lines[-1].endswith(b"\r")
         for line in lines:
             yield from self._line(line.rstrip(b"\r\n"))

@@ -1,7 +1,9 @@
-"""Send the requests of a plan, each at its time (open loop) or a number of them at once (closed loop).
+"""Send the requests of a plan, each at its time (open loop) or a number of them at once
+(closed loop).
 
-In an open loop the server cannot delay a request: a request that is sent late counts from its intended start all the same
-(coordinated omission: perfgate/measuring/timing/open_loop.py).
+In an open loop the server cannot delay a request: a request that is sent late counts
+from its intended start all the same (coordinated omission:
+perfgate/measuring/timing/open_loop.py).
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ _WALL = Clock()
 
 
 def run_load(plan: LoadPlan, target: Target) -> Load:
-    """Send the plan in a new event loop, without garbage collection, and wait for all answers.
+    """Send the plan in a new event loop, without garbage collection, and wait for all
+    answers.
 
-    Failed requests are exchanges with an ``error``. Raises MeasuringError if a package of the target is missing.
+    Failed requests are exchanges with an ``error``. Raises MeasuringError if a package
+    of the target is missing.
     """
     with quiet():
         exchanges = asyncio.run(_turn(plan, target))
@@ -61,10 +65,11 @@ async def _turn(plan: LoadPlan, target: Target) -> list[Exchange]:
 
 
 async def send_load(plan: LoadPlan, send: Send, clock: Clock = _WALL) -> list[Exchange]:
-    """The exchanges of a plan, in its order; in a closed loop a request is intended for when it is sent.
+    """The exchanges of a plan, in its order; in a closed loop a request is intended for
+    when it is sent.
 
-    An exception of ``send`` becomes an exchange with an ``error``. Cancelling it cancels all requests that are under way and
-    waits until they have ended.
+    An exception of ``send`` becomes an exchange with an ``error``. Cancelling it
+    cancels all requests that are under way and waits until they have ended.
     """
     begin = clock.now()
     if plan.concurrency is None:

@@ -1,4 +1,6 @@
-"""HTTP servers as targets, the retry of a request on a connection that the server has closed, and any HTTP request."""
+"""HTTP servers as targets, the retry of a request on a connection that the server has
+closed, and any HTTP request.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 KEEP_ALIVE = "keep-alive"
 # The bytes of the body of a failed answer that are read.
 _LONGEST_FAILURE = 4096
-# Servers close connections that are idle for a while (uvicorn's --timeout-keep-alive: 5 s); no request may meet that.
+# Servers close connections that are idle for a while (uvicorn's --timeout-keep-alive: 5
+# s); no request may meet that.
 _IDLE_SECONDS = 2.0
 # A longer answer is an error: no request of a load asks for that much.
 LONGEST_BODY = 256 * 2**20
@@ -32,7 +35,10 @@ _LONGEST_TEXT = 2**20
 
 
 def require_aiohttp() -> ModuleType:
-    """The HTTP library, which few jobs need. Raises MeasuringError if it is not installed."""
+    """The HTTP library, which few jobs need.
+
+    Raises MeasuringError if it is not installed.
+    """
     try:
         import aiohttp
     except ImportError as error:
@@ -107,7 +113,9 @@ class HttpServer:
 
 @dataclass(frozen=True)
 class Connections:
-    """Sends requests on connections that ``reused`` keeps open for further requests, or on ``new`` connections."""
+    """Sends requests on connections that ``reused`` keeps open for further requests, or
+    on ``new`` connections.
+    """
 
     reused: aiohttp.ClientSession | None
     new: aiohttp.ClientSession
@@ -123,8 +131,9 @@ class Connections:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to a request, from its status on.
 
-        A server may close a kept connection at any time. A request that meets that before the first byte of its answer is
-        sent once more on a new connection (RFC 9112, 9.3.1); the delay is part of its time.
+        A server may close a kept connection at any time. A request that meets that
+        before the first byte of its answer is sent once more on a new connection (RFC
+        9112, 9.3.1); the delay is part of its time.
         """
         library = require_aiohttp()
         request: dict[str, Any] = {
@@ -150,7 +159,9 @@ class Connections:
 
 @asynccontextmanager
 async def open_connections(timeout: float, *, keep: bool) -> AsyncIterator[Connections]:
-    """Connections without a bound on their number, as an open loop needs it; a request may take ``timeout`` seconds in all."""
+    """Connections without a bound on their number, as an open loop needs it; a request
+    may take ``timeout`` seconds in all.
+    """
     async with _session(timeout, keep=False) as new:
         if not keep:
             yield Connections(None, new)
@@ -160,7 +171,9 @@ async def open_connections(timeout: float, *, keep: bool) -> AsyncIterator[Conne
 
 
 def _session(timeout: float, *, keep: bool) -> aiohttp.ClientSession:
-    """Proxies of the environment, cookies and redirects are ignored, so that only the named server is measured."""
+    """Proxies of the environment, cookies and redirects are ignored, so that only the
+    named server is measured.
+    """
     library: Any = require_aiohttp()
     headers = {"Accept-Encoding": "identity"}
     idle: dict[str, Any] = {"keepalive_timeout": _IDLE_SECONDS}
@@ -207,7 +220,9 @@ async def failure_text(response: aiohttp.ClientResponse) -> str:
 
 
 def request_errors() -> tuple[type[Exception], ...]:
-    """Exceptions of the client library for a server that is unreachable, breaks the protocol or takes too long."""
+    """Exceptions of the client library for a server that is unreachable, breaks the
+    protocol or takes too long.
+    """
     return require_aiohttp().ClientError, OSError, ValueError, asyncio.TimeoutError
 
 

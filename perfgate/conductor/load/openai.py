@@ -1,4 +1,6 @@
-"""Streamed requests of the OpenAI completions and chat API, as vLLM, SGLang, MindIE and others serve it."""
+"""Streamed requests of the OpenAI completions and chat API, as vLLM, SGLang, MindIE and
+others serve it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ _PATHS: dict[Api, str] = {
 }
 _DONE = "[DONE]"
 _EVENT_STREAM = "text/event-stream"
-# What makes requests alike and their tokens countable, and what a server may do without.
+# What makes requests alike and their tokens countable, and what a server may do
+# without.
 _OPTIONAL = {
     "ignore_eos": True,
     "temperature": 0,
@@ -122,7 +125,9 @@ class _Usage(msgspec.Struct, frozen=True):
 
     @property
     def cached_tokens(self) -> int | None:
-        """The prompt tokens found in a prefix cache; servers differ in whether, and how, they report them."""
+        """The prompt tokens found in a prefix cache; servers differ in whether, and
+        how, they report them.
+        """
         if not isinstance(self.prompt_tokens_details, dict):
             return None
         cached = self.prompt_tokens_details.get("cached_tokens")
@@ -149,11 +154,14 @@ class _Answer:
         self._clock = clock
         self.texts: list[str] = []
         self._done = False
-        # The stream of `transformers serve` ends with a chunk that has the finish reason, without [DONE].
+        # The stream of `transformers serve` ends with a chunk that has the finish
+        # reason, without [DONE].
         self._finished = False
 
     async def read(self, content: aiohttp.StreamReader) -> None:
-        """Raises EventStreamError for a stream that is malformed or cut off, or that reports an error."""
+        """Raises EventStreamError for a stream that is malformed or cut off, or that
+        reports an error.
+        """
         stream = EventStream()
         size = 0
         async for received in content.iter_any():
@@ -201,7 +209,8 @@ class _Answer:
                     f"a chunk of the answer has neither choices nor usage: {shortened(event)}"
                 )
             return
-        # A chunk may hold no text because a character is not complete yet: its token has arrived all the same.
+        # A chunk may hold no text because a character is not complete yet: its token
+        # has arrived all the same.
         exchange.last = arrived
         self._finished |= all(choice.finish_reason for choice in chunk.choices)
         text = "".join(self._text(choice, event) for choice in chunk.choices)

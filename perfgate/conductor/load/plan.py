@@ -1,4 +1,6 @@
-"""The requests of one turn, made before the turn begins: the same seed gives the same requests on any machine."""
+"""The requests of one turn, made before the turn begins: the same seed gives the same
+requests on any machine.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ _OUTPUT = 16
 class PlannedRequest:
     """One request of a turn.
 
-    ``at`` is its intended start in seconds from the beginning of the turn, 0 in a closed loop. ``id`` goes out as X-Request-Id,
-    so that a trace of the server can name the request.
+    ``at`` is its intended start in seconds from the beginning of the turn, 0 in a
+    closed loop. ``id`` goes out as X-Request-Id, so that a trace of the server can name
+    the request.
     """
 
     at: float
@@ -53,7 +56,9 @@ class LoadPlan(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """A hash of the requests and their times, which proves that both sides got the same."""
+        """A hash of the requests and their times, which proves that both sides got the
+        same.
+        """
         requests = [
             (request.at, request.prompt, request.output_tokens)
             for request in self.requests
@@ -64,10 +69,11 @@ class LoadPlan(NamedTuple):
 
 
 def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> LoadPlan:
-    """The requests that these settings ask for in turn ``seed``; a relative ``log`` or ``dataset`` starts at ``root``.
+    """The requests that these settings ask for in turn ``seed``; a relative ``log`` or
+    ``dataset`` starts at ``root``.
 
-    Turns have different requests, because a server may have earlier answers in its cache. Raises ConfigError if a file of
-    requests is missing, malformed or too short.
+    Turns have different requests, because a server may have earlier answers in its
+    cache. Raises ConfigError if a file of requests is missing, malformed or too short.
     """
     shared = _words(settings.prefix, f"{seed}/prefix")
     if settings.log or settings.dataset:
@@ -105,8 +111,8 @@ def _times(settings: LoadSettings, seed: int) -> list[float]:
 
 
 def _words(length: int, seed: str) -> list[str]:
-    # random() of a seeded Random is the same in all versions of Python; choice() need not be (Python's docs, "Notes on
-    # Reproducibility").
+    # random() of a seeded Random is the same in all versions of Python; choice() need
+    # not be (Python's docs, "Notes on Reproducibility").
     generator = random.Random(seed)
     return [_WORDS[int(generator.random() * len(_WORDS))] for _ in range(length)]
 
@@ -114,10 +120,12 @@ def _words(length: int, seed: str) -> list[str]:
 def _replayed(
     settings: LoadSettings, root: Path, seed: int, shared: list[str]
 ) -> tuple[list[float], list[str], list[int]]:
-    """The times, prompts and lengths of answers of the turn's own window of a log or a dataset.
+    """The times, prompts and lengths of answers of the turn's own window of a log or a
+    dataset.
 
-    Used-up windows repeat, with the number of the round before each prompt, so that a prefix cache misses them. It is the
-    same for the whole round, so that prompts of a log keep their common prefixes.
+    Used-up windows repeat, with the number of the round before each prompt, so that a
+    prefix cache misses them. It is the same for the whole round, so that prompts of a
+    log keep their common prefixes.
     """
     path = root / (settings.log or settings.dataset)
     recorded = _read(path, Activity("log") if settings.log else Activity("dataset"))
@@ -152,7 +160,9 @@ def _replayed(
 def _prompt(
     recorded: RecordedRequest, shared: list[str], round_number: int, seed: str
 ) -> str:
-    """The prompt after its prefix; a prompt recorded by length only gets that many words."""
+    """The prompt after its prefix; a prompt recorded by length only gets that many
+    words.
+    """
     if recorded.prompt is None:
         length = recorded.input or 0
         return " ".join((shared + _words(length, seed))[:length])
@@ -166,7 +176,9 @@ def _prompt(
 
 
 def _drawn(length: Length, count: int, seed: str) -> list[int]:
-    """Draw ``count`` lengths: all the same, one of a list each, evenly within bounds, or lognormal around a median."""
+    """Draw ``count`` lengths: all the same, one of a list each, evenly within bounds,
+    or lognormal around a median.
+    """
     if isinstance(length, int):
         return [length] * count
     generator = random.Random(seed)
@@ -194,7 +206,8 @@ _ASKING, _ANSWERING = {"human", "user"}, {"gpt", "assistant", "chatgpt", "bing",
 
 
 class RecordedRequest(msgspec.Struct, frozen=True):
-    """One request, as a line of a log: its ``prompt``, or only its length in words, ``input``.
+    """One request, as a line of a log: its ``prompt``, or only its length in words,
+    ``input``.
 
     ``at`` is in seconds, 0 if no time is recorded; ``output`` is in tokens.
     """
@@ -208,8 +221,8 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 def _read(path: Path, kind: str) -> Sequence[RecordedRequest]:
     """The requests of a log or a dataset, in its order.
 
-    Raises ConfigError for a file that cannot be read, and for a malformed line of a log,
-    with its number.
+    Raises ConfigError for a file that cannot be read, and for a malformed line of a
+    log, with its number.
     """
     try:
         status = path.stat()

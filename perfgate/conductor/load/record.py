@@ -1,4 +1,6 @@
-"""The record of each request of a turn: its clock, its answer, and the target that answers."""
+"""The record of each request of a turn: its clock, its answer, and the target that
+answers.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,12 @@ class Exchange:
     # The intended start, and when the request was handed to the connection.
     at: float
     sent: float
-    # The arrival of the first text (for plain HTTP: the headers), None without any, and of
-    # the last part of the answer, or the time of failure.
+    # The arrival of the first text (for plain HTTP: the headers), None without any, and
+    # of the last part of the answer, or the time of failure.
     first: float | None = None
     last: float = 0.0
-    # The arrivals of all chunks with text: a chunk may hold several tokens, and a token may
-    # come without text.
+    # The arrivals of all chunks with text: a chunk may hold several tokens, and a token
+    # may come without text.
     tokens: list[float] = field(default_factory=list)
     # The server's own count, None without one.
     input_tokens: int | None = None
@@ -96,9 +98,11 @@ class Exchange:
 
 
 class Load(NamedTuple):
-    """A turn: its exchanges in the order of the plan, and the seconds from its beginning to the end of the last of them.
+    """A turn: its exchanges in the order of the plan, and the seconds from its
+    beginning to the end of the last of them.
 
-    ``lateness`` is ``sent - at`` of each exchange in seconds: how late the generator itself was.
+    ``lateness`` is ``sent - at`` of each exchange in seconds: how late the generator
+    itself was.
     """
 
     exchanges: list[Exchange]

@@ -1,4 +1,6 @@
-"""The requests of a turn as Chrome trace events, for Perfetto and `perfgate trace`, with the ids sent to the server."""
+"""The requests of a turn as Chrome trace events, for Perfetto and `perfgate trace`,
+with the ids sent to the server.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class _ChromeTrace(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def write_timeline(path: Path, exchanges: Iterable[Exchange]) -> None:
-    """Write a track for as many requests as were under way at once; each request has its wait and its tokens inside."""
+    """Write a track for as many requests as were under way at once; each request has
+    its wait and its tokens inside.
+    """
     ends: list[float] = []
     events: list[_Event] = []
     for exchange in sorted(exchanges, key=lambda exchange: exchange.at):

@@ -1,4 +1,6 @@
-"""The CPUs and memory granted to this job: affinity mask and cgroup limits, not the machine's total."""
+"""The CPUs and memory granted to this job: affinity mask and cgroup limits, not the
+machine's total.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ ROOT = Path("/")
 def granted_cpus(root: Path = ROOT) -> list[int]:
     """The CPUs this process may run on, limited to the cgroup quota.
 
-    A quota of 2.5 CPUs on a mask of 64 grants 2: threads above the quota are throttled, which costs more than they gain.
+    A quota of 2.5 CPUs on a mask of 64 grants 2: threads above the quota are throttled,
+    which costs more than they gain.
     """
     mask = sorted(os.sched_getaffinity(0))
     quota = cpu_quota(root)
@@ -25,7 +28,8 @@ def granted_cpus(root: Path = ROOT) -> list[int]:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """The CPUs our cgroups pay for, None when unlimited: v2 ``cpu.max``, v1 ``cpu.cfs_quota_us``.
+    """The CPUs our cgroups pay for, None when unlimited: v2 ``cpu.max``, v1
+    ``cpu.cfs_quota_us``.
 
     A limit on any level above us holds for us too, so the smallest counts.
     """
@@ -46,7 +50,9 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def granted_memory(root: Path = ROOT) -> int:
-    """The bytes this job may use: the smallest limit of our cgroups, or the machine's memory."""
+    """The bytes this job may use: the smallest limit of our cgroups, or the machine's
+    memory.
+    """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     files = [folder / "memory.max" for folder in _folders(root, "")]
     files += [folder / "memory.limit_in_bytes" for folder in _folders(root, "memory")]
@@ -60,8 +66,9 @@ def granted_memory(root: Path = ROOT) -> int:
 def _folders(root: Path, controller: str) -> list[Path]:
     """Our cgroup's folder and all above it, of a v1 controller or, for ``""``, of v2.
 
-    /proc/self/cgroup has lines ``number:controllers:/path`` (cgroups(7)). In a container the path may be one of the host
-    that cannot be seen here; the mount point itself then is our cgroup.
+    /proc/self/cgroup has lines ``number:controllers:/path`` (cgroups(7)). In a
+    container the path may be one of the host that cannot be seen here; the mount point
+    itself then is our cgroup.
     """
     cgroup = root / "sys/fs/cgroup"
     mounts = [cgroup / controller] if controller else [cgroup, cgroup / "unified"]
@@ -89,7 +96,10 @@ def cpu_list(text: str) -> list[int]:
 
 
 def quietest_cpus(count: int, *, seconds: float = 0.2) -> list[int]:
-    """The least busy of the granted CPUs, by /proc/stat over a moment. ``count`` 0 means all of them."""
+    """The least busy of the granted CPUs, by /proc/stat over a moment.
+
+    ``count`` 0 means all of them.
+    """
     cpus = granted_cpus()
     if count == 0 or count >= len(cpus):
         return cpus

@@ -1,7 +1,9 @@
-"""The fitness of a machine for measuring: the kernel's state in /proc and /sys, and our permissions.
+"""The fitness of a machine for measuring: the kernel's state in /proc and /sys, and our
+permissions.
 
-A check judges those files below a root, rates by two readings a moment apart; permissions are tried out. A fact that the
-machine hides is `unavailable`, never ok. The sentences are in ``catalogue/messages/fitness.toml``.
+A check judges those files below a root, rates by two readings a moment apart;
+permissions are tried out. A fact that the machine hides is `unavailable`, never ok. The
+sentences are in ``catalogue/messages/fitness.toml``.
 """
 
 from __future__ import annotations
@@ -25,12 +27,14 @@ from perfgate.git.commands import run_git
 from perfgate.git.repository import AS_PERFGATE, Repository
 from perfgate.system.folders import remove_folder
 
-# Thresholds for attention. Pressure: facts of Linux PSI, share of time in which some task waited.
+# Thresholds for attention. Pressure: facts of Linux PSI, share of time in which some
+# task waited.
 PRESSURE_ATTENTION = 0.20
 BUSY_ATTENTION = 0.20
 STEAL_ATTENTION = 0.01
 LOAD_ATTENTION = 1.0
-# A fork server with torch and two workers of a small model hold 0.35 GiB (their PSS, torch 2.13 for CPUs); models need more.
+# A fork server with torch and two workers of a small model hold 0.35 GiB (their PSS,
+# torch 2.13 for CPUs); models need more.
 LEAST_MEMORY, LITTLE_MEMORY = 1 << 30, 2 << 30
 LEAST_DISK, LITTLE_DISK = 200 << 20, 2 << 30
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
@@ -57,7 +61,9 @@ class Machine:
 
 @dataclass(frozen=True)
 class Moment:
-    """Counters that only rise, at one moment: clock ticks per CPU, and how often the machine was slowed down."""
+    """Counters that only rise, at one moment: clock ticks per CPU, and how often the
+    machine was slowed down.
+    """
 
     busy: dict[int, int] = field(default_factory=dict)
     total: dict[int, int] = field(default_factory=dict)
@@ -89,7 +95,10 @@ def look(machine: Machine, cpus: list[int]) -> Moment:
 
 @dataclass(frozen=True)
 class KernelFiles:
-    """The kernel's files, and counters at two moments. ``cpus`` are the CPUs of our mask, ``visible`` all CPUs."""
+    """The kernel's files, and counters at two moments.
+
+    ``cpus`` are the CPUs of our mask, ``visible`` all CPUs.
+    """
 
     machine: Machine
     cpus: list[int]
@@ -125,7 +134,9 @@ def _check(
     sentence: str = "",
     remedy: str = "remedy",
 ) -> FitnessCheck:
-    """A check with its sentence and remedy in the catalogue; ``sentence`` and ``remedy`` choose among several."""
+    """A check with its sentence and remedy in the catalogue; ``sentence`` and
+    ``remedy`` choose among several.
+    """
     code = f"fitness.{name.partition('.')[0]}"
     remedy = f"{code}-{remedy}"
     if sentence:
@@ -215,7 +226,9 @@ def _quota(kernel: KernelFiles) -> FitnessCheck | None:
 
 
 def _clock(kernel: KernelFiles) -> FitnessCheck | None:
-    """The clock that times are read from: one outside the CPU costs a microsecond a reading."""
+    """The clock that times are read from: one outside the CPU costs a microsecond a
+    reading.
+    """
     clock = kernel.machine.read(
         "sys/devices/system/clocksource/clocksource0/current_clocksource"
     )
@@ -256,7 +269,9 @@ def _steal(kernel: KernelFiles) -> FitnessCheck | None:
 
 
 def _pressure(kernel: KernelFiles, resource: str) -> FitnessCheck | None:
-    """How long tasks wait: the share of ``some avg10=1.23 …`` (kernel documentation, accounting/psi.rst)."""
+    """How long tasks wait: the share of ``some avg10=1.23 …`` (kernel documentation,
+    accounting/psi.rst).
+    """
     for line in (kernel.machine.read(f"proc/pressure/{resource}") or "").splitlines():
         kind, *fields = line.split()
         values = dict(entry.partition("=")[::2] for entry in fields)
@@ -378,12 +393,15 @@ def _quota_throttled(machine: Machine) -> int | None:
 
 # --- permissions that measuring needs, tried out
 
-# rev-parse --path-format, by which worktrees are placed, came with 2.31 (git's release notes).
+# rev-parse --path-format, by which worktrees are placed, came with 2.31 (git's release
+# notes).
 OLDEST_GIT = (2, 31)
 
 
 def try_everything(scratch: Path, lock: Path) -> list[FitnessCheck]:
-    """One check per permission; ``scratch`` is the folder of the workers' homes, ``lock`` the machine's lock."""
+    """One check per permission; ``scratch`` is the folder of the workers' homes,
+    ``lock`` the machine's lock.
+    """
     return [
         try_scratch(scratch),
         try_pinning(),
@@ -440,7 +458,9 @@ def judge_git(version: str) -> FitnessCheck:
 
 
 def try_worktrees(scratch: Path) -> FitnessCheck:
-    """Check out a commit of a scratch repository the way a gate checks out base and head."""
+    """Check out a commit of a scratch repository the way a gate checks out base and
+    head.
+    """
     try:
         with tempfile.TemporaryDirectory(
             prefix="perfgate-doctor-", dir=scratch
@@ -472,7 +492,9 @@ def try_worktrees(scratch: Path) -> FitnessCheck:
 
 
 def try_lock(path: Path) -> FitnessCheck:
-    """Take the machine's lock and release it; a held lock needs attention, one that cannot be opened is unfit."""
+    """Take the machine's lock and release it; a held lock needs attention, one that
+    cannot be opened is unfit.
+    """
     name = "machine lock"
     holder: list[str] = []
     try:

@@ -1,8 +1,10 @@
-"""One measurement at a time on a machine: a file lock, and in front of it a queue that everybody can see.
+"""One measurement at a time on a machine: a file lock, and in front of it a queue that
+everybody can see.
 
-The queue is a folder of numbered tickets, each locked by the process that waits. A ticket's lock ends with its process, in
-any container and under any user, so an unlocked number is swept away. A process with write access to the folder can jump
-the queue, as it can take the lock itself.
+The queue is a folder of numbered tickets, each locked by the process that waits. A
+ticket's lock ends with its process, in any container and under any user, so an unlocked
+number is swept away. A process with write access to the folder can jump the queue, as
+it can take the lock itself.
 """
 
 from __future__ import annotations
@@ -25,16 +27,20 @@ from perfgate.system.logs import one_line
 
 POLL_SECONDS = 0.25
 LOCK_SECONDS = 3600.0
-# How long a look at the folder waits for another's; one that was stopped in the middle must not stop the queue.
+# How long a look at the folder waits for another's; one that was stopped in the middle
+# must not stop the queue.
 _GUARD_SECONDS = 2.0
 _GUARD_POLL = 0.01
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-# The locks that this process holds: the gates and counts of a bisection measure under the lock of the search.
+# The locks that this process holds: the gates and counts of a bisection measure under
+# the lock of the search.
 _HELD: set[Path] = set()
 
 
 def lock_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """The machine's lock file; PERFGATE_LOCK names another, e.g. on a disk that two containers share."""
+    """The machine's lock file; PERFGATE_LOCK names another, e.g. on a disk that two
+    containers share.
+    """
     return Path(
         environ.get("PERFGATE_LOCK") or Path(tempfile.gettempdir()) / "perfgate.lock"
     )
@@ -48,11 +54,14 @@ def machine_lock(
     say: Callable[[str], None],
     timeout: float = LOCK_SECONDS,
 ) -> Iterator[float]:
-    """Hold the machine while measuring; wait in line for the holder, and report it. Yields the seconds of that wait.
+    """Hold the machine while measuring; wait in line for the holder, and report it.
 
-    Lock and place in line die with their process, so a killed job never blocks the next. First come, first served, if the
-    folder next to the lock is writable; otherwise the first to poll a free lock gets it. A context inside one of this process
-    does not wait. Raises MachineBusyError after ``timeout`` seconds.
+    Yields the seconds of that wait.
+
+    Lock and place in line die with their process, so a killed job never blocks the
+    next. First come, first served, if the folder next to the lock is writable;
+    otherwise the first to poll a free lock gets it. A context inside one of this
+    process does not wait. Raises MachineBusyError after ``timeout`` seconds.
     """
     place = path.absolute()
     if place in _HELD:
@@ -86,8 +95,8 @@ def _now() -> str:
 def _open(path: Path) -> int:
     try:
         try:
-            # Without O_CREAT first: in a sticky folder the kernel may refuse to "create" a file another user owns
-            # (sysctl fs.protected_regular).
+            # Without O_CREAT first: in a sticky folder the kernel may refuse to
+            # "create" a file another user owns (sysctl fs.protected_regular).
             descriptor = os.open(path, _FLAGS)
         except FileNotFoundError:
             descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o666)
@@ -109,7 +118,9 @@ def _cannot_open(path: Path, reason: str) -> MeasuringError:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Write the holder's name for those in the queue; a full disk loses the name but not the lock."""
+    """Write the holder's name for those in the queue; a full disk loses the name but
+    not the lock.
+    """
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(errors="replace"), 0)
@@ -180,14 +191,18 @@ def _waiting(holder: str, ahead: list[str], path: Path) -> str:
 
 @dataclass(frozen=True)
 class Ticket:
-    """A place in line. Without a descriptor there is no line: the folder could not be written."""
+    """A place in line. Without a descriptor there is no line: the folder could not be
+    written.
+    """
 
     folder: Path
     number: int = 0
     descriptor: int | None = None
 
     def ahead(self) -> list[str]:
-        """The waiters before us and their start times, in order; tickets of dead processes are swept away."""
+        """The waiters before us and their start times, in order; tickets of dead
+        processes are swept away.
+        """
         if self.descriptor is None:
             return []
         with suppress(OSError), _guarded(self.folder):
@@ -206,7 +221,9 @@ class Ticket:
         os.close(self.descriptor)
 
     def _alive(self, number: int) -> str | None:
-        """The waiter with a number; a ticket that can be locked has no owner and is removed."""
+        """The waiter with a number; a ticket that can be locked has no owner and is
+        removed.
+        """
         path = _path(self.folder, number)
         try:
             descriptor = os.open(path, _FLAGS)
@@ -227,7 +244,9 @@ class Ticket:
 
 
 def take_ticket(lock: Path, who: str) -> Ticket:
-    """Take the next number in the folder next to a lock, or a ticket without a place if that is impossible."""
+    """Take the next number in the folder next to a lock, or a ticket without a place if
+    that is impossible.
+    """
     folder = lock.with_name(f"{lock.name}.queue")
     try:
         with suppress(FileExistsError):
@@ -251,7 +270,10 @@ def take_ticket(lock: Path, who: str) -> Ticket:
 
 @contextmanager
 def _guarded(folder: Path) -> Iterator[None]:
-    """Hold the folder for a moment. Raises BlockingIOError if another process does not release it."""
+    """Hold the folder for a moment.
+
+    Raises BlockingIOError if another process does not release it.
+    """
     guard = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         deadline = time.monotonic() + _GUARD_SECONDS

@@ -1,7 +1,9 @@
-"""The watcher: reads the device's state while pairs run, and marks the blocks that it spoils.
+"""The watcher: reads the device's state while pairs run, and marks the blocks that it
+spoils.
 
-A separate process asks the vendor's tool, outside of all workers and without torch. Its readings and the blocks lie on one
-clock, so that a reading spoils the blocks it overlaps in time, on either side.
+A separate process asks the vendor's tool, outside of all workers and without torch. Its
+readings and the blocks lie on one clock, so that a reading spoils the blocks it
+overlaps in time, on either side.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from perfgate.trace.model.arithmetic import TimeSpan
 
 replace = msgspec.structs.replace
 
-# The CPU reports its throttling to each worker for free; a watcher would take CPU time from the measurement.
+# The CPU reports its throttling to each worker for free; a watcher would take CPU time
+# from the measurement.
 UNWATCHED_KINDS = frozenset({"cpu"})
-# Two questions to a tool on a busy host; a gate takes minutes, so this is worth the while.
+# Two questions to a tool on a busy host; a gate takes minutes, so this is worth the
+# while.
 PATIENCE_SECONDS = 60.0
-# linux/proc_ns.h, PROC_PID_INIT_INO: the number of the namespace that no container is in.
+# linux/proc_ns.h, PROC_PID_INIT_INO: the number of the namespace that no container is
+# in.
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 
@@ -41,8 +46,9 @@ def _in_first_pid_namespace() -> bool:
 class Watcher:
     """The readings during some pairs, and their meaning for the blocks.
 
-    ``own`` are the process ids that workers had, and grows as they are started. ``host_ids`` is whether the ids that a
-    driver lists can only be those that we see: in a container they may be the host's.
+    ``own`` are the process ids that workers had, and grows as they are started.
+    ``host_ids`` is whether the ids that a driver lists can only be those that we see:
+    in a container they may be the host's.
     """
 
     sampler: Sampler | None
@@ -55,7 +61,9 @@ class Watcher:
             self.sampler.end()
 
     def put_into(self, *lists: list[Replicate]) -> None:
-        """Give every replicate the readings during its blocks, and every block its own disturbances."""
+        """Give every replicate the readings during its blocks, and every block its own
+        disturbances.
+        """
         if self.sampler is None:
             return
         readings = [self._without_own(reading) for reading in self.sampler.readings()]
@@ -65,7 +73,9 @@ class Watcher:
             replicates[:] = [_watched(replicate, readings) for replicate in replicates]
 
     def _without_own(self, reading: TelemetryReading) -> TelemetryReading:
-        """A reading with foreign processes only; None in their place if ours cannot be distinguished."""
+        """A reading with foreign processes only; None in their place if ours cannot be
+        distinguished.
+        """
         foreign = reading.telemetry.foreign_processes
         if foreign:
             # Names of other jobs do not belong in a document.
@@ -92,7 +102,10 @@ def watching(
     environment: Mapping[str, str],
     folder: Path,
 ) -> Iterator[Watcher]:
-    """Watch a device such as ``npu:1`` until the context ends. Raises MeasuringError if its state cannot be read."""
+    """Watch a device such as ``npu:1`` until the context ends.
+
+    Raises MeasuringError if its state cannot be read.
+    """
     if device_kind(device) in UNWATCHED_KINDS:
         yield Watcher(None, own=own)
         return
@@ -108,7 +121,9 @@ def watching(
 
 
 def namespace_ids(pid: int) -> set[int]:
-    """The numbers that a process has, from our namespace inward (proc(5), NSpid of /proc/PID/status)."""
+    """The numbers that a process has, from our namespace inward (proc(5), NSpid of
+    /proc/PID/status).
+    """
     with suppress(OSError):  # it has ended
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("NSpid:"):
@@ -184,7 +199,9 @@ def _states(
     readings: Sequence[TelemetryReading],
     state_of: Callable[[DeviceState], bool | None],
 ) -> list[bool | None]:
-    """For each block the state of any overlapping reading, or else of the two readings around it if they agree."""
+    """For each block the state of any overlapping reading, or else of the two readings
+    around it if they agree.
+    """
     reported = [
         reading for reading in readings if state_of(reading.telemetry) is not None
     ]
@@ -202,9 +219,11 @@ def _states(
 
 
 def _clock_share(span: TimeSpan, readings: Sequence[TelemetryReading]) -> float | None:
-    """The lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
+    """The lowest clock that the device worked at, over its rated one, by readings taken
+    while blocks ran.
 
-    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading counts.
+    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so
+    no other reading counts.
     """
     shares = []
     for reading in _overlapping(span, readings):
@@ -215,7 +234,9 @@ def _clock_share(span: TimeSpan, readings: Sequence[TelemetryReading]) -> float 
 
 
 def _foreign_count(span: TimeSpan, readings: Sequence[TelemetryReading]) -> int | None:
-    """The most foreign processes in overlapping readings; without any, those in both readings around the block."""
+    """The most foreign processes in overlapping readings; without any, those in both
+    readings around the block.
+    """
     overlapping = _overlapping(span, readings)
     if overlapping:
         return max(len(_pids(reading)) for reading in overlapping)

@@ -1,1 +1,3 @@
-"""Read the output of benchmark programs: their numbers, and the amount of work behind them."""
+"""Read the output of benchmark programs: their numbers, and the amount of work behind
+them.
+"""

@@ -1,4 +1,6 @@
-"""Numbers that perfgate.toml names one by one: by a path in JSON, a column of CSV, or a pattern in the output."""
+"""Numbers that perfgate.toml names one by one: by a path in JSON, a column of CSV, or a
+pattern in the output.
+"""
 
 from __future__ import annotations
 

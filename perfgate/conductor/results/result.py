@@ -1,4 +1,6 @@
-"""The numbers that a benchmark program wrote: each member of ``readers`` recognises its own files."""
+"""The numbers that a benchmark program wrote: each member of ``readers`` recognises its
+own files.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from perfgate.locale import Activity
 from perfgate.plugins import RESULTS, load_members, member_names
 
 Better = Literal["lower", "higher"]
-# How tools of one family spell the number of failed requests, and of all that were sent.
+# How tools of one family spell the number of failed requests, and of all that were
+# sent.
 _FAILED = re.compile(
     r"(?:num_|total_)?(?:failed|failures?|errors?|unsuccessful|aborted|cancell?ed|timed_out|timeouts?)"
     r"(?:_(?:requests|reqs|count|num))?"
@@ -30,7 +33,9 @@ MAX_BYTES = 64 * 2**20
 
 
 class ResultNumber(NamedTuple):
-    """One number in a base unit; ``samples`` are its single values, if the file has them."""
+    """One number in a base unit; ``samples`` are its single values, if the file has
+    them.
+    """
 
     name: str
     value: float
@@ -40,7 +45,9 @@ class ResultNumber(NamedTuple):
 
 
 class Results(NamedTuple):
-    """The numbers of a file, and in ``work`` the counts that must be equal on both sides."""
+    """The numbers of a file, and in ``work`` the counts that must be equal on both
+    sides.
+    """
 
     numbers: list[ResultNumber]
     work: dict[str, int]
@@ -56,7 +63,9 @@ class JsonFault(NamedTuple):
 
 
 class Content:
-    """A file as readers see it: its text, and the same parsed as JSON, None if it is not JSON."""
+    """A file as readers see it: its text, and the same parsed as JSON, None if it is
+    not JSON.
+    """
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -71,7 +80,9 @@ class Content:
 
     @cached_property
     def fault(self) -> JsonFault | None:
-        """The place at which it stops being JSON, or one document a line; None if it is either."""
+        """The place at which it stops being JSON, or one document a line; None if it is
+        either.
+        """
         try:
             json.loads(self.text)
         except json.JSONDecodeError as error:
@@ -90,7 +101,9 @@ class Content:
 
     @cached_property
     def lines(self) -> list[Any]:
-        """The documents of a file with one object a line, or the file's only one; none if a line is not JSON."""
+        """The documents of a file with one object a line, or the file's only one; none
+        if a line is not JSON.
+        """
         if isinstance(self.document, dict):
             return [self.document]
         try:
@@ -117,7 +130,10 @@ class Content:
         better: Better,
         samples: Iterable[object] = (),
     ) -> ResultNumber:
-        """A number in its base unit. Raises ResultsError if the value is not a number, or the unit is unknown."""
+        """A number in its base unit.
+
+        Raises ResultsError if the value is not a number, or the unit is unknown.
+        """
         if unit not in UNITS:
             raise self.refused(
                 "{name} has the unknown unit {unit!r}; known units: {units}",
@@ -132,7 +148,10 @@ class Content:
         )
 
     def checked(self, name: str, value: object) -> float:
-        """A value that can be measured. Raises ResultsError for values that are not finite non-negative numbers."""
+        """A value that can be measured.
+
+        Raises ResultsError for values that are not finite non-negative numbers.
+        """
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.refused(
                 "{name} is {value!r}, not a number", name=name, value=value
@@ -144,7 +163,9 @@ class Content:
         return float(value)
 
     def none_failed(self, failed: object) -> None:
-        """Raises ResultsError after failed requests, because the remaining work differs."""
+        """Raises ResultsError after failed requests, because the remaining work
+        differs.
+        """
         if self.checked("failed requests", failed):
             raise self.refused(
                 "{failed:g} requests failed, so its numbers describe less work; see the program's output",
@@ -152,7 +173,9 @@ class Content:
             )
 
     def all_answered(self, result: Mapping[str, object]) -> None:
-        """Raises ResultsError if a result counts failed requests in any spelling, or fewer answers than requests."""
+        """Raises ResultsError if a result counts failed requests in any spelling, or
+        fewer answers than requests.
+        """
         for key in filter(_FAILED.fullmatch, result):
             failed = result[key]
             if isinstance(failed, list):
@@ -170,7 +193,8 @@ class Content:
             raise self.refused("no request was answered; see the program's output")
 
     def served(self, result: Mapping[str, Any], rates: Mapping[str, str]) -> Results:
-        """The rates by their units and the work of vLLM's benchmark, or of one that was made from it.
+        """The rates by their units and the work of vLLM's benchmark, or of one that was
+        made from it.
 
         Raises ResultsError as ``all_answered`` does.
         """
@@ -189,7 +213,8 @@ class Content:
 
 
 class ResultReader(Protocol):
-    """A module in ``readers``, or one that another package names under the entry points ``perfgate.results``.
+    """A module in ``readers``, or one that another package names under the entry points
+    ``perfgate.results``.
 
     ``READS`` describes its files in a list of formats.
     """
@@ -210,9 +235,11 @@ def all_readers() -> dict[str, ResultReader]:
 
 
 def written_file(folder: Path, pattern: str, not_before: float) -> Path:
-    """The file that a run of a program wrote; a pattern stands for a path with a date or a commit in it.
+    """The file that a run of a program wrote; a pattern stands for a path with a date
+    or a commit in it.
 
-    Raises ResultsError if there is none, if it is older than the run, or if there are several.
+    Raises ResultsError if there is none, if it is older than the run, or if there are
+    several.
     """
     names = [pattern]
     if not (folder / pattern).is_file():
@@ -303,7 +330,9 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
 
 
 def _refuse_broken(content: Content) -> None:
-    """Raise ResultsError for an empty file, and with the place of the error for a file that is meant to be JSON."""
+    """Raise ResultsError for an empty file, and with the place of the error for a file
+    that is meant to be JSON.
+    """
     if not content.text.strip():
         raise content.refused(
             "it is empty; the program was stopped before it wrote its results"

@@ -1,4 +1,6 @@
-"""Sides that do not fit on the devices together: a side has processes only while it has its turn."""
+"""Sides that do not fit on the devices together: a side has processes only while it has
+its turn.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,17 @@ _MOST_TRIES = 5
 
 @dataclass
 class Visit:
-    """How many turns a visit has, the same for both sides. The first visit decides it by the time of its start."""
+    """How many turns a visit has, the same for both sides.
+
+    The first visit decides it by the time of its start.
+    """
 
     turns: int | None = None
 
     def settle(self, start_seconds: float, turn_seconds: float) -> int:
-        """The number of turns of every visit, by the times of the first start and the first turn."""
+        """The number of turns of every visit, by the times of the first start and the
+        first turn.
+        """
         if self.turns is None:
             worth = math.ceil(start_seconds / max(turn_seconds, 1e-9))
             self.turns = min(MOST_TURNS, max(FEWEST_TURNS, worth))
@@ -37,7 +44,9 @@ class Visit:
 
 
 class AlternatingSide:
-    """A side with visits as turns: it starts ``side``, warms it up, lets it take several turns, and ends it."""
+    """A side with visits as turns: it starts ``side``, warms it up, lets it take
+    several turns, and ends it.
+    """
 
     plan = SidePlan(turns=2)
 
@@ -51,7 +60,9 @@ class AlternatingSide:
 
     @property
     def is_blurred(self) -> bool:
-        """Never: a blurred turn of a visit was repeated in it, as often as that is worth it."""
+        """Never: a blurred turn of a visit was repeated in it, as often as that is
+        worth it.
+        """
         return False
 
     def start(self) -> None:
@@ -91,7 +102,9 @@ class AlternatingSide:
             self._side.stop()
 
     def _clear_turn(self, number: int) -> TurnResult:
-        """A turn with known token arrivals. A visit to the other side is too long to repeat both turns, so only this one is
+        """A turn with known token arrivals.
+
+        A visit to the other side is too long to repeat both turns, so only this one is
         repeated.
         """
         result = self._side.turn(number)
@@ -105,7 +118,9 @@ class AlternatingSide:
 
 
 def _together(results: list[TurnResult]) -> TurnResult:
-    """The turns of a visit as one: the geometric means of values that all of them have, and all work, output and samples."""
+    """The turns of a visit as one: the geometric means of values that all of them have,
+    and all work, output and samples.
+    """
     values: dict[str, list[float]] = defaultdict(list)
     work: Counter[str] = Counter()
     counters: Counter[str] = Counter()
@@ -149,7 +164,9 @@ def _digest_of_all(texts: list[str]) -> str:
 
 
 def _added(times: list[CpuTime | None]) -> CpuTime | None:
-    """The sum of CPU times; None, as a whole or of the waiting, if one of them is unknown."""
+    """The sum of CPU times; None, as a whole or of the waiting, if one of them is
+    unknown.
+    """
     used = seconds = 0.0
     waited: float | None = 0.0
     for time_of_turn in times:

@@ -38,7 +38,8 @@ TurnsOfQuad = dict[SideName, list[Turn]]
 FIRST_QUADS = 4
 # Runs of a command that are counted: the second shows whether the count repeats itself.
 COUNTED_RUNS = 2
-# The budget may be overrun by this share if that decides: after such a wait a result is worth it.
+# The budget may be overrun by this share if that decides: after such a wait a result is
+# worth it.
 OVERRUN = 1 / 3
 # Seed offset between attempts at a quad.
 _TAKE = 100_000
@@ -50,7 +51,8 @@ _ENDLESS = 10**9
 class MeasuredJob:
     """The turns of a job as both run documents have them, and the reason if it failed.
 
-    ``stacks`` has each side that could be profiled; ``before`` are the turns that these are added to.
+    ``stacks`` has each side that could be profiled; ``before`` are the turns that these
+    are added to.
     """
 
     record: JobRecord
@@ -69,11 +71,14 @@ class MeasuredJob:
 
 @dataclass
 class JobTurns:
-    """Lets two sides take turns into ``measured``, or the only side of a run, without a comparison.
+    """Lets two sides take turns into ``measured``, or the only side of a run, without a
+    comparison.
 
-    ``layouts`` holds the sides, once for most jobs. ``looks`` are the numbers of quads after which ``is_decided`` is asked.
-    ``announce`` is called after the first few quads, when it is known how long one takes. ``begin`` is called with the sides
-    that are about to have processes. After the last turn both sides are profiled if ``needs_causes`` is true then.
+    ``layouts`` holds the sides, once for most jobs. ``looks`` are the numbers of quads
+    after which ``is_decided`` is asked. ``announce`` is called after the first few
+    quads, when it is known how long one takes. ``begin`` is called with the sides that
+    are about to have processes. After the last turn both sides are profiled if
+    ``needs_causes`` is true then.
     """
 
     layouts: Sequence[Sides]
@@ -118,10 +123,14 @@ class JobTurns:
         return self.measured.quads
 
     def take(self) -> None:
-        """Take turns to the end. A failure ends the job and is in ``measured.failed``."""
+        """Take turns to the end.
+
+        A failure ends the job and is in ``measured.failed``.
+        """
         try:
-            # A load collects garbage before it is sent. In this context that takes no walk over the heap, in which the side
-            # that waits for the load would seem to sleep.
+            # A load collects garbage before it is sent. In this context that takes no
+            # walk over the heap, in which the side that waits for the load would seem
+            # to sleep.
             with quiet():
                 self._engine.run()
             if len(self._names) > 1 and not self.measured.failed:
@@ -138,7 +147,9 @@ class JobTurns:
             )
 
     def reach(self) -> Reach:
-        """The expected results when the time is spent or the last look is reached, including an earlier check's."""
+        """The expected results when the time is spent or the last look is reached,
+        including an earlier check's.
+        """
         before, plan = self.measured.before, self.plan
         each = Quads(plan.fewest, plan.most)
         added = self._engine.reach(each, layouts=len(self.layouts))
@@ -162,7 +173,9 @@ class JobTurns:
         return True
 
     def finish(self) -> None:
-        """The sides of the last start are profiled, so each start stops those before it."""
+        """The sides of the last start are profiled, so each start stops those before
+        it.
+        """
 
     def fail(self, error: TurnError) -> bool:
         self._record_failure(error, self._acting)
@@ -202,10 +215,12 @@ class JobTurns:
     def turns_of(
         self, quad: QuadTurns, *, number: int, first_place: int = 0
     ) -> TurnsOfQuad | None:
-        """The turns of quad ``number`` of the job, None if one is blurred, or if the sides got different requests.
+        """The turns of quad ``number`` of the job, None if one is blurred, or if the
+        sides got different requests.
 
-        The second happens if a side discovers in its own turn that its server rejects a field. Another attempt has new work on
-        both sides, because a server may have earlier answers in its cache.
+        The second happens if a side discovers in its own turn that its server rejects a
+        field. Another attempt has new work on both sides, because a server may have
+        earlier answers in its cache.
         """
         self.say(
             sentence(
@@ -237,7 +252,11 @@ class JobTurns:
     def _turn(
         self, name: SideName, quad: QuadTurns, number: int, place: int, *, of_side: int
     ) -> Turn:
-        """One turn. Both sides get the same work in a quad; every quad and every attempt has another."""
+        """One turn.
+
+        Both sides get the same work in a quad; every quad and every attempt has
+        another.
+        """
         has_own_process = not self.plan.most
         if has_own_process:
             self.begin([name])
@@ -257,7 +276,9 @@ class JobTurns:
 
     @staticmethod
     def _restore_texts(turns: TurnsOfQuad, rejected: TurnsOfQuad) -> None:
-        """Only the first turn of a start has texts, and maybe an output, even if its quad does not count."""
+        """Only the first turn of a start has texts, and maybe an output, even if its
+        quad does not count.
+        """
         for name, of_side in turns.items():
             first, before = of_side[0], rejected[name][0]
             texts, output = first.texts or before.texts, first.output or before.output
@@ -273,7 +294,9 @@ class JobTurns:
     # --- after the last turn
 
     def _count_runs(self) -> None:
-        """Let both sides of a command count some runs, and keep the counts with the same number of their last turns."""
+        """Let both sides of a command count some runs, and keep the counts with the
+        same number of their last turns.
+        """
         taken = self.done - self.measured.before.quads
         if not self.measured.record.is_command or taken < COUNTED_RUNS:
             return
@@ -285,7 +308,8 @@ class JobTurns:
             # A failed count, with a 0, is not repeated: such a run may take long.
             if not any(0 in of_side.values() for of_side in counts.values()):
                 for name in self._in_order(second_first=next(self._lots.second_starts)):
-                    # One side alone, so that a file which appears in its checkout is known to be its own.
+                    # One side alone, so that a file which appears in its checkout is
+                    # known to be its own.
                     self.begin([name])
                     counts[name] = self._side(name).count()
             for name, turns in zip(NAMES, (self.measured.base, self.measured.head)):
@@ -294,7 +318,9 @@ class JobTurns:
                 )
 
     def _profile(self) -> None:
-        """Profile both sides after the last turn, to find causes. A failure costs its profile only.
+        """Profile both sides after the last turn, to find causes.
+
+        A failure costs its profile only.
 
         No process of the head lives while base writes its profile.
         """
@@ -328,10 +354,12 @@ class JobTurns:
 
 @dataclass
 class SwappingTurns(JobTurns):
-    """Sides that swap halves of the devices: the two ``layouts`` hold them on either half.
+    """Sides that swap halves of the devices: the two ``layouts`` hold them on either
+    half.
 
-    Every quad has turns in both layouts, so that the difference between the halves cancels out. It counts only with both, so
-    the second layout is measured even when the time is spent.
+    Every quad has turns in both layouts, so that the difference between the halves
+    cancels out. It counts only with both, so the second layout is measured even when
+    the time is spent.
     """
 
     _is_swapped: bool = field(default=False, init=False)

@@ -38,7 +38,9 @@ SIDES: Mapping[JobKind, type[CommandSide] | type[RanksSide] | type[ServerSide]] 
 
 
 def cpus_of(kind: JobKind, bench: Bench) -> list[int]:
-    """The CPUs of a side: a command has a function's CPUs, ranks have all, a server all but the load generator's."""
+    """The CPUs of a side: a command has a function's CPUs, ranks have all, a server all
+    but the load generator's.
+    """
     if kind == "command":
         return quietest_cpus(bench.config.pair_cpus())
     if bench.config.gate.cpus:
@@ -87,7 +89,9 @@ def make_layouts(
     cpus: list[int],
     fits: Fits,
 ) -> list[dict[SideName, Side]]:
-    """Both sides in their places: once, or for ``swap`` on either half of the devices, base first on the first."""
+    """Both sides in their places: once, or for ``swap`` on either half of the devices,
+    base first on the first.
+    """
     # Fields that one side's server rejects are left out of requests to the other too.
     without: set[str] = set()
 
@@ -135,7 +139,9 @@ def place_of(
     name: str,
     cpus: list[int],
 ) -> SidePlace:
-    """The place of the side called ``name``, bound to ``cpus``; each process has one thread per CPU."""
+    """The place of the side called ``name``, bound to ``cpus``; each process has one
+    thread per CPU.
+    """
     threads = max(1, len(cpus) // max(1, reference.settings.ranks))
     place = SidePlace(
         root=checkout.root,
@@ -154,7 +160,9 @@ def place_of(
 def place_on_half(
     bench: Bench, reference: JobReference, checkout: Checkout, name: str, half: str
 ) -> SidePlace:
-    """The place of a side that sees one half of the devices; the halves of a CPU are CPUs."""
+    """The place of a side that sees one half of the devices; the halves of a CPU are
+    CPUs.
+    """
     kind = device_kind(bench.config.device)
     if kind == "cpu":
         return place_of(
@@ -169,7 +177,10 @@ def place_on_half(
 
 
 def cpus_of_half(job: str, half: str) -> list[int]:
-    """The CPUs that a half names. Raises ConfigError for CPUs that were not granted to this process."""
+    """The CPUs that a half names.
+
+    Raises ConfigError for CPUs that were not granted to this process.
+    """
     granted = granted_cpus()
     with suppress(ValueError):
         cpus = cpu_list(half)

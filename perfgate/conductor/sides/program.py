@@ -1,4 +1,6 @@
-"""A program of the project, started for one side of a job; it and all below it end when we do."""
+"""A program of the project, started for one side of a job; it and all below it end when
+we do.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ from perfgate.system.walls import Room
 _TICK_SECONDS = 0.2
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0
-# A shell ends with this and the number of the signal that ended its program (POSIX, Shell Command Language, 2.8.2).
+# A shell ends with this and the number of the signal that ended its program (POSIX,
+# Shell Command Language, 2.8.2).
 _SHELL_SIGNAL = 128
 
 
@@ -43,9 +46,11 @@ class SideError(TurnError):
 
 
 class ProgramEnd(msgspec.Struct, frozen=True):
-    """How a program ended: its exit code, or minus the signal that killed it; seconds of wall and CPU; bytes of its largest.
+    """How a program ended: its exit code, or minus the signal that killed it; seconds
+    of wall and CPU; bytes of its largest.
 
-    CPU time includes all processes below it. ``left`` names the processes that were still running some time after.
+    CPU time includes all processes below it. ``left`` names the processes that were
+    still running some time after.
     """
 
     code: int
@@ -56,7 +61,9 @@ class ProgramEnd(msgspec.Struct, frozen=True):
 
     @property
     def signal(self) -> str:
-        """The name of the signal that killed the program, or the program that its shell started; empty if it exited."""
+        """The name of the signal that killed the program, or the program that its shell
+        started; empty if it exited.
+        """
         number = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL
         if number not in set(signal.Signals):
             return ""
@@ -64,14 +71,18 @@ class ProgramEnd(msgspec.Struct, frozen=True):
 
 
 def free_port() -> int:
-    """A free port of this machine; if another process takes it first, the program that gets it fails."""
+    """A free port of this machine; if another process takes it first, the program that
+    gets it fails.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class CpuMeter:
-    """The CPU time of everything below a process, from when the meter is made until it is read."""
+    """The CPU time of everything below a process, from when the meter is made until it
+    is read.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -139,7 +150,9 @@ class SideProgram:
         self.pid = began["pid"]
 
     def bind(self, cpus: Sequence[int]) -> None:
-        """Bind every thread of it and of all processes below it, and thereby their later children, to CPUs."""
+        """Bind every thread of it and of all processes below it, and thereby their
+        later children, to CPUs.
+        """
         for process in self.processes():
             for thread in threads_of(process):
                 with suppress(OSError):  # it has ended
@@ -162,7 +175,9 @@ class SideProgram:
             return log.read(KEPT_BYTES).decode(errors="replace")
 
     def cpu_ns(self) -> int:
-        """The CPU time of it and all below it, daemons and processes that have ended included."""
+        """The CPU time of it and all below it, daemons and processes that have ended
+        included.
+        """
         return cpu_ns_below(self._keeper.pid)
 
     def processes(self) -> list[int]:
@@ -182,7 +197,9 @@ class SideProgram:
             self._keeper.wait()
 
     def begin_turn(self) -> float | None:
-        """How many CPUs it and all below it used on average since the end of its last turn; None before the first."""
+        """How many CPUs it and all below it used on average since the end of its last
+        turn; None before the first.
+        """
         if self._turn_ended is None:
             return None
         ended, used = self._turn_ended

@@ -29,7 +29,9 @@ _MOST_SAMPLES = 1024
 
 
 def times_of(metric: str, seconds: npt.ArrayLike) -> SampleSet:
-    """The samples of a turn, or as many quantiles of them as are kept: a run may report a hundred thousand."""
+    """The samples of a turn, or as many quantiles of them as are kept: a run may report
+    a hundred thousand.
+    """
     times = np.asarray(seconds, dtype=np.float64)
     if times.size > _MOST_SAMPLES:
         times = np.quantile(times, (np.arange(_MOST_SAMPLES) + 0.5) / _MOST_SAMPLES)
@@ -40,10 +42,13 @@ def times_of(metric: str, seconds: npt.ArrayLike) -> SampleSet:
 
 
 class Side(Protocol):
-    """Base or head of a job. It works only in its turn and does not know the other side.
+    """Base or head of a job.
 
-    ``numbers`` are those that its turns have, known after the first; ``is_blurred`` is whether the token times of the last turn
-    are unknown. Every method raises SideError, with the error and the end of the log.
+    It works only in its turn and does not know the other side.
+
+    ``numbers`` are those that its turns have, known after the first; ``is_blurred`` is
+    whether the token times of the last turn are unknown. Every method raises SideError,
+    with the error and the end of the log.
     """
 
     @property
@@ -62,10 +67,13 @@ class Side(Protocol):
         """Do the work of turn ``number``, the same for both sides."""
 
     def count(self) -> Mapping[str, int]:
-        """Count, after the last turn, the code that a turn executes, if that takes a separate run; empty for most sides."""
+        """Count, after the last turn, the code that a turn executes, if that takes a
+        separate run; empty for most sides.
+        """
 
     def profile(self, number: int) -> SideStacks | None:
-        """Sample stacks and record operators of the side while it does the work of turns from ``number`` on.
+        """Sample stacks and record operators of the side while it does the work of
+        turns from ``number`` on.
 
         None where that is not possible.
         """
@@ -77,10 +85,12 @@ class Side(Protocol):
 class SidePlan(NamedTuple):
     """How the sides of a kind of job take turns.
 
-    A quad is ``turns`` turns, half of each side. Both sides are started afresh once the turns of a start have taken as long as
-    the start itself, or three times as long after the first few starts, after ``fewest`` to ``most`` quads; if ``most`` is 0
-    every turn is a separate process. The last quads before a look, or before the time is up, belong to the start before them
-    if another start takes longer. With ``one_by_one`` a side is warm before the other is started.
+    A quad is ``turns`` turns, half of each side. Both sides are started afresh once the
+    turns of a start have taken as long as the start itself, or three times as long
+    after the first few starts, after ``fewest`` to ``most`` quads; if ``most`` is 0
+    every turn is a separate process. The last quads before a look, or before the time
+    is up, belong to the start before them if another start takes longer. With
+    ``one_by_one`` a side is warm before the other is started.
     """
 
     turns: int
@@ -93,10 +103,11 @@ class SidePlan(NamedTuple):
 class SidePlace:
     """The place of a side: its checkout, its environment and its log file.
 
-    ``harness`` is the checkout with the recorded requests for both sides. ``alone`` means that it has its devices for
-    itself while it runs. ``left_behind`` gets the names of the processes that a run leaves running, one list a run.
-    ``without`` are the fields left out of requests to either side; a side adds those that its server rejects. Its programs
-    run within the walls of ``room``.
+    ``harness`` is the checkout with the recorded requests for both sides. ``alone``
+    means that it has its devices for itself while it runs. ``left_behind`` gets the
+    names of the processes that a run leaves running, one list a run. ``without`` are
+    the fields left out of requests to either side; a side adds those that its server
+    rejects. Its programs run within the walls of ``room``.
     """
 
     root: Path
@@ -173,9 +184,9 @@ class ProgramSide:
     ) -> SideStacks | None:
         """Sample stacks and record operators of the program while ``work`` is done.
 
-        ``begin`` and ``end`` switch its own profiler. Without operators the stacks count
-        all the same. None if no program runs, e.g. because the time was up before the
-        first start.
+        ``begin`` and ``end`` switch its own profiler. Without operators the stacks
+        count all the same. None if no program runs, e.g. because the time was up before
+        the first start.
         """
         program = self._program
         if program is None:

@@ -1,1 +1,3 @@
-"""Worker processes: started in a clean environment, limited, ended, and cleaned up after."""
+"""Worker processes: started in a clean environment, limited, ended, and cleaned up
+after.
+"""

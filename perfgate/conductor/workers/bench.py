@@ -1,4 +1,6 @@
-"""The bench: fork servers, a scratch folder and the limits, from which loaded workers are taken."""
+"""The bench: fork servers, a scratch folder and the limits, from which loaded workers
+are taken.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ LOAD_SECONDS = 10.0
 
 
 class Bench:
-    """The source of workers, which share the fork server of their interpreter, so that both sides share a memory layout."""
+    """The source of workers, which share the fork server of their interpreter, so that
+    both sides share a memory layout.
+    """
 
     def __init__(
         self,
@@ -117,9 +121,11 @@ class Bench:
             is_prepared=self.host_builds.are_built_on,
             before_end=self.let_go_ahead,
         )
-        # Names of processes that workers left running, by their checkout; None if unknown.
+        # Names of processes that workers left running, by their checkout; None if
+        # unknown.
         self.leftovers: dict[Path | None, list[list[str]]] = defaultdict(list)
-        # How many processes of the workload that was tried last fit on the device; None if that is unknown.
+        # How many processes of the workload that was tried last fit on the device; None
+        # if that is unknown.
         self.copies_fit: int | None = None
         # Set if only one fits, and its weights can be moved off the device.
         self.parking: Parking | None = None
@@ -133,12 +139,16 @@ class Bench:
 
     @property
     def is_accelerated(self) -> bool:
-        """Whether workloads run on a device other than the CPU: processes that opened it cannot be forked."""
+        """Whether workloads run on a device other than the CPU: processes that opened
+        it cannot be forked.
+        """
         return device_kind(self.config.device) != "cpu"
 
     @property
     def loads_slowly(self) -> bool:
-        """Whether every worker builds its model for a device, so that loading takes long."""
+        """Whether every worker builds its model for a device, so that loading takes
+        long.
+        """
         return self.is_accelerated and not self.host_builds.are_used
 
     def fits(self, copies: int) -> bool:
@@ -161,7 +171,8 @@ class Bench:
         log_name: str = "",
         room: Path | None = None,
     ) -> Iterator[tuple[Worker, Loaded]]:
-        """Yield a worker with the workload loaded, and its own description; the worker ends with the context.
+        """Yield a worker with the workload loaded, and its own description; the worker
+        ends with the context.
 
         Raises WorkerError when there is no worker, or it cannot load the workload.
         """
@@ -257,7 +268,8 @@ class Bench:
     def spawned(
         self, checkout: Checkout, warm: Worker, *, layout_seed: int
     ) -> Iterator[Worker]:
-        """Yield a worker that is forked from a ``forkable`` one of the checkout; it ends with the context.
+        """Yield a worker that is forked from a ``forkable`` one of the checkout; it
+        ends with the context.
 
         Raises WorkerError when there is none.
         """
@@ -280,7 +292,9 @@ class Bench:
     def loaded_ahead(
         self, checkout: Checkout, reference: WorkloadReference
     ) -> Loaded | None:
-        """The workload that loads ahead, once it is loaded; None if it does not, or cannot be loaded."""
+        """The workload that loads ahead, once it is loaded; None if it does not, or
+        cannot be loaded.
+        """
         ahead = self._ahead.get((checkout, reference.name))
         if ahead is None:
             return None
@@ -305,10 +319,11 @@ class Bench:
         packages: bool = False,
         watch: LineWatch | None = None,
     ) -> Tried:
-        """Load a workload, make one call of every shape and run its check, in a separate home.
+        """Load a workload, make one call of every shape and run its check, in a
+        separate home.
 
-        So the first call that counts finds no compiled code. A trial that takes too long, or ends the
-        worker, is left to the measuring.
+        So the first call that counts finds no compiled code. A trial that takes too
+        long, or ends the worker, is left to the measuring.
         """
         tried = self._trial(checkout, reference, packages, watch)
         lacks_memory = tried.error is not None and tried.error.is_out_of_memory
@@ -332,11 +347,14 @@ class Bench:
         packages: bool,
         watch: LineWatch | None,
     ) -> Tried:
-        """Try a workload once; the result is empty if it took too long or ended the worker."""
+        """Try a workload once; the result is empty if it took too long or ended the
+        worker.
+        """
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         call_timeout = TRIAL_SECONDS
         if watch is not None or self.host_builds.have_begun:
-            # Measuring a change that no workload runs costs more than waiting for a model that loads slowly.
+            # Measuring a change that no workload runs costs more than waiting for a
+            # model that loads slowly.
             load_timeout = self.config.measure.load_timeout
             call_timeout = WATCHED_CALLS_SECONDS
         request = TryRequest(
@@ -387,7 +405,9 @@ class Bench:
     def time_call(
         self, checkout: Checkout, reference: WorkloadReference
     ) -> tuple[float, Loaded] | None:
-        """Seconds of a warm call of every shape, and the loaded workload; None if that fails, which measuring then reports."""
+        """Seconds of a warm call of every shape, and the loaded workload; None if that
+        fails, which measuring then reports.
+        """
         doing = Activity("timing a call of {name}", name=reference.name)
         self.say(doing.shown)
         try:
@@ -400,7 +420,9 @@ class Bench:
     def read_harness(
         self, checkout: Checkout, reference: WorkloadReference
     ) -> HarnessReply:
-        """Read a workload file's description, without building anything. Raises WorkerError when it cannot be imported."""
+        """Read a workload file's description, without building anything. Raises
+        WorkerError when it cannot be imported.
+        """
         request = HarnessRequest(
             name=reference.name,
             file=str(checkout.harness / reference.file),
@@ -439,7 +461,8 @@ class Bench:
                 raise self.settings.explain(error, python, self.say) from error
 
     def watch_load(self) -> list[FitnessCheck]:
-        """Let a fresh worker load the device for some seconds, and return the behaviour of its clock.
+        """Let a fresh worker load the device for some seconds, and return the behaviour
+        of its clock.
 
         Raises MeasuringError when the device cannot be opened or loaded.
         """
@@ -452,9 +475,11 @@ class Bench:
             ).checks
 
     def recordings(self, checkout: Checkout) -> Path:
-        """The folder of the raw profiler recordings of a checkout's workers, to be analysed later."""
-        # torch_npu takes no path with other characters than letters, digits, dashes and underscores, and none that others
-        # may write to.
+        """The folder of the raw profiler recordings of a checkout's workers, to be
+        analysed later.
+        """
+        # torch_npu takes no path with other characters than letters, digits, dashes and
+        # underscores, and none that others may write to.
         return (self.rooms.of(checkout) / RECORDINGS).resolve()
 
     def analyse(
@@ -465,10 +490,12 @@ class Bench:
         timeout: float,
         traces: dict[str, str] | None = None,
     ) -> Analysis:
-        """Each operator's typical seconds in the recordings that a checkout's workers left.
+        """Each operator's typical seconds in the recordings that a checkout's workers
+        left.
 
-        ``traces`` maps some of them to the file, without its suffix, as which they stay. A recording that could not be
-        analysed is left out. Raises WorkerError if none could.
+        ``traces`` maps some of them to the file, without its suffix, as which they
+        stay. A recording that could not be analysed is left out. Raises WorkerError if
+        none could.
         """
         folder = str(self.recordings(checkout))
         request = AnalyseRequest(
@@ -534,7 +561,9 @@ class Bench:
         return checkout.measure or self.config.measure
 
     def _own_variables(self, checkout: Checkout) -> dict[str, str]:
-        """The variables that only the settings of this side pass on; the fork server has those that both do."""
+        """The variables that only the settings of this side pass on; the fork server
+        has those that both do.
+        """
         names = set(self._settings_of(checkout).pass_env) - set(
             self.config.measure.pass_env
         )
@@ -544,9 +573,11 @@ class Bench:
     def program_environment(
         self, checkout: Checkout, *, threads: int
     ) -> dict[str, str]:
-        """The environment of a side's program: as workers have it, without their tuning.
+        """The environment of a side's program: as workers have it, without their
+        tuning.
 
-        Its checkout's code comes before any other, and the side's interpreter is the first ``python`` that it finds.
+        Its checkout's code comes before any other, and the side's interpreter is the
+        first ``python`` that it finds.
         """
         environment = self.settings.allowed_environment
         for name in {*MALLOC_SETTINGS, *WAIT_POLICY} - os.environ.keys():
@@ -574,7 +605,9 @@ class Bench:
         )
 
     def sealed_home(self, checkout: Checkout, side: Side) -> SealedFolder:
-        """The home of a side, for a machine without walls: what is there, and start-up files, are that side's alone."""
+        """The home of a side, for a machine without walls: what is there, and start-up
+        files, are that side's alone.
+        """
         return sealed_files(
             f"the home of {side}", self.rooms.of(checkout) / HOME, own=side
         )
@@ -586,7 +619,9 @@ class Bench:
 
     @contextmanager
     def watching(self, testbed: Testbed) -> Iterator[Watcher]:
-        """Watch the device while pairs run; if its state cannot be read, the watcher is empty and has the reason."""
+        """Watch the device while pairs run; if its state cannot be read, the watcher is
+        empty and has the reason.
+        """
         watch = watching(
             self.config.device,
             testbed.observed.get(IDENTITY, ""),
@@ -613,7 +648,9 @@ class Bench:
         return notes
 
     def leftover_notes(self, root: Path | None = None) -> list[Message]:
-        """The notes for documents on processes left running by the workers of a checkout, or of unknown origin."""
+        """The notes for documents on processes left running by the workers of a
+        checkout, or of unknown origin.
+        """
         return leftover_notes(self.leftovers[root])
 
     def cache_notes(self) -> list[Message]:
@@ -634,14 +671,16 @@ def open_bench(
     pythons: Iterable[Path | None] = (None,),
     loads: LoadLog | None = None,
 ) -> Iterator[Bench]:
-    """Start a fork server for each of ``pythons`` in a scratch home, and remove everything of them at the end.
+    """Start a fork server for each of ``pythons`` in a scratch home, and remove
+    everything of them at the end.
 
     ``say`` is called with progress, ``foresee`` with the remaining time.
 
     Raises MeasuringError when a preloaded module cannot be imported.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    # Logs are appended to by many workers; logs of an earlier run in the same folder are not ours.
+    # Logs are appended to by many workers; logs of an earlier run in the same folder
+    # are not ours.
     for old in logs.glob("*.log"):
         remove(old)
     measure = config.measure

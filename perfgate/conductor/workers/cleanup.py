@@ -1,7 +1,8 @@
 """Traces that user code may leave behind, and the scratch folder it works in.
 
-Left behind are processes that outlived their worker, folders that resist being removed, and planted links. The scratch
-folder's lock ends with its process, so the next process sweeps the folders of killed processes.
+Left behind are processes that outlived their worker, folders that resist being removed,
+and planted links. The scratch folder's lock ends with its process, so the next process
+sweeps the folders of killed processes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from perfgate.system.processes import kill_children, name_of
 
 SCRATCH_PREFIX = "perfgate-scratch-"
 _UNLOCKED_PREFIX = "perfgate-new-"
-# A side cannot create entries directly in this folder (perfgate.system.walls), which programs rarely do here.
+# A side cannot create entries directly in this folder (perfgate.system.walls), which
+# programs rarely do here.
 _SELDOM_USED = "/var/tmp"  # noqa: S108 - mkdtemp makes a new folder
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KILL_ROUNDS = 20
@@ -38,9 +40,9 @@ _MOST_NAMES = 5
 def kill_leftovers(scratch: Path, *, spare: Sequence[int]) -> list[str]:
     """Kill the processes that a killed fork server could not, and return their names.
 
-    They are our children now, because we adopt orphans, except ``spare``, which we had before; and all processes with a
-    HOME in ``scratch``, from before we did. Processes started through a service (systemd-run, docker, cron) are out of
-    reach.
+    They are our children now, because we adopt orphans, except ``spare``, which we had
+    before; and all processes with a HOME in ``scratch``, from before we did. Processes
+    started through a service (systemd-run, docker, cron) are out of reach.
     """
     names = kill_children(spare=spare)
     killed: dict[int, str] = {}
@@ -68,7 +70,9 @@ def _processes_at_home(scratch: Path) -> Iterator[int]:
 
 
 def leftover_notes(workers: Iterable[Sequence[str]]) -> list[Message]:
-    """The notes for documents on processes that workers left running, each by its name; none without any."""
+    """The notes for documents on processes that workers left running, each by its name;
+    none without any.
+    """
     names = list(chain.from_iterable(workers))
     if not names:
         return []
@@ -85,7 +89,9 @@ def leftover_notes(workers: Iterable[Sequence[str]]) -> list[Message]:
 
 
 def unsafe_entries(out: Path) -> list[Path]:
-    """Entries of a folder that must not be uploaded with it: links that lead out of it, any .git, pipes and the like."""
+    """Entries of a folder that must not be uploaded with it: links that lead out of it,
+    any .git, pipes and the like.
+    """
     root = out.resolve()
     entries = []
     for parent, folders, files in os.walk(root):
@@ -98,7 +104,9 @@ def unsafe_entries(out: Path) -> list[Path]:
 
 
 def _leads_out(path: Path, root: Path) -> bool:
-    """Whether reading a path reads outside ``root``: a link elsewhere, or no regular file."""
+    """Whether reading a path reads outside ``root``: a link elsewhere, or no regular
+    file.
+    """
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return root not in path.resolve().parents
@@ -106,7 +114,9 @@ def _leads_out(path: Path, root: Path) -> bool:
 
 
 def remove_unsafe_entries(out: Path) -> list[str]:
-    """Remove them from a folder that had none before user code ran, and return their names in it."""
+    """Remove them from a folder that had none before user code ran, and return their
+    names in it.
+    """
     entries = unsafe_entries(out)
     for path in entries:
         remove(path)
@@ -126,7 +136,8 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a new folder and remove it at the end; folders of processes that have ended are removed first.
+    """Yield a new folder and remove it at the end; folders of processes that have ended
+    are removed first.
 
     Raises MeasuringError if none can be made.
     """

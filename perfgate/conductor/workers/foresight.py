@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# Seconds of finished steps needed to compare the speed of this run with the earlier one.
+# Seconds of finished steps needed to compare the speed of this run with the earlier
+# one.
 _ENOUGH = 1.0
 
 Part = Literal["checklist", "pairs", "turns"]
@@ -17,9 +18,10 @@ Foresee = Callable[["Foresight"], None]
 class Foresight:
     """The known state of a running job; None is unknown.
 
-    It is in ``part`` of its plan, at ``number`` of ``count``, with ``left`` seconds to go after ``elapsed``. Pairs may end
-    at ``goal``, their next look, and ``left`` refers to it. ``so_far`` is the interval of head's slowdown by the pairs so far,
-    as shares of the base.
+    It is in ``part`` of its plan, at ``number`` of ``count``, with ``left`` seconds to
+    go after ``elapsed``. Pairs may end at ``goal``, their next look, and ``left``
+    refers to it. ``so_far`` is the interval of head's slowdown by the pairs so far, as
+    shares of the base.
     """
 
     part: Part | None = None
@@ -35,7 +37,9 @@ class Foresight:
 def foresee_steps(
     earlier: Mapping[int, float], done: Mapping[int, float], remaining: Sequence[int]
 ) -> Foresight:
-    """The remaining time of a checklist with steps that took ``earlier`` seconds before, and ``done`` so far."""
+    """The remaining time of a checklist with steps that took ``earlier`` seconds
+    before, and ``done`` so far.
+    """
     number, count = len(done) + 1, len(done) + len(remaining)
     if not earlier.keys() >= set(remaining):
         return Foresight(number=number, count=count)

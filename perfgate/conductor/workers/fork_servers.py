@@ -1,4 +1,6 @@
-"""The fork servers of a bench: how they start, take each other's place between pairs, and end."""
+"""The fork servers of a bench: how they start, take each other's place between pairs,
+and end.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,23 @@ from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError
 from perfgate.locale import sentence
 
-# Importing torch is not the workload's doing: a short limit for loading the workload must not end it on a slow disk.
+# Importing torch is not the workload's doing: a short limit for loading the workload
+# must not end it on a slow disk.
 PRELOAD_SECONDS = 120.0
-# Packages that register a kind of device with torch, imported once after torch: torch before 2.5 does not look for them by
-# itself.
+# Packages that register a kind of device with torch, imported once after torch: torch
+# before 2.5 does not look for them by itself.
 _BACKEND_PACKAGES = {"npu": "torch_npu"}
 _SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 
 @dataclass
 class ServerSettings:
-    """The settings of every fork server. With ``one_code`` every interpreter finds the perfgate that runs us first.
+    """The settings of every fork server.
 
-    The processes report their imports to ``loads``. Servers that start later have another ``hash_seed``.
+    With ``one_code`` every interpreter finds the perfgate that runs us first.
+
+    The processes report their imports to ``loads``. Servers that start later have
+    another ``hash_seed``.
     """
 
     config: Config
@@ -49,7 +55,9 @@ class ServerSettings:
 
     @property
     def allowed_environment(self) -> dict[str, str]:
-        """The part of our environment that workers get; also needed when the scratch folder is gone."""
+        """The part of our environment that workers get; also needed when the scratch
+        folder is gone.
+        """
         measure = self.config.measure
         return worker_environment(
             os.environ,
@@ -70,7 +78,9 @@ class ServerSettings:
 
     @property
     def shared_code(self) -> Path:
-        """The folder from which programs, and the workers of another interpreter, import perfgate."""
+        """The folder from which programs, and the workers of another interpreter,
+        import perfgate.
+        """
         return share_code(self.rooms.scratch / "code")
 
     @property
@@ -85,7 +95,9 @@ class ServerSettings:
     def explain(
         self, error: MeasuringError, python: Path | None, say: Say
     ) -> MeasuringError:
-        """An error of starting or opening, with the faults that the device's probe reports; the CPU has no probe."""
+        """An error of starting or opening, with the faults that the device's probe
+        reports; the CPU has no probe.
+        """
         device = self.config.device
         if device_kind(device) == "cpu":
             return error
@@ -112,11 +124,14 @@ class ServerSettings:
 
 @dataclass
 class ForkServers:
-    """The fork servers that run, one for each key, and those that will take their place.
+    """The fork servers that run, one for each key, and those that will take their
+    place.
 
-    A server that ends although we did not end it is the end of the measurement: whatever ended it may have prepared what the
-    next one would find. ``start_server`` takes the arguments of ``ForkServer``. ``is_prepared`` tells whether a server that
-    has imported its modules may also take over the workloads; ``before_end`` is called before servers end.
+    A server that ends although we did not end it is the end of the measurement:
+    whatever ended it may have prepared what the next one would find. ``start_server``
+    takes the arguments of ``ForkServer``. ``is_prepared`` tells whether a server that
+    has imported its modules may also take over the workloads; ``before_end`` is called
+    before servers end.
     """
 
     settings: ServerSettings
@@ -124,8 +139,8 @@ class ForkServers:
     start_server: Callable[..., ForkServer]
     is_prepared: Callable[[ServerKey, ForkServer], bool]
     before_end: Callable[[], None]
-    # How often fork servers with other addresses and other hashes took the place of those
-    # before.
+    # How often fork servers with other addresses and other hashes took the place of
+    # those before.
     draws: int = 0
     running: dict[ServerKey, ForkServer] = field(default_factory=dict)
     # How a fork server ended that we did not end.
@@ -151,7 +166,10 @@ class ForkServers:
             raise self.settings.explain(error, key.python, self.say) from error
 
     def get(self, key: ServerKey) -> ForkServer:
-        """The fork server of a key, started if it does not run. Raises WorkerError if one was lost."""
+        """The fork server of a key, started if it does not run.
+
+        Raises WorkerError if one was lost.
+        """
         server = self.running.get(key)
         if server is not None:
             self.lost = self.lost or server.lost
@@ -160,15 +178,17 @@ class ForkServers:
         return server or self.start(key)
 
     def get_next(self, key: ServerKey) -> ForkServer:
-        """The fork server that replaces the present one at the next renewal, or the present one."""
+        """The fork server that replaces the present one at the next renewal, or the
+        present one.
+        """
         return self._starting.get(key) or self.get(key)
 
     def all(self) -> list[ForkServer]:
         return [*self.running.values(), *self._starting.values()]
 
     def start_next(self, hash_seed: int, *, parts: Sequence[str] = ()) -> None:
-        """Start new fork servers, with other addresses and other hashes, while the present servers run, unless some
-        still start.
+        """Start new fork servers, with other addresses and other hashes, while the
+        present servers run, unless some still start.
 
         They import ``parts`` too, until ``forget_parts``.
         """
@@ -188,7 +208,8 @@ class ForkServers:
         )
 
     def finish_starting(self) -> None:
-        """Wait for the servers of ``start_next``, whose imports would disturb a measurement.
+        """Wait for the servers of ``start_next``, whose imports would disturb a
+        measurement.
 
         Raises MeasuringError when a preloaded module fails.
         """
@@ -198,8 +219,8 @@ class ForkServers:
     def renew(self, *, let_go: Callable[[], None] = lambda: None) -> None:
         """Replace the fork servers once all of ``start_next`` are prepared.
 
-        ``let_go`` is called before the old servers end, to close their remaining workers. Raises MeasuringError when a
-        preloaded module fails.
+        ``let_go`` is called before the old servers end, to close their remaining
+        workers. Raises MeasuringError when a preloaded module fails.
         """
         if not self.has_next:
             return
@@ -211,9 +232,11 @@ class ForkServers:
             self._close(server)
 
     def redraw(self, hash_seed: int) -> None:
-        """End every fork server: the next worker gets one with other addresses and other hashes.
+        """End every fork server: the next worker gets one with other addresses and
+        other hashes.
 
-        Servers that ``start_next`` has begun to start take their place, unless they import parts.
+        Servers that ``start_next`` has begun to start take their place, unless they
+        import parts.
         """
         following = {}
         if not self._have_parts:
@@ -228,7 +251,9 @@ class ForkServers:
             self._await(key, server)
 
     def forget_parts(self) -> None:
-        """End the fork servers if they imported parts: the first load of a workload must include those imports."""
+        """End the fork servers if they imported parts: the first load of a workload
+        must include those imports.
+        """
         if self._have_parts:
             self.close()
             self._have_parts = False
@@ -249,7 +274,8 @@ class ForkServers:
         settings = self.settings
         house = settings.rooms.house(key.python)
         environment = settings.environment
-        # No search path leads to the current folder, as an empty or relative entry would.
+        # No search path leads to the current folder, as an empty or relative entry
+        # would.
         for name in _SEARCH_PATHS:
             entries = environment.pop(name, "").split(os.pathsep)
             absolute = [entry for entry in entries if Path(entry).is_absolute()]

@@ -1,7 +1,9 @@
-"""Models that are built on the host once, from which the workers of an accelerator are forked.
+"""Models that are built on the host once, from which the workers of an accelerator are
+forked.
 
-A fork server of each side builds its model before any process opens the device, so that a start is a fork, a context and a
-copy. The model is used if it equals one that was built for the device.
+A fork server of each side builds its model before any process opens the device, so that
+a start is a fork, a context and a copy. The model is used if it equals one that was
+built for the device.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
 
 
 class HostBuilds:
-    """The workload that the fork servers of a bench build on the host, for each of its checkouts.
+    """The workload that the fork servers of a bench build on the host, for each of its
+    checkouts.
 
-    ``seconds_of_copy`` is how long a worker takes to copy such a model to the device; None as long as none does.
+    ``seconds_of_copy`` is how long a worker takes to copy such a model to the device;
+    None as long as none does.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -54,15 +58,18 @@ class HostBuilds:
         return self._are_confirmed
 
     def begin(self, checkout: Checkout, reference: WorkloadReference) -> None:
-        """Begin to build a workload; its workers are forked from there once ``confirm`` has compared it."""
+        """Begin to build a workload; its workers are forked from there once ``confirm``
+        has compared it.
+        """
         self._references[checkout] = reference
         self._host_of(checkout)
 
     def confirm(self, signatures: Mapping[Checkout, Signature]) -> Message | None:
-        """Compare the models with those that were built for the device, by their signatures; from now on they are used.
+        """Compare the models with those that were built for the device, by their
+        signatures; from now on they are used.
 
-        A worker is asked for those that are absent. Returns the reason if the models are not used: either all checkouts have
-        theirs or none has.
+        A worker is asked for those that are absent. Returns the reason if the models
+        are not used: either all checkouts have theirs or none has.
         """
         for checkout in self._references:
             reason = self._difference(checkout, signatures.get(checkout))
@@ -83,7 +90,9 @@ class HostBuilds:
     def server_of(
         self, checkout: Checkout, reference: WorkloadReference, server: ForkServer
     ) -> WorkerSource:
-        """The server that forks workers with the model of a checkout, once it is built; ``server`` if workers build theirs."""
+        """The server that forks workers with the model of a checkout, once it is built;
+        ``server`` if workers build theirs.
+        """
         if not self._are_confirmed or self._references.get(checkout) != reference:
             return server
         host = self._host_on(server, checkout)
@@ -92,7 +101,9 @@ class HostBuilds:
         return server
 
     def are_built_on(self, key: ServerKey, server: ForkServer) -> bool:
-        """Whether a server has built the models of its checkouts, or cannot; begins to build them."""
+        """Whether a server has built the models of its checkouts, or cannot; begins to
+        build them.
+        """
         if not self._are_confirmed:
             return True
         are_built = True
@@ -105,7 +116,9 @@ class HostBuilds:
     def _difference(
         self, checkout: Checkout, signature: Signature | None
     ) -> Message | None:
-        """Why the model that was built on the host is not used; None if it equals the other."""
+        """Why the model that was built on the host is not used; None if it equals the
+        other.
+        """
         host, reference = self._host_of(checkout), self._references[checkout]
         if not host.wait_built(timeout=self._bench.config.measure.load_timeout):
             if host.error is None:
@@ -127,7 +140,9 @@ class HostBuilds:
     def _signature_on_device(
         self, checkout: Checkout, reference: WorkloadReference
     ) -> Signature:
-        """The signature of a model that a worker builds for the device; it may have loaded ahead."""
+        """The signature of a model that a worker builds for the device; it may have
+        loaded ahead.
+        """
         bench = self._bench
         plan = WorkerPlan(checkout, reference, bench.cpus, reference.name)
         if bench.has_ahead(checkout, reference):
@@ -159,7 +174,9 @@ class HostBuilds:
 
 
 def difference_of(device: Signature, host: Signature) -> Message | None:
-    """How a model that was built on the host differs from one built for the device; None if it does not."""
+    """How a model that was built on the host differs from one built for the device;
+    None if it does not.
+    """
     if device.model != host.model:
         return Message(
             "workload.other-model", {"device": device.model, "host": host.model}
@@ -173,7 +190,8 @@ def difference_of(device: Signature, host: Signature) -> Message | None:
 
 
 class HostServer(WorkerSource):
-    """The server in the process of ``worker``, which builds its workload in the background.
+    """The server in the process of ``worker``, which builds its workload in the
+    background.
 
     ``error`` is why it has no model, once that is known. It is closed with the worker.
     """
@@ -203,7 +221,9 @@ class HostServer(WorkerSource):
         return self._note(0.0)
 
     def wait_built(self, *, timeout: float) -> bool:
-        """Wait until the model is there; False if it cannot be built, or takes too long."""
+        """Wait until the model is there; False if it cannot be built, or takes too
+        long.
+        """
         deadline = time.monotonic() + timeout
         while (
             self.error is None and not self._note(0.1) and time.monotonic() < deadline

@@ -1,19 +1,26 @@
-"""Which changes outside the checkouts concern a side: changes of files that it loads, or could load instead.
+"""Which changes outside the checkouts concern a side: changes of files that it loads,
+or could load instead.
 
-An installed package, a library or a program that no side uses may come and go while a check measures. A change concerns a
-side if it is
+An installed package, a library or a program that no side uses may come and go while a
+check measures. A change concerns a side if it is
 
-- a file that an interpreter reads before it imports anything: ``*.pth``, ``sitecustomize``, ``usercustomize``;
-- a module that a process of a side has loaded, or any other file of its package; every load is reported before the
-  module's code runs (``perfgate.system.loads``), with the state of the file: one that was not there before code of the
-  change ran, or was another, concerns it although it is gone again. So a new file that is found instead of what a side
-  imports, or for a name that it could not import before, shows as soon as it is loaded;
-- a new module with the name of one that a side loads: it could be loaded before anything can report it;
-- a library that a library, program or module in use names: by its own name, with any version;
-- a program that a module in use which starts programs, or a file of a checkout, names; or an interpreter. Python names one in
-  quotes.
+- a file that an interpreter reads before it imports anything: ``*.pth``,
+  ``sitecustomize``, ``usercustomize``;
+- a module that a process of a side has loaded, or any other file of its package; every
+  load is reported before the module's code runs (``perfgate.system.loads``), with the
+  state of the file: one that was not there before code of the change ran, or was
+  another, concerns it although it is gone again. So a new file that is found instead of
+  what a side imports, or for a name that it could not import before, shows as soon as
+  it is loaded;
+- a new module with the name of one that a side loads: it could be loaded before
+  anything can report it;
+- a library that a library, program or module in use names: by its own name, with any
+  version;
+- a program that a module in use which starts programs, or a file of a checkout, names;
+  or an interpreter. Python names one in quotes.
 
-Modules that are loaded without the import system are not reported; modules of packages in use are covered all the same.
+Modules that are loaded without the import system are not reported; modules of packages
+in use are covered all the same.
 """
 
 from __future__ import annotations
@@ -38,7 +45,8 @@ from perfgate.system.stamps import (
     without_change_time,
 )
 
-# What a folder holds for a side: everything (a checkout, a linked folder), modules, libraries or programs.
+# What a folder holds for a side: everything (a checkout, a linked folder), modules,
+# libraries or programs.
 Holds = Literal["everything", "modules", "libraries", "programs"]
 
 _STARTUP_NAMES = frozenset({"sitecustomize", "usercustomize"})
@@ -46,7 +54,8 @@ _STARTUP_ENDINGS = (".pth", ".egg-link")
 _INTERPRETERS = re.compile(r"(python|pypy)[\d.]*|sh|bash|dash|env")
 _BYTECODE = "__pycache__"
 _QUOTED = re.compile(rb"""["']([\w.+-]+)""")
-# The texts of a Python file: a line from its first quote to its last, and all lines of a long text.
+# The texts of a Python file: a line from its first quote to its last, and all lines of
+# a long text.
 _TEXT = re.compile(rb"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|["'].*["']""")
 _STARTS_PROGRAMS = re.compile(
     rb"subprocess|pexpect|[Pp]open|spawn|\bexec[lv]|\bsystem\b|\bwhich\b"
@@ -60,9 +69,11 @@ _MOST_TEXT = 1 << 20
 
 @dataclass(frozen=True)
 class UsedFiles:
-    """The files that processes of the sides loaded, and the files in which to look for names of libraries and programs.
+    """The files that processes of the sides loaded, and the files in which to look for
+    names of libraries and programs.
 
-    ``libraries`` are the files where the search for libraries begins, ``texts`` the files of the checkouts.
+    ``libraries`` are the files where the search for libraries begins, ``texts`` the
+    files of the checkouts.
     """
 
     loads: Loads
@@ -85,17 +96,23 @@ class UsedFiles:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Names that a loaded module or perfgate has in quotes, and the words of the checkouts."""
+        """Names that a loaded module or perfgate has in quotes, and the words of the
+        checkouts.
+        """
         return self._words_of_checkouts.union(*map(_quoted_words, self._modules))
 
     @cached_property
     def programs(self) -> frozenset[str]:
-        """The words that may name a program: of modules that start programs, and of the checkouts."""
+        """The words that may name a program: of modules that start programs, and of the
+        checkouts.
+        """
         return self._words_of_checkouts.union(*map(_quoted_words, self._starting))
 
     @cached_property
     def absent_programs(self) -> frozenset[str]:
-        """The words that may name a program that was not there before: a function of the same file does not count."""
+        """The words that may name a program that was not there before: a function of
+        the same file does not count.
+        """
         words: set[str] = set()
         for file in self._starting:
             words |= _quoted_words(file) - _functions_in(file)
@@ -117,7 +134,9 @@ class UsedFiles:
         return frozenset[str]().union(*map(_words_of_checkout, self.texts))
 
     def library_names(self, installed: Mapping[str, list[Path]]) -> frozenset[str]:
-        """The names up to ``.so`` of libraries that files in use name; libraries found in ``installed`` are in use too."""
+        """The names up to ``.so`` of libraries that files in use name; libraries found
+        in ``installed`` are in use too.
+        """
         waiting = [*self.libraries, *map(Path, filter(is_library, self.resolved))]
         for word in self.programs:
             waiting += installed.get(word, [])
@@ -146,8 +165,9 @@ class UsedFiles:
 class FolderInUse:
     """A sealed folder by its resolved path, and which of its files the sides use.
 
-    ``expected`` is its state before the change ran, ``is_unwritten`` whether a file has not been written to since, and
-    ``programs`` are the names of all programs that were there before, in any folder.
+    ``expected`` is its state before the change ran, ``is_unwritten`` whether a file has
+    not been written to since, and ``programs`` are the names of all programs that were
+    there before, in any folder.
     """
 
     root: Path
@@ -208,7 +228,9 @@ class FolderInUse:
         )
 
     def _unit(self, name: str) -> str:
-        """The package or module that a file belongs to, by its path: two folders of a package without ``__init__.py``."""
+        """The package or module that a file belongs to, by its path: two folders of a
+        package without ``__init__.py``.
+        """
         parts = name.split("/")
         if parts[0] == _BYTECODE:
             return f"{parts[-1].partition('.')[0]}.py"
@@ -218,7 +240,9 @@ class FolderInUse:
         return parts[0]
 
     def is_sealed(self, name: str, states: frozenset[Stamp]) -> bool:
-        """Whether a side has loaded a file of the folder only in its sealed state, under however many names."""
+        """Whether a side has loaded a file of the folder only in its sealed state,
+        under however many names.
+        """
         sealed = self.expected.get(name, ())[-STATE_LENGTH:]
         if states <= {sealed}:
             return True
@@ -230,7 +254,9 @@ class FolderInUse:
 
 
 def libraries_by_name(roots: Iterable[tuple[Path, Stamps]]) -> dict[str, list[Path]]:
-    """The libraries and programs in folders: libraries by their name up to ``.so``, programs by their own."""
+    """The libraries and programs in folders: libraries by their name up to ``.so``,
+    programs by their own.
+    """
     files: dict[str, list[Path]] = defaultdict(list)
     for root, stamps in roots:
         for path in stamps:
@@ -297,7 +323,9 @@ def _starts_programs(file: Path) -> bool:
 
 @cache
 def _libraries_named_in(file: Path) -> frozenset[str]:
-    """The libraries that a file names, as its dependencies or to open them later: up to ``.so``, without versions."""
+    """The libraries that a file names, as its dependencies or to open them later: up to
+    ``.so``, without versions.
+    """
     names = set()
     with suppress(OSError, ValueError), file.open("rb") as opened:
         if opened.read(4) != b"\x7fELF":

@@ -1,4 +1,6 @@
-"""The interpreters of workers, and their description of themselves and of a device, in a process without torch."""
+"""The interpreters of workers, and their description of themselves and of a device, in
+a process without torch.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,16 @@ from perfgate.system.logs import one_line
 # Several questions to a vendor's tool, each of which may take TOOL_SECONDS.
 ANSWER_SECONDS = 120.0
 RUNNING = Path(sys.executable)
-# A process of ours in our own interpreter: no variable, user's folder or current folder adds to what it can import, and
-# perfgate is the one that runs us.
+# A process of ours in our own interpreter: no variable, user's folder or current folder
+# adds to what it can import, and perfgate is the one that runs us.
 _OURS = (
     "import importlib.util as util, runpy, sys; code = sys.argv.pop(1); spec = util.spec_from_file_location("
     "'perfgate', code + '/__init__.py', submodule_search_locations=[code]); package = util.module_from_spec(spec); "
     "sys.modules['perfgate'] = package; spec.loader.exec_module(package); "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
-# A process of ours in the interpreter of a side: the variables of that side count, the current folder does not.
+# A process of ours in the interpreter of a side: the variables of that side count, the
+# current folder does not.
 _OF_A_SIDE = (
     "import sys; sys.path[:1] == [''] and sys.path.pop(0); module = sys.argv.pop(1); import runpy; "
     "runpy.run_module(module, run_name='__main__', alter_sys=True)"
@@ -39,12 +42,16 @@ _Answer = TypeVar("_Answer")
 
 
 def is_running(python: Path | None) -> bool:
-    """Whether a path is the interpreter that runs perfgate. A venv's is a link, which is compared unresolved."""
+    """Whether a path is the interpreter that runs perfgate. A venv's is a link, which
+    is compared unresolved.
+    """
     return python is None or python.absolute() == RUNNING.absolute()
 
 
 def check_interpreter(python: Path, option: str) -> Path:
-    """The absolute path of an interpreter named on the command line. Raises UsageError when it is not an interpreter."""
+    """The absolute path of an interpreter named on the command line. Raises UsageError
+    when it is not an interpreter.
+    """
     # Not resolved: the link's target is an interpreter without the venv's packages.
     path = python.expanduser().absolute()
     if not path.is_file() or not os.access(path, os.X_OK):
@@ -67,9 +74,11 @@ def process_in(python: Path, module: str, *arguments: str) -> list[str]:
 
 
 def share_code(folder: Path) -> Path:
-    """Make ``folder`` provide this perfgate, and only that, to every interpreter; return it.
+    """Make ``folder`` provide this perfgate, and only that, to every interpreter;
+    return it.
 
-    Both sides must be measured by the same code, independent of any perfgate in their environments.
+    Both sides must be measured by the same code, independent of any perfgate in their
+    environments.
     """
     folder.mkdir(parents=True, exist_ok=True)
     link = folder / "perfgate"
@@ -79,7 +88,9 @@ def share_code(folder: Path) -> Path:
 
 
 def with_code(environment: Mapping[str, str], code: Path) -> dict[str, str]:
-    """An environment in which an interpreter finds the perfgate in ``code`` before any other."""
+    """An environment in which an interpreter finds the perfgate in ``code`` before any
+    other.
+    """
     path = str(code)
     if environment.get("PYTHONPATH"):
         path = os.pathsep.join([path, environment["PYTHONPATH"]])
@@ -94,7 +105,8 @@ def _ask_module(
     *,
     cwd: Path,
 ) -> _Answer | str:
-    """The last line that a module of ours prints, or a text with the reason if that is not an answer.
+    """The last line that a module of ours prints, or a text with the reason if that is
+    not an answer.
 
     Raises OSError or TimeoutExpired if it cannot be run to its end.
     """
@@ -123,7 +135,10 @@ def _ask_module(
 def ask_about(
     python: Path, environment: Mapping[str, str], *, cwd: Path, remedy: str
 ) -> Environment:
-    """An interpreter's version and packages. Raises ConfigError with the remedy when no worker can run in it."""
+    """An interpreter's version and packages.
+
+    Raises ConfigError with the remedy when no worker can run in it.
+    """
     try:
         answer = _ask_module(
             python,
@@ -155,9 +170,11 @@ def ask_about(
 def probe_device(
     python: Path, device: str, environment: Mapping[str, str], *, cwd: Path
 ) -> list[FitnessCheck]:
-    """An interpreter's checks of a device such as ``npu:1``, in the environment of its workers.
+    """An interpreter's checks of a device such as ``npu:1``, in the environment of its
+    workers.
 
-    Empty for a kind without an examination. A probe that fails is a check that is unavailable with the reason.
+    Empty for a kind without an examination. A probe that fails is a check that is
+    unavailable with the reason.
     """
     try:
         arguments = ["perfgate.measuring.devices.probe", device]
@@ -179,7 +196,9 @@ def is_absent(device: str, checks: list[FitnessCheck]) -> bool:
 
 
 def explain_closed(error: str, device: str, checks: list[FitnessCheck]) -> str:
-    """An error with the device's faults and remedies below its first line; unchanged without any."""
+    """An error with the device's faults and remedies below its first line; unchanged
+    without any.
+    """
     obstacles = checks
     if not is_absent(device, checks):
         obstacles = [check for check in checks if check.status == "unfit"]

@@ -1,4 +1,6 @@
-"""The files that processes of both sides load as modules, as the processes report them before the code runs."""
+"""The files that processes of both sides load as modules, as the processes report them
+before the code runs.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,17 @@ _FLUSH_SECONDS = 10.0
 
 
 class Loads(NamedTuple):
-    """The full names of loaded modules, and their files, by the path that was reported, in the states when they were loaded."""
+    """The full names of loaded modules, and their files, by the path that was reported,
+    in the states when they were loaded.
+    """
 
     modules: frozenset[str]
     states: Mapping[str, frozenset[Stamp]]
 
 
 class LoadLog:
-    """A socket for reports of ``perfgate.system.loads``, and a thread that reads them, until the end of the context.
+    """A socket for reports of ``perfgate.system.loads``, and a thread that reads them,
+    until the end of the context.
 
     The modules of the process itself are among them: it judges what the sides measured.
     """
@@ -47,7 +52,8 @@ class LoadLog:
             self._modules.add(module)
             for file in files:
                 if isinstance(file, str):
-                    # Before sealing, the state is meaningless: missing bytecode of ours is still to be written.
+                    # Before sealing, the state is meaningless: missing bytecode of ours
+                    # is still to be written.
                     self._states[file] = set()
         self._thread.start()
 
@@ -69,7 +75,9 @@ class LoadLog:
         self._socket.close()
 
     def read(self) -> Loads | None:
-        """Everything that was reported before the call; None if there are too many reports to read."""
+        """Everything that was reported before the call; None if there are too many
+        reports to read.
+        """
         mark = secrets.token_bytes(16)
         is_read = self._marks[mark] = threading.Event()
         self._send(mark)

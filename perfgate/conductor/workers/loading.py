@@ -16,7 +16,9 @@ from perfgate.protocol import Loaded, Watched
 
 
 class LineWatch(NamedTuple):
-    """Makes a trial watch files for up to ``seconds`` of calls, and send the executed lines to ``reports``."""
+    """Makes a trial watch files for up to ``seconds`` of calls, and send the executed
+    lines to ``reports``.
+    """
 
     files: Watched
     reports: socket.socket
@@ -27,9 +29,10 @@ class LineWatch(NamedTuple):
 class WorkerPlan:
     """A worker that loads a workload.
 
-    If it ``scatters``, the workload is loaded into memory with holes at random places, by the ``layout_seed``. ``room``
-    replaces the room that the checkout's workers share. If it comes ``on_next``, it is forked from the server that replaces
-    the present one at the next renewal, if there is one; ``host`` has the model already.
+    If it ``scatters``, the workload is loaded into memory with holes at random places,
+    by the ``layout_seed``. ``room`` replaces the room that the checkout's workers
+    share. If it comes ``on_next``, it is forked from the server that replaces the
+    present one at the next renewal, if there is one; ``host`` has the model already.
     """
 
     checkout: Checkout
@@ -72,7 +75,9 @@ class LoadingWorker:
 
 
 class AheadWorker(NamedTuple):
-    """A worker that loads ahead of its use, while others measure; closing the ``stack`` ends it."""
+    """A worker that loads ahead of its use, while others measure; closing the ``stack``
+    ends it.
+    """
 
     worker: LoadingWorker
     stack: ExitStack

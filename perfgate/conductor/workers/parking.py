@@ -1,4 +1,6 @@
-"""Sides that do not fit on a device together: one has it, the other's weights wait in the host's memory."""
+"""Sides that do not fit on a device together: one has it, the other's weights wait in
+the host's memory.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,19 @@ _SWAP_SECONDS = 120.0
 
 
 class Parking:
-    """Gives the device to one worker at a time; every request of a worker goes through ``admit`` first."""
+    """Gives the device to one worker at a time; every request of a worker goes through
+    ``admit`` first.
+    """
 
     def __init__(self) -> None:
         self._holder: Worker | None = None
         self._parked: set[int] = set()
 
     def admit(self, worker: Worker, request: msgspec.Struct) -> None:
-        """Let a worker have the device if this request needs it. Raises WorkerError if its weights cannot be moved."""
+        """Let a worker have the device if this request needs it.
+
+        Raises WorkerError if its weights cannot be moved.
+        """
         if worker is self._holder or isinstance(request, _WITHOUT_DEVICE):
             return
         if self._holder is not None:
@@ -51,7 +58,10 @@ class Parking:
 
 
 def move_weights(worker: Worker, *, away: bool) -> None:
-    """Let a worker move its weights off the device, or back. Raises WorkerError if they cannot be moved."""
+    """Let a worker move its weights off the device, or back.
+
+    Raises WorkerError if they cannot be moved.
+    """
     doing = Activity("moving the weights back")
     if away:
         doing = Activity("moving the weights of a side off the device")

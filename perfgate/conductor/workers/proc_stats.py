@@ -1,4 +1,6 @@
-"""The kernel's view of a worker from outside, which user code cannot influence: CPU time, waiting, settings of its threads."""
+"""The kernel's view of a worker from outside, which user code cannot influence: CPU
+time, waiting, settings of its threads.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,11 @@ _SCHEDULERS = {
     5: "idle",
     6: "deadline",
 }  # sched(7)
-# A worker that has answered is back in its wait for the next request after some 0.03 ms.
+# A worker that has answered is back in its wait for the next request after some 0.03
+# ms.
 _POLL_SECONDS = 5e-5
-# On a busy machine it may first have to wait for a CPU, and that wait is booked when it ends: within its next turn otherwise.
+# On a busy machine it may first have to wait for a CPU, and that wait is booked when it
+# ends: within its next turn otherwise.
 _ASLEEP_SECONDS = 0.05
 
 
@@ -36,7 +40,9 @@ def cpu_ns(pid: int) -> int:
 def waited_share(
     delay_before_ns: int | None, delay_after_ns: int | None, elapsed_ns: int
 ) -> float | None:
-    """The share of a time in which a process was ready to run without a CPU; None if the kernel does not report it."""
+    """The share of a time in which a process was ready to run without a CPU; None if
+    the kernel does not report it.
+    """
     if delay_before_ns is None or delay_after_ns is None:
         return None
     return round(
@@ -45,10 +51,12 @@ def waited_share(
 
 
 def wait_asleep(pid: int) -> None:
-    """Wait until a process's main thread sleeps, a moment at most: only then are ``cpu_ns`` and ``run_delay_ns`` up to date.
+    """Wait until a process's main thread sleeps, a moment at most: only then are
+    ``cpu_ns`` and ``run_delay_ns`` up to date.
 
-    For a running thread, the kernel accounts at each tick, up to 10 ms apart (update_curr, kernel/sched/fair.c): the end of
-    a worker's own turn would seem to be outside of it.
+    For a running thread, the kernel accounts at each tick, up to 10 ms apart
+    (update_curr, kernel/sched/fair.c): the end of a worker's own turn would seem to be
+    outside of it.
     """
     deadline = time.monotonic() + _ASLEEP_SECONDS
     while stat_of(pid)[:1] == ["R"] and time.monotonic() < deadline:
@@ -56,7 +64,8 @@ def wait_asleep(pid: int) -> None:
 
 
 def thread_settings(pid: int) -> dict[str, str]:
-    """Settings that decide the CPUs of a process's threads, and how soon they get them: allowed CPUs, nice value, scheduler.
+    """Settings that decide the CPUs of a process's threads, and how soon they get them:
+    allowed CPUs, nice value, scheduler.
 
     If threads differ, all their values are there; a process that is gone has none.
     """
@@ -85,7 +94,9 @@ def thread_settings(pid: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Observer:
-    """The conductor's sources while workers measure: its own clocks, and the kernel's view of a process."""
+    """The conductor's sources while workers measure: its own clocks, and the kernel's
+    view of a process.
+    """
 
     monotonic: Callable[[], float] = time.monotonic
     clock_ns: Callable[[], int] = time.perf_counter_ns

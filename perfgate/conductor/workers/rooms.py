@@ -1,4 +1,6 @@
-"""The folders that workers live in: a house for each interpreter, and in it a room for each checkout."""
+"""The folders that workers live in: a house for each interpreter, and in it a room for
+each checkout.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from pathlib import Path
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.system.walls import Room
 
-# In a room: the home of what runs there, and the recordings of its profiler. Stacks of its workers lie next to them.
+# In a room: the home of what runs there, and the recordings of its profiler. Stacks of
+# its workers lie next to them.
 HOME, RECORDINGS = "home", "recordings"
 
 
 class Rooms:
-    """The houses below the scratch folder. Caches of compilers start empty for base and head alike."""
+    """The houses below the scratch folder.
+
+    Caches of compilers start empty for base and head alike.
+    """
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
@@ -25,7 +31,9 @@ class Rooms:
         self._rooms: dict[tuple[Path | None, Path | None], Path] = {}
 
     def house(self, python: Path | None) -> Path:
-        """The folder of an interpreter: if packages of a side are in it, all of its processes stay in there."""
+        """The folder of an interpreter: if packages of a side are in it, all of its
+        processes stay in there.
+        """
         if python not in self._houses:
             self._houses[python] = Path(
                 tempfile.mkdtemp(prefix="house-", dir=self.scratch)
@@ -41,7 +49,9 @@ class Rooms:
 
     @contextmanager
     def empty(self, checkout: Checkout) -> Iterator[Path]:
-        """Yield a new room for a worker: its home has no files that other workers compiled or chose."""
+        """Yield a new room for a worker: its home has no files that other workers
+        compiled or chose.
+        """
         with tempfile.TemporaryDirectory(
             prefix="empty-room-", dir=self.house(checkout.python)
         ) as folder:
@@ -70,7 +80,8 @@ def _furnish(room: Path, *, has_hubs: bool) -> None:
 # --- the caches of model hubs in the user's home
 
 
-# Default locations below ~/.cache: models and code. Tokens lie next to these folders, not in them.
+# Default locations below ~/.cache: models and code. Tokens lie next to these folders,
+# not in them.
 HUB_CACHES = (
     "huggingface/hub",
     "huggingface/modules",
@@ -86,21 +97,25 @@ HUB_VARIABLES = (
     "MODELSCOPE_CACHE",
     "OPENMIND_HUB_CACHE",
 )
-# A hub writes large files under another name and then moves them; small files (refs, locks) it may write in place.
+# A hub writes large files under another name and then moves them; small files (refs,
+# locks) it may write in place.
 _COPIED_BYTES = 64 * 1024
 
 
 def show_hub_caches(environ: Mapping[str, str], home: Path) -> None:
     """Make the hubs' caches of a user appear in a worker's home.
 
-    Folders and small files are copied and large files linked, so a hub's writes stay in the worker's home.
+    Folders and small files are copied and large files linked, so a hub's writes stay in
+    the worker's home.
     """
     for name, source in _hubs_of_user(environ).items():
         _mirror(source, home / ".cache" / name, top=source)
 
 
 def shared_caches(environ: Mapping[str, str]) -> list[Path]:
-    """The hubs' caches that both sides read: the user's, with links to its large files, and the environment's."""
+    """The hubs' caches that both sides read: the user's, with links to its large files,
+    and the environment's.
+    """
     caches = list(_hubs_of_user(environ).values())
     for name in HUB_VARIABLES:
         folder = Path(environ.get(name) or "/nonexistent")

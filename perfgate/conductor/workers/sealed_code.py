@@ -1,4 +1,6 @@
-"""The code of an interpreter and the programs next to it: the folders that a seal covers besides the checkouts."""
+"""The code of an interpreter and the programs next to it: the folders that a seal
+covers besides the checkouts.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from perfgate.system.stamps import (
     stamps_of_code,
 )
 
-# An interpreter's import path, its own location, and the files that it maps: itself and its libraries.
+# An interpreter's import path, its own location, and the files that it maps: itself and
+# its libraries.
 _ASK = """
 import json, os, sys
 mapped = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if line.count("/")}
@@ -49,16 +52,20 @@ class _Answer(msgspec.Struct):
 
 
 def compile_own_code() -> None:
-    """Write missing bytecode of perfgate itself: a process that did so later would look like a change."""
+    """Write missing bytecode of perfgate itself: a process that did so later would look
+    like a change.
+    """
     compileall.compile_dir(str(PACKAGE), quiet=2)
 
 
 def sealed_code(
     python: Path | None, environment: Mapping[str, str], *, spare: Path | None
 ) -> SealedCode:
-    """The code that a worker, or a program that finds ``python`` first, can load in a worker's environment.
+    """The code that a worker, or a program that finds ``python`` first, can load in a
+    worker's environment.
 
-    ``spare`` is a folder in use by people: a project installed in place there is not sealed.
+    ``spare`` is a folder in use by people: a project installed in place there is not
+    sealed.
     """
     answer = _ask(python or RUNNING, environment)
     prefixes = [Path(prefix).resolve() for prefix in dict.fromkeys(answer.prefixes)]
@@ -90,7 +97,10 @@ def sealed_code(
 
 
 def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
-    """Ask an interpreter about itself. Raises MeasuringError without a readable answer."""
+    """Ask an interpreter about itself.
+
+    Raises MeasuringError without a readable answer.
+    """
     command = [str(python), "-c", _ASK]
     try:
         process = subprocess.run(
@@ -127,7 +137,9 @@ def _code_in(folder: Path) -> SealedFolder:
 
 @cache
 def _modules_in(folder: Path, *, without: frozenset[str] = frozenset()) -> SealedFolder:
-    """An installation's modules; folders directly in it that are called as in ``without`` are left out."""
+    """An installation's modules; folders directly in it that are called as in
+    ``without`` are left out.
+    """
     stamp = partial(stamps_below, folder, most=MOST_ENTRIES, without=without)
     return SealedFolder(
         str(folder),
@@ -149,7 +161,9 @@ def _files_in(
 
 @cache
 def _libraries_in_cache() -> SealedFolder:
-    """The loader's cache by its entries: every installation of a library writes it anew (ldconfig(8))."""
+    """The loader's cache by its entries: every installation of a library writes it anew
+    (ldconfig(8)).
+    """
     return SealedFolder(str(LOADER_CACHE), entries_of_loader_cache, holds="libraries")
 
 

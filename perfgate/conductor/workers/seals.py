@@ -1,10 +1,13 @@
-"""Detect changes of base and head while they are measured: of their checkouts, imports and linked files.
+"""Detect changes of base and head while they are measured: of their checkouts, imports
+and linked files.
 
-Code of the head runs as the same user as base's workers, so it can write wherever these read. Sealed files are compared
-with their state before any code of the change ran. Base may write files into its own checkout while only base runs; while
-code of the head can run too, every file that base reads must stay. The head may write into its own checkout at any time,
-because base does not read it. A file of the commit never changes. A file that only got another name, as a hard link, is
-unchanged if the kernel reports no write to it. Of everything shared with other programs (installed packages, libraries,
+Code of the head runs as the same user as base's workers, so it can write wherever these
+read. Sealed files are compared with their state before any code of the change ran. Base
+may write files into its own checkout while only base runs; while code of the head can
+run too, every file that base reads must stay. The head may write into its own checkout
+at any time, because base does not read it. A file of the commit never changes. A file
+that only got another name, as a hard link, is unchanged if the kernel reports no write
+to it. Of everything shared with other programs (installed packages, libraries,
 programs) only changes count that concern a side (``in_use``).
 """
 
@@ -48,7 +51,8 @@ from perfgate.system.stamps import (
 )
 from perfgate.system.writes import WriteWatch
 
-# More files than an environment with torch and CANN has (30,000 to 60,000); each takes 10 µs.
+# More files than an environment with torch and CANN has (30,000 to 60,000); each takes
+# 10 µs.
 MOST_ENTRIES = 200_000
 # Of the time that pairs take, the part that comparing may take.
 _SHARE = 0.02
@@ -60,11 +64,13 @@ _LOCK = ".lock"
 class SealedFolder:
     """A folder that must stay as it is. ``name`` is the prefix of its files in reports.
 
-    Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. Reports do not
-    name files that match ``results``. ``stamp`` reads the state, None if it is too large. ``root`` is set if a change below it
-    can be undone without a trace in two ways only, both of which change the result of ``folders``: another folder replaces it
-    or a link's target for a while; or a file exists for a while and ``stamp`` leaves out folders. ``holds`` decides which
-    changes count, and ``covers`` which paths below ``root`` are sealed.
+    Only code of ``own`` may write there, and not to files that are ``committed``; no
+    code if ``own`` is None. Reports do not name files that match ``results``. ``stamp``
+    reads the state, None if it is too large. ``root`` is set if a change below it can
+    be undone without a trace in two ways only, both of which change the result of
+    ``folders``: another folder replaces it or a link's target for a while; or a file
+    exists for a while and ``stamp`` leaves out folders. ``holds`` decides which changes
+    count, and ``covers`` which paths below ``root`` are sealed.
     """
 
     name: str
@@ -79,7 +85,9 @@ class SealedFolder:
 
 
 class SealedCode(NamedTuple):
-    """The folders whose code a side can load, and the files that its interpreter maps: itself and its libraries."""
+    """The folders whose code a side can load, and the files that its interpreter maps:
+    itself and its libraries.
+    """
 
     folders: list[SealedFolder]
     libraries: list[Path]
@@ -92,7 +100,9 @@ def sealed_tree(name: str, root: Path) -> SealedFolder:
 
 
 def sealed_files(name: str, root: Path, *, own: Side | None = None) -> SealedFolder:
-    """A folder in which programs may add files: those that are there must stay, and none may run at a start of Python."""
+    """A folder in which programs may add files: those that are there must stay, and
+    none may run at a start of Python.
+    """
     first_files: frozenset[str] | None = None
 
     def stamp() -> Stamps | None:
@@ -120,9 +130,11 @@ def sealed_files(name: str, root: Path, *, own: Side | None = None) -> SealedFol
 
 @dataclass
 class _State:
-    """The expected and the current state of a folder that ``sides`` read, and the files that its own side wrote there.
+    """The expected and the current state of a folder that ``sides`` read, and the files
+    that its own side wrote there.
 
-    ``wrong`` are the names that have differed once: they stay wrong even if the files are put back.
+    ``wrong`` are the names that have differed once: they stay wrong even if the files
+    are put back.
     """
 
     folder: SealedFolder
@@ -151,18 +163,25 @@ class _State:
                         self.writes.add(path)
 
     def may_have_changed(self) -> bool:
-        """Whether something has changed that a later comparison may not see: it can be put back without a trace."""
+        """Whether something has changed that a later comparison may not see: it can be
+        put back without a trace.
+        """
         return self.folder.root is None or self._stamp_passing() != self._passing
 
     def _stamp_passing(self) -> tuple[Stamps, list[Stamp | None]]:
-        """The state of folders and links that changes when something is put in the place of something else."""
+        """The state of folders and links that changes when something is put in the
+        place of something else.
+        """
         root = self.folder.root
         if root is None:
             return {}, []
         return self.folder.folders(root), list(map(stamp_of, self._links))
 
     def compare(self, *, alone: Side | None) -> None:
-        """Look at the folder again. ``alone`` is the side that ran since the last time, if it was only one."""
+        """Look at the folder again.
+
+        ``alone`` is the side that ran since the last time, if it was only one.
+        """
         folder, before = self.folder, self.current
         # Before the files: what changes while they are read shows the next time.
         self._passing = self._stamp_passing()
@@ -175,7 +194,9 @@ class _State:
                 self.wrong.add(name)
 
     def _accept(self, written: set[str]) -> None:
-        """Expect the files that their own side wrote; an earlier change by another side stays wrong."""
+        """Expect the files that their own side wrote; an earlier change by another side
+        stays wrong.
+        """
         for name in sorted(written - self.wrong):
             stamp = self.current.get(name)
             if stamp is None:
@@ -197,7 +218,9 @@ class _State:
         ) and self.is_unwritten(name)
 
     def is_unwritten(self, name: str) -> bool:
-        """Whether a file, which had several names when it was sealed, is known not to have been written since."""
+        """Whether a file, which had several names when it was sealed, is known not to
+        have been written since.
+        """
         return self.writes.is_unwritten(self._path_of(name))
 
     def _path_of(self, name: str) -> str:
@@ -211,7 +234,9 @@ class _State:
 
 
 class _InUse(NamedTuple):
-    """The files that the sides use by their reports until now, and those that they loaded in another than the sealed state."""
+    """The files that the sides use by their reports until now, and those that they
+    loaded in another than the sealed state.
+    """
 
     loads: Loads
     folders: dict[SealedFolder, FolderInUse]
@@ -221,8 +246,9 @@ class _InUse(NamedTuple):
 class Seals:
     """Everything that base and head run and read, sealed when it is added.
 
-    ``loads`` receives what their processes load; without it every change counts. ``libraries`` of interpreters, and ``texts``,
-    the files of the checkouts, name further files that are in use.
+    ``loads`` receives what their processes load; without it every change counts.
+    ``libraries`` of interpreters, and ``texts``, the files of the checkouts, name
+    further files that are in use.
     """
 
     def __init__(
@@ -262,9 +288,11 @@ class Seals:
         self.add(code.folders, *sides)
 
     def begin(self, *sides: Side) -> None:
-        """Code of these sides, and of no other, is about to run: compare changes by others before.
+        """Code of these sides, and of no other, is about to run: compare changes by
+        others before.
 
-        Changes that last are left to the check at the end, since installed packages are most of all files.
+        Changes that last are left to the check at the end, since installed packages are
+        most of all files.
         """
         running = frozenset(sides)
         if self._running and self._running != running:
@@ -276,7 +304,9 @@ class Seals:
         self._look(self._states.values())
 
     def check_if_due(self) -> None:
-        """Compare what may be put back without a trace, unless that was done a moment ago."""
+        """Compare what may be put back without a trace, unless that was done a moment
+        ago.
+        """
         if self._took <= _SHARE * (self._clock() - self._looked):
             self._look(self._changeable())
 
@@ -327,7 +357,9 @@ class Seals:
         )
 
     def _changes_in_use(self, states: list[_State]) -> dict[SealedFolder, set[str]]:
-        """The changed files of each folder that concern a side, and those that a side loaded in another state."""
+        """The changed files of each folder that concern a side, and those that a side
+        loaded in another state.
+        """
         loads = None
         if self.loads is not None:
             loads = self.loads.read()
@@ -390,7 +422,10 @@ class Seals:
 
 
 def _nearest_folder(path: str, folders: Container[str]) -> str | None:
-    """The innermost of the folders that a file is in. Texts, because 4,000 files take a tenth of a second as ``Path``."""
+    """The innermost of the folders that a file is in.
+
+    Texts, because 4,000 files take a tenth of a second as ``Path``.
+    """
     parent = path.rpartition("/")[0]
     while parent and parent not in folders:
         parent = parent.rpartition("/")[0]
@@ -398,7 +433,10 @@ def _nearest_folder(path: str, folders: Container[str]) -> str | None:
 
 
 def _leads_away(link: Path) -> bool:
-    """Whether a link leads out of its folder. Replacing a file in the same folder changes that folder."""
+    """Whether a link leads out of its folder.
+
+    Replacing a file in the same folder changes that folder.
+    """
     try:
         return "/" in str(link.readlink())
     except OSError:

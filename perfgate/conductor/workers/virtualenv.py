@@ -1,6 +1,8 @@
-"""A virtual environment for one side: made by the project's own setup command, cached by its inputs.
+"""A virtual environment for one side: made by the project's own setup command, cached
+by its inputs.
 
-A side's requirements are read from the files that define dependencies: a hash of the relevant text of each.
+A side's requirements are read from the files that define dependencies: a hash of the
+relevant text of each.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ _LAYOUT = 1  # version of the cache's layout; another number ignores older entri
 _COMPLETE = "perfgate-complete"
 # After the environment's own .pth files, which are read in the order of their names.
 _PARENT = "zzz-perfgate-parent.pth"
-# Variables that an installer needs in addition to a worker's: its configuration, the way to its index, a home with its
-# cache.
+# Variables that an installer needs in addition to a worker's: its configuration, the
+# way to its index, a home with its cache.
 _SETUP_ALLOWED = {
     *(ALLOWED - {"PYTHONPATH", "VIRTUAL_ENV"}),
     "HOME",
@@ -67,7 +69,8 @@ _SETUP_ALLOWED = {
     "LDFLAGS",
 }
 _SETUP_PREFIXES = (*ALLOWED_PREFIXES, "PIP_", "UV_")
-# Tables of pyproject.toml with dependencies (PEP 621, PEP 735, and the tables of Poetry, uv and PDM).
+# Tables of pyproject.toml with dependencies (PEP 621, PEP 735, and the tables of
+# Poetry, uv and PDM).
 _DEPENDENCY_TABLES = (
     ("project", "dependencies"),
     ("project", "optional-dependencies"),
@@ -84,11 +87,12 @@ _DEPENDENCY_TABLES = (
 
 @dataclass(frozen=True)
 class SetupPlan:
-    """The inputs of an environment: ``command`` runs in ``checkout``, for at most ``timeout`` seconds.
+    """The inputs of an environment: ``command`` runs in ``checkout``, for at most
+    ``timeout`` seconds.
 
-    ``requirements`` maps the files that define dependencies to a hash of their relevant text. ``inherit`` lets the
-    environment see the packages of the interpreter that runs perfgate, after its own. ``pass_env`` are further variables it
-    may have.
+    ``requirements`` maps the files that define dependencies to a hash of their relevant
+    text. ``inherit`` lets the environment see the packages of the interpreter that runs
+    perfgate, after its own. ``pass_env`` are further variables it may have.
     """
 
     side: str
@@ -116,7 +120,9 @@ class SetupPlan:
 
 
 class Virtualenv(NamedTuple):
-    """The interpreter of an environment, whether an earlier job made it, and notes for documents."""
+    """The interpreter of an environment, whether an earlier job made it, and notes for
+    documents.
+    """
 
     python: Path
     reused: bool
@@ -124,11 +130,14 @@ class Virtualenv(NamedTuple):
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of environments: PERFGATE_CACHE, or perfgate in the user's cache folder (XDG base directories)."""
+    """The folder of environments: PERFGATE_CACHE, or perfgate in the user's cache
+    folder (XDG base directories).
+    """
     if own := environ.get("PERFGATE_CACHE"):
         return Path(own).absolute() / "environments"
     folder = Path(environ.get("XDG_CACHE_HOME", ""))
-    # A relative path is invalid and must be ignored (XDG Base Directory Specification 0.8).
+    # A relative path is invalid and must be ignored (XDG Base Directory Specification
+    # 0.8).
     if not folder.is_absolute():
         folder = Path(environ.get("HOME") or Path.home()) / ".cache"
     return folder / "perfgate" / "environments"
@@ -139,9 +148,10 @@ def provide_virtualenv(
 ) -> Virtualenv:
     """The environment, made now unless an earlier job left it in the cache.
 
-    Its path is final from the start, as the scripts in an environment name it; only the mark that is written last makes
-    it complete. Two jobs that need the same one wait for each other. Raises MeasuringError with the end of the log when
-    the setup command fails, and ConfigError when the cache cannot be written.
+    Its path is final from the start, as the scripts in an environment name it; only the
+    mark that is written last makes it complete. Two jobs that need the same one wait
+    for each other. Raises MeasuringError with the end of the log when the setup command
+    fails, and ConfigError when the cache cannot be written.
     """
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -170,7 +180,8 @@ def provide_virtualenv(
 def _make(
     folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, say: Say
 ) -> list[str]:
-    """Make the environment and return the names of the processes that its making left running.
+    """Make the environment and return the names of the processes that its making left
+    running.
 
     Remains of an unfinished one are removed first, and again if it fails.
     """
@@ -201,14 +212,17 @@ def _make(
 
 
 def _inherit(folder: Path) -> None:
-    """Let an environment see our packages after its own, so that only the packages that it asks for are installed again.
+    """Let an environment see our packages after its own, so that only the packages that
+    it asks for are installed again.
 
-    ``venv --system-site-packages`` shows the packages of the interpreter that a venv was made from, never those in a venv.
+    ``venv --system-site-packages`` shows the packages of the interpreter that a venv
+    was made from, never those in a venv.
     """
     folders = site.getsitepackages()
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())
-    # addsitedir and not the bare path, so that the .pth files there count too: editable installs are such files.
+    # addsitedir and not the bare path, so that the .pth files there count too: editable
+    # installs are such files.
     lines = [
         f"import site; site.addsitedir({path!r})\n"
         for path in folders
@@ -221,7 +235,9 @@ def _inherit(folder: Path) -> None:
 def setup_environment(
     environ: Mapping[str, str], pass_env: Sequence[str]
 ) -> dict[str, str]:
-    """The environment of an installer: the variables of a worker, its own settings, and the way to its index."""
+    """The environment of an installer: the variables of a worker, its own settings, and
+    the way to its index.
+    """
     names = [
         name
         for name in environ
@@ -248,9 +264,11 @@ def _run(
     log: Path,
     say: Say,
 ) -> list[str]:
-    """Run one command of the set-up and return the names of the processes that it left running, now killed.
+    """Run one command of the set-up and return the names of the processes that it left
+    running, now killed.
 
-    They would run during every measurement. Raises MeasuringError with the end of its log when it fails.
+    They would run during every measurement. Raises MeasuringError with the end of its
+    log when it fails.
     """
     adopt_orphans()
     ours = children()
@@ -336,7 +354,9 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
 
 
 def read_requirements(root: Path, patterns: Sequence[str]) -> dict[str, str]:
-    """The SHA-256 of the relevant text of each file, by its path below ``root``; comments do not count."""
+    """The SHA-256 of the relevant text of each file, by its path below ``root``;
+    comments do not count.
+    """
     files: set[Path] = set()
     for pattern in patterns:
         files.update(filter(Path.is_file, root.glob(pattern)))

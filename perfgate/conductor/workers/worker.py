@@ -1,4 +1,6 @@
-"""The conductor's handles on the fork server and its workers: start, ask, limit and end them, and report how they ended."""
+"""The conductor's handles on the fork server and its workers: start, ask, limit and end
+them, and report how they ended.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ Say = Callable[[str], None]
 
 
 class WorkerError(TurnError):
-    """A worker died or its workload raised. ``alive`` is whether it can still be asked."""
+    """A worker died or its workload raised.
+
+    ``alive`` is whether it can still be asked.
+    """
 
     def __init__(self, detail: ErrorDetail, *, alive: bool) -> None:
         super().__init__(detail)
@@ -76,7 +81,9 @@ class WorkerError(TurnError):
 
 @dataclass(eq=False)
 class WorkerSource:
-    """A process that forks workers, at the other end of ``connection``; ``folder`` is its own. ``close`` ends all of them."""
+    """A process that forks workers, at the other end of ``connection``; ``folder`` is
+    its own. ``close`` ends all of them.
+    """
 
     process: subprocess.Popen[bytes] | ForkedProcess
     connection: socket.socket
@@ -98,7 +105,8 @@ class WorkerSource:
 
     def close(self) -> None:
         """End every worker, then the server itself."""
-        # A warm one is the child of the worker that it gave, which is the younger by its number.
+        # A warm one is the child of the worker that it gave, which is the younger by
+        # its number.
         for worker in reversed(self._workers.copy().values()):
             worker.close()
         self.connection.close()
@@ -121,7 +129,8 @@ class WorkerSource:
         root: Path | None = None,
         builds: LoadRequest | None = None,
     ) -> Worker:
-        """Fork a worker pinned to ``cpus``, with its home in ``home``, its output in ``log`` and walls around its ``room``.
+        """Fork a worker pinned to ``cpus``, with its home in ``home``, its output in
+        ``log`` and walls around its ``room``.
 
         Raises WorkerError when the kernel refuses, or the server is gone.
         """
@@ -145,11 +154,14 @@ class WorkerSource:
         return worker
 
     def spawn(self, warm: Worker, *, layout_seed: int) -> Worker:
-        """Fork a worker from one of ours that is ``forkable``: as loaded and as warm, with the same home, CPUs and log.
+        """Fork a worker from one of ours that is ``forkable``: as loaded and as warm,
+        with the same home, CPUs and log.
 
-        The new worker is the existing process, and the warm one a child of it: so the parent of the measuring process is
-        the server, which never runs code of a checkout, and its report of a worker's end is independent of both sides. A
-        warm worker gives one at a time. Raises WorkerError when the kernel refuses, or either is gone.
+        The new worker is the existing process, and the warm one a child of it: so the
+        parent of the measuring process is the server, which never runs code of a
+        checkout, and its report of a worker's end is independent of both sides. A warm
+        worker gives one at a time. Raises WorkerError when the kernel refuses, or
+        either is gone.
         """
         worker, theirs = self._new_worker(warm.log, warm.home)
         request = SpawnRequest(layout_seed=layout_seed, stack_path=str(worker.stack))
@@ -178,7 +190,8 @@ class WorkerSource:
         """The handle on a worker that is yet to come, and the socket that it will have."""
         self._next_id += 1
         ours, theirs = socket.socketpair()
-        # Next to the home, in the room of the worker, which writes it from within its walls.
+        # Next to the home, in the room of the worker, which writes it from within its
+        # walls.
         stack = home.parent / f"stack-{self.folder.name}-{self._next_id}"
         worker = Worker(self, ours, self._next_id, log, home, stack, self.say)
         self._workers[self._next_id] = worker
@@ -276,7 +289,8 @@ class WorkerSource:
 
     def _kill(self) -> None:
         if self.process.poll() is None:
-            # A process that another server forked may have ended without word of it yet.
+            # A process that another server forked may have ended without word of it
+            # yet.
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -285,9 +299,10 @@ class WorkerSource:
 class ForkServer(WorkerSource):
     """A running fork server and its workers. ``close`` ends all of them.
 
-    ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in. It fails if a module of
-    ``preload`` cannot be imported, and does without the ``parts`` that cannot. It lives in a ``room`` if its interpreter
-    has packages of a side, which may run code at its start.
+    ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server
+    alone works in. It fails if a module of ``preload`` cannot be imported, and does
+    without the ``parts`` that cannot. It lives in a ``room`` if its interpreter has
+    packages of a side, which may run code at its start.
     """
 
     def __init__(
@@ -315,7 +330,8 @@ class ForkServer(WorkerSource):
             command = our_process("perfgate.system.walls", json.dumps(room), *command)
         log_file = folder / "server.log"
         with log_file.open("wb") as log:
-            # A new session, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
+            # A new session, so that ctrl-C in the terminal reaches the conductor alone,
+            # which then cleans up.
             process = subprocess.Popen(
                 command,
                 env=environment,
@@ -329,7 +345,8 @@ class ForkServer(WorkerSource):
         theirs.close()
         super().__init__(process, ours, Inbox(ours), folder, log_file, say)
         self._ready = False
-        # The servers that were forked from it, each with a workload that it built on the host, and its name.
+        # The servers that were forked from it, each with a workload that it built on
+        # the host, and its name.
         self.hosts: dict[object, WorkerSource] = {}
 
     def close(self) -> None:
@@ -342,7 +359,10 @@ class ForkServer(WorkerSource):
             host.close()
 
     def wait_ready(self, *, timeout: float) -> None:
-        """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
+        """Wait until the preloaded modules are imported.
+
+        Raises MeasuringError with the traceback when one fails.
+        """
         started = time.monotonic()
         while not self.is_ready(TICK_SECONDS):
             safe_point()
@@ -381,10 +401,13 @@ class ForkServer(WorkerSource):
 
 @dataclass(eq=False)
 class Worker:
-    """One worker process. Ask it with ``ask``; ``close`` ends it and everything it started.
+    """One worker process.
 
-    ``experimented`` is whether a step tried anything in it besides the workload's own calls, and ``left_behind`` are the
-    processes of the workload that its end found running.
+    Ask it with ``ask``; ``close`` ends it and everything it started.
+
+    ``experimented`` is whether a step tried anything in it besides the workload's own
+    calls, and ``left_behind`` are the processes of the workload that its end found
+    running.
     """
 
     server: WorkerSource
@@ -417,17 +440,21 @@ class Worker:
         sent: Callable[[], None] = lambda: None,
         descriptor: int | None = None,
     ) -> ReplyType:
-        """Send a request, with a file descriptor if there is one, call ``sent``, and return the reply.
+        """Send a request, with a file descriptor if there is one, call ``sent``, and
+        return the reply.
 
-        While it waits it reports the reason. Raises WorkerError when the workload raises, the worker dies, or ``timeout``
-        seconds pass (the worker is then killed).
+        While it waits it reports the reason. Raises WorkerError when the workload
+        raises, the worker dies, or ``timeout`` seconds pass (the worker is then
+        killed).
         """
         self.begin(request, descriptor=descriptor)
         sent()
         return self.finish(reply, timeout=timeout, doing=doing)
 
     def begin(self, request: msgspec.Struct, *, descriptor: int | None = None) -> None:
-        """Send a request and return at once, so that several workers can be busy at the same time; ``finish`` has the reply."""
+        """Send a request and return at once, so that several workers can be busy at the
+        same time; ``finish`` has the reply.
+        """
         if self.parking is not None:
             self.parking.admit(self, request)
         try:
@@ -482,14 +509,18 @@ class Worker:
 
     @property
     def left_behind(self) -> list[str]:
-        """What an experiment of perfgate started, a compiler for instance, may outlive it, and is not user code's."""
+        """What an experiment of perfgate started, a compiler for instance, may outlive
+        it, and is not user code's.
+        """
         if self.exited is None or self.experimented:
             return []
         return self.exited.left_behind
 
     @property
     def of_unknown(self) -> list[str]:
-        """The processes that its end found running and that any worker may have started."""
+        """The processes that its end found running and that any worker may have
+        started.
+        """
         if self.exited is None:
             return []
         return self.exited.of_unknown
@@ -578,7 +609,9 @@ class Worker:
         return WorkerError(detail, alive=False)
 
     def _write_stack(self) -> None:
-        """Have a stuck worker write its Python stack; faulthandler does so even while C code runs."""
+        """Have a stuck worker write its Python stack; faulthandler does so even while C
+        code runs.
+        """
         try:
             os.kill(self.pid, STACK_SIGNAL)
         except ProcessLookupError:
@@ -604,7 +637,9 @@ class Worker:
 
 
 class ForkedProcess:
-    """The part of ``subprocess.Popen`` that a server needs, of a process that another server forked."""
+    """The part of ``subprocess.Popen`` that a server needs, of a process that another
+    server forked.
+    """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -629,9 +664,11 @@ class ForkedProcess:
 
 
 def innermost_last(stack: str) -> str:
-    """faulthandler's output in the order of a traceback, so that its end is the current line.
+    """faulthandler's output in the order of a traceback, so that its end is the current
+    line.
 
-    faulthandler writes the innermost call first, and the current thread last or in the middle (docs.python.org, faulthandler).
+    faulthandler writes the innermost call first, and the current thread last or in the
+    middle (docs.python.org, faulthandler).
     """
     reason, *threads = re.split(
         r"^(?=(?:Current thread|Thread) 0x)", stack, flags=re.MULTILINE

@@ -1,1 +1,3 @@
-"""Bisection: find the commit, package or release that makes a workload slower, by gates."""
+"""Bisection: find the commit, package or release that makes a workload slower, by
+gates.
+"""

@@ -1,4 +1,6 @@
-"""The answer of one gate or count of a bisection: whether the new state is slow, with the probability of error."""
+"""The answer of one gate or count of a bisection: whether the new state is slow, with
+the probability of error.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ class OldStateError(MeasuringError):
 class Signal(NamedTuple):
     """The metrics that a search follows, taken from the gate of all changes together.
 
-    ``counters`` are the exact metrics that regressed there; they have no noise. Without any, ``time`` is the metric that moved
-    most clearly, by ``size``, the logarithm of the ratio.
+    ``counters`` are the exact metrics that regressed there; they have no noise. Without
+    any, ``time`` is the metric that moved most clearly, by ``size``, the logarithm of
+    the ratio.
     """
 
     counters: frozenset[PlacePattern] = frozenset()
@@ -73,7 +76,9 @@ class TrialReading(NamedTuple):
 def regressed(
     decision: DecisionDocument, pattern: PlacePattern | None = None
 ) -> list[Comparison]:
-    """The regressed comparisons: of the metrics that match a pattern, gating or not, or else of all gating metrics."""
+    """The regressed comparisons: of the metrics that match a pattern, gating or not, or
+    else of all gating metrics.
+    """
     regressions: list[Comparison] = []
     for comparison in decision.comparisons:
         is_meant = (
@@ -112,10 +117,12 @@ def read_first(
     *,
     allowed: float = 1.0,
 ) -> TrialReading:
-    """Whether all changes together are slow. Any regression decides, even if the verdict is INCONCLUSIVE for another reason.
+    """Whether all changes together are slow.
 
-    It is undecided if every regression is noise with a probability above ``allowed``. Raises MeasuringError if the old state
-    cannot be measured.
+    Any regression decides, even if the verdict is INCONCLUSIVE for another reason.
+
+    It is undecided if every regression is noise with a probability above ``allowed``.
+    Raises MeasuringError if the old state cannot be measured.
     """
     regressions = regressed(decision, pattern)
     if regressions:
@@ -140,7 +147,9 @@ def read_first(
 def read_next(
     decision: DecisionDocument, signal: Signal, allowed: float
 ) -> TrialReading:
-    """Whether the new state is slow, by the signal alone. Raises as ``read_first`` does."""
+    """Whether the new state is slow, by the signal alone. Raises as ``read_first``
+    does.
+    """
     if signal.counters:
         answer = read_counters(decision.comparisons, signal)
         if answer:
@@ -153,7 +162,9 @@ def read_next(
 
 
 def read_counters(comparisons: Iterable[Comparison], signal: Signal) -> Answer | None:
-    """Whether any of the followed counters regressed; None if that is not known of all of them."""
+    """Whether any of the followed counters regressed; None if that is not known of all
+    of them.
+    """
     measured = _measured(comparisons)
     outcomes: list[Outcome | None] = []
     for place in signal.counters:
@@ -171,9 +182,11 @@ def read_time(
     looks: Sequence[int],
     allowed: float,
 ) -> TrialReading | None:
-    """Whether at least half of the slowdown is there, if the probability of error is at most ``allowed``.
+    """Whether at least half of the slowdown is there, if the probability of error is at
+    most ``allowed``.
 
-    The error covers all ``looks`` at the pairs of one gate. None if the time was not measured or is not evidence.
+    The error covers all ``looks`` at the pairs of one gate. None if the time was not
+    measured or is not evidence.
     """
     compared = None
     if signal.time:
@@ -195,7 +208,9 @@ def read_time(
 def read_last(
     decision: DecisionDocument, signal: Signal, allowed: float
 ) -> TrialReading:
-    """The answer if more time did not show which half is slow: with several slowdowns, the search goes for the first."""
+    """The answer if more time did not show which half is slow: with several slowdowns,
+    the search goes for the first.
+    """
     compared = None
     if signal.time:
         compared = _measured(decision.comparisons).get(signal.time)
@@ -211,7 +226,9 @@ def place_of(comparison: Comparison) -> PlacePattern:
 
 
 def _measured(comparisons: Iterable[Comparison]) -> dict[PlacePattern, Comparison]:
-    """The comparisons by their places, without bounds: a broken budget is not a comparison with the old state."""
+    """The comparisons by their places, without bounds: a broken budget is not a
+    comparison with the old state.
+    """
     return {
         place_of(comparison): comparison
         for comparison in comparisons
@@ -220,7 +237,9 @@ def _measured(comparisons: Iterable[Comparison]) -> dict[PlacePattern, Compariso
 
 
 def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
-    """Whether a comparison is of a metric that the pattern names, or of the metric that stands for it."""
+    """Whether a comparison is of a metric that the pattern names, or of the metric that
+    stands for it.
+    """
     is_named = fnmatchcase(
         comparison.metric, pattern.metric
     ) or comparison.metric in _shown_by(pattern.metric)
@@ -233,7 +252,9 @@ def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
 
 @cache
 def _shown_by(pattern: str) -> frozenset[str]:
-    """The metrics compared over pairs that stand for the pattern's, e.g. latency.p50 for latency.p90."""
+    """The metrics compared over pairs that stand for the pattern's, e.g. latency.p50
+    for latency.p90.
+    """
     followed = set()
     for name, card in METRICS.items():
         if card.trend.follows and fnmatchcase(name, pattern):
@@ -259,7 +280,9 @@ def _unanswered(decision: DecisionDocument) -> TrialReading:
 
 
 def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
-    """The probability that a regression is noise; if it has none, the probability of any false alarm of the gate."""
+    """The probability that a regression is noise; if it has none, the probability of
+    any false alarm of the gate.
+    """
     if isinstance(comparison, Exact):
         return 0.0
     if not isinstance(comparison, Paired) or comparison.p_adjusted is None:

@@ -1,4 +1,6 @@
-"""The states between two commits: every commit of a branch that changes anything the workload runs."""
+"""The states between two commits: every commit of a branch that changes anything the
+workload runs.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ _SUBJECT = 60
 
 @dataclass(kw_only=True)
 class CommitStates(States):
-    """The commits after a good one, oldest first: a state is the tree of the last of them that is applied.
+    """The commits after a good one, oldest first: a state is the tree of the last of
+    them that is applied.
 
-    ``good`` is compared with each. ``irrelevant`` commits do not change what the workload runs, and are not states.
+    ``good`` is compared with each. ``irrelevant`` commits do not change what the
+    workload runs, and are not states.
     """
 
     config: Config
@@ -109,7 +113,8 @@ class StoredCounters:
                 self._values.append(values)
         except StoreError:
             self._followed, self._values = [], []
-        # If the good commit's stored count differs from the measured one, all stored counts were taken in another way.
+        # If the good commit's stored count differs from the measured one, all stored
+        # counts were taken in another way.
         fields = zip(self._followed, self._values)
         if any(
             values.get(good, reference.base) != reference.base
@@ -142,9 +147,11 @@ def states_between(
     always: bool,
     say: Callable[[str], None],
 ) -> CommitStates:
-    """The states after ``good`` up to ``bad``, without commits that do not change what the workload runs, unless ``always``.
+    """The states after ``good`` up to ``bad``, without commits that do not change what
+    the workload runs, unless ``always``.
 
-    Raises UsageError if ``bad`` does not come after ``good``, or no commit between them is worth measuring.
+    Raises UsageError if ``bad`` does not come after ``good``, or no commit between them
+    is worth measuring.
     """
     if good == bad or not repository.holds(bad, good):
         raise UsageError(

@@ -1,4 +1,6 @@
-"""The exact counters of a state without a gate: it is counted alone, on a fork server that stays from state to state."""
+"""The exact counters of a state without a gate: it is counted alone, on a fork server
+that stays from state to state.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class _Opened(NamedTuple):
 
 
 class _OldState(NamedTuple):
-    """What the counters of the old state depend on: its commit and interpreter, the settings, and the workload files."""
+    """What the counters of the old state depend on: its commit and interpreter, the
+    settings, and the workload files.
+    """
 
     commit: str
     python: Path | None
@@ -59,8 +63,8 @@ class _OldState(NamedTuple):
 class StateCounter(AbstractContextManager["StateCounter"]):
     """Counts states, and compares them with the old state as a gate does.
 
-    The old state is counted once for all states with the same settings and workload files. At the end of the context its fork
-    server ends.
+    The old state is counted once for all states with the same settings and workload
+    files. At the end of the context its fork server ends.
     """
 
     directory: Path
@@ -81,10 +85,12 @@ class StateCounter(AbstractContextManager["StateCounter"]):
     def compare(
         self, sides: TrialSides, workloads: Collection[str]
     ) -> Sequence[Comparison] | None:
-        """The counters of these workloads on both sides; None if only a gate can tell (e.g. packages differ).
+        """The counters of these workloads on both sides; None if only a gate can tell
+        (e.g. packages differ).
 
-        Raises ImpossibleStateError if the code of the new state does not load, MeasuringError if the machine cannot measure,
-        and ConfigError or RepositoryError for a commit without a valid configuration or checkout.
+        Raises ImpossibleStateError if the code of the new state does not load,
+        MeasuringError if the machine cannot measure, and ConfigError or RepositoryError
+        for a commit without a valid configuration or checkout.
         """
         repository, named = Repository(self.directory), self.options.head or "HEAD"
         before, after = (
@@ -141,7 +147,9 @@ class StateCounter(AbstractContextManager["StateCounter"]):
         commit: str,
         counted: RunDocument,
     ) -> RunDocument:
-        """The count of the old state by the workload files of a new one; kept, as most new states have the same."""
+        """The count of the old state by the workload files of a new one; kept, as most
+        new states have the same.
+        """
         files = tuple(workload.sha256 for workload in counted.workloads)
         state = _OldState(commit, old.python, _settings(config), files)
         if self._old is None or self._old[0] != state:
@@ -196,7 +204,9 @@ class StateCounter(AbstractContextManager["StateCounter"]):
 
 
 def _settings(config: Config) -> Config:
-    """The configuration without the folder of its commit, so that two commits can have equal configurations."""
+    """The configuration without the folder of its commit, so that two commits can have
+    equal configurations.
+    """
     return replace(config, root=Path())
 
 

@@ -36,7 +36,8 @@ _NAMED = 4
 
 @dataclass(kw_only=True)
 class EnvironmentStates(States):
-    """Environments by their names, oldest first; ``make`` gives the interpreter of one by its position.
+    """Environments by their names, oldest first; ``make`` gives the interpreter of one
+    by its position.
 
     It raises StackError if the environment cannot be used.
     """
@@ -156,7 +157,9 @@ def _environments(
 def _recipe(
     maker: StackMaker, environments: EnvironmentList, folder: Path
 ) -> tuple[Sequence[str], Callable[[int], Path]]:
-    """The names of the environments, and the function that gives the interpreter of each."""
+    """The names of the environments, and the function that gives the interpreter of
+    each.
+    """
     if isinstance(environments, InterpreterList):
         pythons = [
             check_interpreter(python, "--between") for python in environments.pythons
@@ -179,13 +182,15 @@ def _recipe(
 
 
 def _launcher(folder: Path, launched: LaunchedVersions, at: int) -> Path:
-    """An executable file that stands for an interpreter: it makes the environment, and becomes Python in it.
+    """An executable file that stands for an interpreter: it makes the environment, and
+    becomes Python in it.
 
     It keeps the process and its open files, by which a worker talks to perfgate.
     """
     lines = launched.lines.replace(PLACEHOLDER, launched.versions[at])
     if _ARGUMENTS not in lines:
-        # A script that is absent or fails would otherwise leave the environment of the machine.
+        # A script that is absent or fails would otherwise leave the environment of the
+        # machine.
         lines = f"{{ {lines}\n}} || exit\nexec {shlex.quote(str(RUNNING))} {_ARGUMENTS}"
     folder.mkdir(parents=True, exist_ok=True)
     launcher = folder / "python"
@@ -195,7 +200,10 @@ def _launcher(folder: Path, launched: LaunchedVersions, at: int) -> Path:
 
 
 def _tried(python: Path) -> Path:
-    """The interpreter, once it has started. Raises StackError with its last words if it does not."""
+    """The interpreter, once it has started.
+
+    Raises StackError with its last words if it does not.
+    """
     try:
         versions_in(python, ())
     except (MeasuringError, OSError) as error:

@@ -1,4 +1,6 @@
-"""``perfgate bisect`` and ``perfgate upgrade --bisect``: gates of an old state against states with some of the changes."""
+"""``perfgate bisect`` and ``perfgate upgrade --bisect``: gates of an old state against
+states with some of the changes.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,14 @@ from perfgate.version import __version__
 CONFIRMATION = "gates/culprit"
 # The launchers of environments that shell lines make.
 _LAUNCHERS = "environments"
-# Only these steps judge regressions; the others are informative, which a search does not need.
+# Only these steps judge regressions; the others are informative, which a search does
+# not need.
 _DECIDING_STEPS = (1, 2, 3, 4)
 ERROR = 0.05
 
 
-# The result of a bisection, and the decision of the gate that shows it; None if no gate decided anything.
+# The result of a bisection, and the decision of the gate that shows it; None if no gate
+# decided anything.
 Bisected = tuple[BisectionDocument, DecisionDocument | None]
 
 
@@ -63,14 +67,16 @@ def bisect_commits(
     metric: PlacePattern | None = None,
     error: float = ERROR,
 ) -> Bisected:
-    """Find the commit that makes a workload slower, and write ``bisection.json``; each gate has a folder in ``gates``.
+    """Find the commit that makes a workload slower, and write ``bisection.json``; each
+    gate has a folder in ``gates``.
 
-    ``options`` configure the gates; ``options.out`` is the folder of all results. ``metric`` is what to follow and may be a
-    pattern, None stands for all that gate. ``error`` is the allowed probability that noise leads the whole search to a wrong
+    ``options`` configure the gates; ``options.out`` is the folder of all results.
+    ``metric`` is what to follow and may be a pattern, None stands for all that gate.
+    ``error`` is the allowed probability that noise leads the whole search to a wrong
     result.
 
-    Raises UsageError if there is nothing to bisect, RepositoryError for unknown commits, and MeasuringError if the good commit
-    cannot be measured.
+    Raises UsageError if there is nothing to bisect, RepositoryError for unknown
+    commits, and MeasuringError if the good commit cannot be measured.
     """
     began = time.monotonic()
     options = _prepared(options, metric)
@@ -110,7 +116,9 @@ def search_commits(
     *,
     metric: PlacePattern | None,
 ) -> Bisected:
-    """``bisect_commits`` with counts of single states, on a fork server that ends with the search."""
+    """``bisect_commits`` with counts of single states, on a fork server that ends with
+    the search.
+    """
     with StateCounter(directory, options, progress) as counter:
         return bisect_commits(
             directory, good, bad, options, check, progress, counter, metric=metric
@@ -126,9 +134,11 @@ def judge_commit(
     *,
     metric: PlacePattern | None,
 ) -> Answer:
-    """Whether the checked-out commit is slower than the good one, by one gate, for ``git bisect run``.
+    """Whether the checked-out commit is slower than the good one, by one gate, for
+    ``git bisect run``.
 
-    Raises RepositoryError for an unknown good commit, and MeasuringError if the good one or the machine fails.
+    Raises RepositoryError for an unknown good commit, and MeasuringError if the good
+    one or the machine fails.
     """
     base = Repository(directory).resolve(good)
     options = replace(
@@ -156,11 +166,13 @@ def bisect_stack(
     metric: PlacePattern | None = None,
     error: float = ERROR,
 ) -> Bisected:
-    """Find the package or environment that makes the workload slower, and write ``bisection.json``; gates as for commits.
+    """Find the package or environment that makes the workload slower, and write
+    ``bisection.json``; gates as for commits.
 
     The commit is ``options.head``, by default the checked-out one.
 
-    Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
+    Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack
+    or the package index fails.
     """
     began = time.monotonic()
     options = _prepared(options, metric)
@@ -189,7 +201,9 @@ def bisect_stack(
 
 
 def _machine(directory: Path, progress: Progress) -> AbstractContextManager[float]:
-    """The machine, held for the whole search: its gates and counts do not queue behind other gates."""
+    """The machine, held for the whole search: its gates and counts do not queue behind
+    other gates.
+    """
     return machine_lock(
         lock_path(),
         purpose=f"perfgate bisect in {directory.resolve()}",
@@ -198,7 +212,9 @@ def _machine(directory: Path, progress: Progress) -> AbstractContextManager[floa
 
 
 def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
-    """The options of a whole gate, limited to the steps that a search needs; creates the output folder."""
+    """The options of a whole gate, limited to the steps that a search needs; creates
+    the output folder.
+    """
     out = prepare_out(options.out)
     remove_results(out, [BISECTION_FILE])
     if options.steps is not None:
@@ -263,7 +279,9 @@ def _result(search: Search, commit: str, began: float) -> Bisected:
 def _checkout(
     repository: Repository, directory: Path, commit: str, config: Config
 ) -> Iterator[Path]:
-    """The folder to run the project's setup in: a worktree of the commit, so that the user's own folder stays unchanged."""
+    """The folder to run the project's setup in: a worktree of the commit, so that the
+    user's own folder stays unchanged.
+    """
     if not config.measure.setup:
         yield directory
         return

@@ -1,4 +1,6 @@
-"""What to bisect besides commits: packages in new versions, the releases of one, or environments in a given order."""
+"""What to bisect besides commits: packages in new versions, the releases of one, or
+environments in a given order.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _ENTRY = re.compile(rf"({_PACKAGE})==([^.\s](?:(?!\.\.)\S)*)(?:\.\.(\S+))?")
 _EXAMPLES = Activity(
     "write e.g. 'torch==2.13,attrs==26.1', or 'attrs==23.1..26.1' for the releases of one package"
 )
-# Stands for the version in the shell lines that make an environment; a shell reads a version as it stands.
+# Stands for the version in the shell lines that make an environment; a shell reads a
+# version as it stands.
 PLACEHOLDER = "{}"
 _VERSION = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:@+=~-]*")
 _FEWEST = 2
@@ -53,7 +56,9 @@ class PackageSets(NamedTuple):
 
 
 class LaunchedVersions(NamedTuple):
-    """Versions in their order, the old one first, each with the environment that the shell ``lines`` give Python."""
+    """Versions in their order, the old one first, each with the environment that the
+    shell ``lines`` give Python.
+    """
 
     versions: Sequence[str]
     lines: str
@@ -63,7 +68,10 @@ EnvironmentList = InterpreterList | PackageSets | LaunchedVersions
 
 
 def parse_bisect(text: str) -> Pins | ReleaseRange:
-    """Read the value of ``--bisect``: new versions. Raises UsageError that shows how to write it."""
+    """Read the value of ``--bisect``: new versions.
+
+    Raises UsageError that shows how to write it.
+    """
     versions: Pins = {}
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if not entries:
@@ -91,7 +99,10 @@ def parse_bisect(text: str) -> Pins | ReleaseRange:
 
 
 def parse_between(text: str, lines: str | None) -> EnvironmentList | ReleaseRange:
-    """Read the values of ``--between`` and ``--environment``. Raises UsageError that shows how to write them."""
+    """Read the values of ``--between`` and ``--environment``.
+
+    Raises UsageError that shows how to write them.
+    """
     entries = [" ".join(entry.split()) for entry in text.split(",") if entry.strip()]
     if (
         lines is None

@@ -1,4 +1,6 @@
-"""The search for culprits by gates: the trials, the followed signal, and the probability that any answer is wrong."""
+"""The search for culprits by gates: the trials, the followed signal, and the
+probability that any answer is wrong.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +48,14 @@ from perfgate.flows.shared.options import CheckOptions
 from perfgate.locale import sentence
 from perfgate.stats.culprits import Answer, Culprits
 
-# An inconclusive gate of all changes together is repeated once, with its budget multiplied by this.
+# An inconclusive gate of all changes together is repeated once, with its budget
+# multiplied by this.
 MORE_BUDGET = 3.0
-# The budget of a later gate that follows a time: the budgets of both gates of all changes together.
+# The budget of a later gate that follows a time: the budgets of both gates of all
+# changes together.
 _BUDGET_OF_A_TIME = 1.0 + MORE_BUDGET
-# The share of the allowed error that the gate of all changes together may use, because it costs the most to repeat.
+# The share of the allowed error that the gate of all changes together may use, because
+# it costs the most to repeat.
 _SHARE_OF_FIRST = 0.5
 # The methods of comparing times; a gate that counters decide has none of them.
 _WORDS = {
@@ -121,7 +126,8 @@ class Counting(Protocol):
     def compare(
         self, sides: TrialSides, workloads: Collection[str]
     ) -> Sequence[Comparison] | None:
-        """The exact counters of these workloads on both sides; None if only a gate can tell.
+        """The exact counters of these workloads on both sides; None if only a gate can
+        tell.
 
         Raises ImpossibleStateError if the code of the new state does not load.
         """
@@ -132,8 +138,9 @@ class Counting(Protocol):
 class Search:
     """Runs gates on sets of changes, or counts them, and keeps their answers.
 
-    ``pattern`` names the metrics to search for, None stands for all that gate; ``error`` is the allowed probability of a wrong
-    result over the whole search. Without a ``counter`` every state is gated.
+    ``pattern`` names the metrics to search for, None stands for all that gate;
+    ``error`` is the allowed probability of a wrong result over the whole search.
+    Without a ``counter`` every state is gated.
     """
 
     directory: Path
@@ -181,7 +188,9 @@ class Search:
         return self._gate(replace(self.options, budgets=budgets), sides, trial, folder)
 
     def gate_smallest(self) -> None:
-        """Gate the smallest slow state if no gate has compared its times yet: its comment is to show them."""
+        """Gate the smallest slow state if no gate has compared its times yet: its
+        comment is to show them.
+        """
         slow = [trial for trial in self.tried if trial.answer == "slow"]
         trial = min(slow, key=lambda trial: len(trial.changes))
         position = self.tried.index(trial)
@@ -227,12 +236,15 @@ class Search:
     def _gate_of_trial(
         self, sides: TrialSides, trial: BisectionTrial, folder: str
     ) -> BisectionTrial:
-        """Answer a trial by a gate that measures only what the search needs, and stops once it knows that."""
+        """Answer a trial by a gate that measures only what the search needs, and stops
+        once it knows that.
+        """
         options = replace(
             self.options, cost=not may_be_counted(self.pattern), checklist_budget=0.0
         )
         if self.signal.places:
-            # The steps of the checklist that measure what is followed; the pairs measure everything else.
+            # The steps of the checklist that measure what is followed; the pairs
+            # measure everything else.
             measured: set[int] = set()
             for comparison in self._together:
                 is_of_pairs = isinstance(comparison, Paired) and comparison.is_of_call
@@ -250,7 +262,9 @@ class Search:
         return self._gate(options, sides, trial, folder)
 
     def _decides(self, comparisons: Sequence[Comparison], looks: Sequence[int]) -> bool:
-        """Whether pairs may end: the answer is known, or two looks found no clock that times both sides fairly."""
+        """Whether pairs may end: the answer is known, or two looks found no clock that
+        times both sides fairly.
+        """
         reading = read_time(comparisons, self.signal, looks, self._share())
         if reading is not None:
             return reading.answer != "undecided"
@@ -270,10 +284,12 @@ class Search:
         trial: BisectionTrial,
         folder: str,
     ) -> BisectionTrial:
-        """Answer a trial by a gate; by a second if the search's first is inconclusive or a later one gave no answer.
+        """Answer a trial by a gate; by a second if the search's first is inconclusive
+        or a later one gave no answer.
 
-        The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError if the old state
-        cannot be measured, or the machine is not free.
+        The first gate must succeed; a later state that cannot be measured is skipped.
+        Raises MeasuringError if the old state cannot be measured, or the machine is not
+        free.
         """
         options = replace(
             options, out=self.options.out / folder, always=True, **sides._asdict()
@@ -281,7 +297,8 @@ class Search:
         try:
             decision = self.check(self.directory, options, self.progress)
             reading = self._read(decision)
-            # A gate without an answer on the followed time is repeated, which is not a second look at it.
+            # A gate without an answer on the followed time is repeated, which is not a
+            # second look at it.
             repeated = reading.answer == "undecided" and (
                 self.signal.time is None
                 or read_time(
@@ -325,14 +342,18 @@ class Search:
         return read_next(decision, self.signal, self._share())
 
     def _share(self) -> float:
-        """The probability of error allowed to one gate: what the first left, divided by all planned gates, less at the end."""
+        """The probability of error allowed to one gate: what the first left, divided by
+        all planned gates, less at the end.
+        """
         planned = math.ceil(math.log2(max(2, len(self.states.changes)))) + 1
         return min(
             (self.error - self.tried[0].error) / planned, self.error - self.wrong()
         )
 
     def wrong(self) -> float:
-        """A bound on the probability that any answer is wrong: the sum over all answers."""
+        """A bound on the probability that any answer is wrong: the sum over all
+        answers.
+        """
         return min(
             1.0,
             sum(
@@ -341,7 +362,9 @@ class Search:
         )
 
     def deciding(self, culprits: Culprits) -> int | None:
-        """The gate with the comment to show: of the smallest slow state, else the last gate."""
+        """The gate with the comment to show: of the smallest slow state, else the last
+        gate.
+        """
         gated = [at for at, trial in enumerate(self.tried) if trial.folder]
         slow = [at for at in gated if self.tried[at].answer == "slow"]
         if culprits.outcome == "found" and slow:
@@ -350,7 +373,9 @@ class Search:
 
 
 def may_be_counted(pattern: PlacePattern | None) -> bool:
-    """Whether regressed counters can answer a search for these metrics, so that times need not be measured."""
+    """Whether regressed counters can answer a search for these metrics, so that times
+    need not be measured.
+    """
     return pattern is None or (
         pattern.metric in METRICS and METRICS[pattern.metric].origin.counted
     )

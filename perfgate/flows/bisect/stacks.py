@@ -1,4 +1,6 @@
-"""The environments of a bisection, made by the project's own setup with some packages in other versions."""
+"""The environments of a bisection, made by the project's own setup with some packages
+in other versions.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from perfgate.errors import MeasuringError, StackError, UsageError
 from perfgate.flows.bisect.request import ReleaseRange
 from perfgate.locale import sentence
 
-# Prints the versions of the distributions named as arguments, null for one that is not installed.
+# Prints the versions of the distributions named as arguments, null for one that is not
+# installed.
 _VERSIONS = """
 import importlib.metadata, json, sys
 def version(name):
@@ -38,7 +41,8 @@ def version(name):
         return None
 print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
-# pip's errors if an index does not respond or is refused (pip 23.2 and 26.3, tried with dead addresses).
+# pip's errors if an index does not respond or is refused (pip 23.2 and 26.3, tried with
+# dead addresses).
 _UNREACHABLE = re.compile(
     r"connection broken by|Max retries exceeded|Could not fetch URL|is not a trusted or secure host and is being ignored"
 )
@@ -49,7 +53,9 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class StackMaker:
-    """Makes environments of the project in ``checkout``; they are cached and reused, as in a check."""
+    """Makes environments of the project in ``checkout``; they are cached and reused, as
+    in a check.
+    """
 
     config: Config
     checkout: Path
@@ -58,15 +64,19 @@ class StackMaker:
     environ: Mapping[str, str]
 
     def old(self) -> Path:
-        """The interpreter of the old stack: perfgate's own, or the result of ``[measure] setup``."""
+        """The interpreter of the old stack: perfgate's own, or the result of
+        ``[measure] setup``.
+        """
         if self.config.measure.setup:
             return self._build([], "old-stack")
         return RUNNING
 
     def make(self, pins: Mapping[str, str | None], name: str) -> Path:
-        """The interpreter of a stack with these versions; None is a package that must be absent.
+        """The interpreter of a stack with these versions; None is a package that must
+        be absent.
 
-        Raises StackError if it cannot be made so, and MeasuringError if the package index cannot be reached.
+        Raises StackError if it cannot be made so, and MeasuringError if the package
+        index cannot be reached.
         """
         requirements = [
             f"{package}=={version}" for package, version in pins.items() if version
@@ -98,7 +108,9 @@ class StackMaker:
         return python
 
     def releases(self, python: Path, span: ReleaseRange) -> list[str]:
-        """The releases from the first to the last version, ascending, as the package index lists them for this Python."""
+        """The releases from the first to the last version, ascending, as the package
+        index lists them for this Python.
+        """
         command = [str(python), "-m", "pip", "index", "versions", span.package]
         if Version(span.first).is_prerelease or Version(span.last).is_prerelease:
             command.append("--pre")
@@ -185,7 +197,9 @@ def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
 
 
 def releases_between(listed: Iterable[str], span: ReleaseRange) -> list[str]:
-    """The listed releases from the first to the last version, ascending. Raises UsageError if one of these is missing."""
+    """The listed releases from the first to the last version, ascending. Raises
+    UsageError if one of these is missing.
+    """
     versions: dict[Version, str] = {}
     for text in listed:
         with suppress(InvalidVersion):
@@ -211,7 +225,8 @@ def releases_between(listed: Iterable[str], span: ReleaseRange) -> list[str]:
 def _equal(version: str | None, pin: str | None) -> bool:
     if version is None or pin is None:
         return version == pin
-    # "2.13" matches 2.13.0 and 2.13.0+cpu: without a local version in the request, any matches (PEP 440, "Version matching").
+    # "2.13" matches 2.13.0 and 2.13.0+cpu: without a local version in the request, any
+    # matches (PEP 440, "Version matching").
     have, want = Version(version), Version(pin)
     return have == want or (want.local is None and Version(have.public) == want)
 

@@ -1,1 +1,3 @@
-"""`perfgate check`, `local` and `upgrade`: measure base and head side by side and judge them."""
+"""`perfgate check`, `local` and `upgrade`: measure base and head side by side and judge
+them.
+"""

@@ -1,4 +1,6 @@
-"""The change to check: its project, both commits with their settings, and whether it has to be measured at all."""
+"""The change to check: its project, both commits with their settings, and whether it
+has to be measured at all.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ class Sides(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A change to check: the project in its clone, below ``prefix``, both commits, and the settings of either."""
+    """A change to check: the project in its clone, below ``prefix``, both commits, and
+    the settings of either.
+    """
 
     options: ChangeOptions
     directory: Path
@@ -81,19 +85,25 @@ class Change:
 
     @property
     def rules(self) -> Config:
-        """The settings that judge: the base's, which locate the store from the clone; a base without has the head's."""
+        """The settings that judge: the base's, which locate the store from the clone; a
+        base without has the head's.
+        """
         return structs.replace(
             self.base_config.config or self.config, root=self.directory
         )
 
     @property
     def measure_settings(self) -> dict[Side, MeasureSettings]:
-        """How each side reads and installs what it needs; a base without settings is measured by the head's."""
+        """How each side reads and installs what it needs; a base without settings is
+        measured by the head's.
+        """
         return {"base": self.rules.measure, "head": self.config.measure}
 
     @property
     def python_path(self) -> dict[Side, list[str]]:
-        """The folders that each side puts on Python's path, from the top of the repository."""
+        """The folders that each side puts on Python's path, from the top of the
+        repository.
+        """
         paths: dict[Side, list[str]] = {}
         for side, settings in self.measure_settings.items():
             paths[side] = [self.path_of(folder) for folder in settings.python_path]
@@ -101,7 +111,9 @@ class Change:
 
     @property
     def links(self) -> dict[str, list[str]]:
-        """The linked paths of each checkout, which are relative to its perfgate.toml, from the top of the repository."""
+        """The linked paths of each checkout, which are relative to its perfgate.toml,
+        from the top of the repository.
+        """
         links: dict[str, list[str]] = {}
         for side, settings in self.measure_settings.items():
             links[side] = [below(self.prefix, entry) for entry in settings.link]
@@ -112,7 +124,9 @@ class Change:
         return os.path.normpath(f"{self.prefix or '.'}/{path}")
 
     def with_lines(self, base: Path, head: Path) -> Change:
-        """The change with the lines that the head changed; they only name causes and do not affect the verdict."""
+        """The change with the lines that the head changed; they only name causes and do
+        not affect the verdict.
+        """
         sides = self.sides
         files = self.repository.changed_files(
             sides.base.commit, sides.head, prefix=self.prefix, added=True
@@ -123,7 +137,10 @@ class Change:
         return replace(self, sides=sides._replace(head_source=source))
 
     def files_to_try(self, trees: Mapping[str, Path], config: Config) -> ChangedFiles:
-        """The changed files, sorted; ``config`` are the settings of the check. An upgrade changes no code."""
+        """The changed files, sorted; ``config`` are the settings of the check.
+
+        An upgrade changes no code.
+        """
         changed: list[str] = []
         if self.options.comparing == "code":
             changed = self.repository.files_between(
@@ -142,14 +159,16 @@ class Change:
 
 
 def choose_change(directory: Path, options: ChangeOptions) -> Change:
-    """The change of the project in a folder, or of the only project below it that is touched.
+    """The change of the project in a folder, or of the only project below it that is
+    touched.
 
     Raises RepositoryError or ConfigError if the two sides cannot be determined.
     """
     project = project_of_change(directory, options)
     repository = Repository(project)
     prefix = repository.prefix(project)
-    # Read the configuration first, so that an invalid one is reported before a worktree is created.
+    # Read the configuration first, so that an invalid one is reported before a worktree
+    # is created.
     if options.head is None:
         config = load_config(project, device=options.device)
     else:
@@ -171,9 +190,11 @@ def choose_change(directory: Path, options: ChangeOptions) -> Change:
 
 
 def project_of_change(directory: Path, options: ChangeOptions) -> Path:
-    """The folder itself if it is a project or holds none, else the only project below it that the change touches.
+    """The folder itself if it is a project or holds none, else the only project below
+    it that the change touches.
 
-    Raises ConfigError, with the folders to choose from, if the change touches several, none, or files outside them.
+    Raises ConfigError, with the folders to choose from, if the change touches several,
+    none, or files outside them.
     """
     projects = [] if (directory / CONFIG_NAME).is_file() else projects_below(directory)
     if not projects:
@@ -208,10 +229,11 @@ def project_of_change(directory: Path, options: ChangeOptions) -> Path:
 
 
 def skipped_decision(change: Change) -> DecisionDocument | None:
-    """The decision to skip, if the base's path filter finds no relevant file or the code is the same; else None.
+    """The decision to skip, if the base's path filter finds no relevant file or the
+    code is the same; else None.
 
-    A work tree equal to its base is skipped too. A commit equal to its base is measured: base against base shows the noise
-    of the machine.
+    A work tree equal to its base is skipped too. A commit equal to its base is
+    measured: base against base shows the noise of the machine.
     """
     options, repository, sides = change.options, change.repository, change.sides
     if options.always or options.comparing == "stack" or change.base_config.unreadable:
@@ -289,7 +311,10 @@ def _choose_sides(
 
 
 def _head(repository: Repository, options: ChangeOptions) -> tuple[str, bool]:
-    """The commit to judge, and whether it is of uncommitted changes. With a named head, the work tree does not matter."""
+    """The commit to judge, and whether it is of uncommitted changes.
+
+    With a named head, the work tree does not matter.
+    """
     if options.head:
         return repository.resolve(options.head), False
     if options.work_tree:
@@ -308,9 +333,11 @@ def _head(repository: Repository, options: ChangeOptions) -> tuple[str, bool]:
 def _only_other_projects(
     change: Change, commits: tuple[str, str], changed: Sequence[str]
 ) -> Message | None:
-    """The reason not to measure a change here: all its files lie in other projects of the base, which this one does not name.
+    """The reason not to measure a change here: all its files lie in other projects of
+    the base, which this one does not name.
 
-    None if a file lies in this project or in no project, may be imported or read by it, or was read during a measurement.
+    None if a file lies in this project or in no project, may be imported or read by it,
+    or was read during a measurement.
     """
     projects: list[str] = []
     for path in change.repository.files(commits[0]):
@@ -339,7 +366,9 @@ def _is_named(
     changed: Sequence[str],
     projects: Collection[str],
 ) -> bool:
-    """Whether a line of this project imports or names a package, module or folder that only the changed files have."""
+    """Whether a line of this project imports or names a package, module or folder that
+    only the changed files have.
+    """
     repository, prefix = change.repository, change.prefix
     own: set[str] = set()
     for file in repository.files(commits[0]):
@@ -369,7 +398,9 @@ def _names_of(file: str) -> set[str]:
 
 
 def _owner_of(file: str, projects: Sequence[str], prefix: str) -> str | None:
-    """The innermost project that a file of the repository lies in; ``prefix`` is the folder that projects are relative to."""
+    """The innermost project that a file of the repository lies in; ``prefix`` is the
+    folder that projects are relative to.
+    """
     holders = [
         project for project in projects if file.startswith(below(prefix, f"{project}/"))
     ]

@@ -1,4 +1,6 @@
-"""The files that a change touches: their changed statements, text for people, and files that are always measured."""
+"""The files that a change touches: their changed statements, text for people, and files
+that are always measured.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from perfgate.conductor.code.changed_statements import (
 )
 from perfgate.document.run import Side
 
-# Text for people, wherever it lies. Other files may be data, settings or packages: a change of one is measured.
+# Text for people, wherever it lies. Other files may be data, settings or packages: a
+# change of one is measured.
 _PROSE = frozenset({".md", ".rst", ".adoc"})
 # They run before lines can be seen, or say what is installed.
 _UNSEEN_FILES = frozenset({"setup.py", "sitecustomize.py", "usercustomize.py"})
@@ -21,7 +24,9 @@ _MOST_FILES = 400
 
 
 class ChangedFiles(NamedTuple):
-    """What changed: ``statements`` by side and file, ``documents`` for people, and ``others``, which are always measured."""
+    """What changed: ``statements`` by side and file, ``documents`` for people, and
+    ``others``, which are always measured.
+    """
 
     every: list[str]
     statements: Mapping[Side, Mapping[str, list[ChangedStatement]]]
@@ -46,8 +51,9 @@ def changed_files(
 ) -> ChangedFiles:
     """Sort the files that two checkouts do not share.
 
-    Those in ``always`` define the measurement. A filter of perfgate.toml leaves out those in ``excluded``, and calls those in
-    ``taken_in`` data, whatever their names say.
+    Those in ``always`` define the measurement. A filter of perfgate.toml leaves out
+    those in ``excluded``, and calls those in ``taken_in`` data, whatever their names
+    say.
     """
     statements: dict[Side, dict[str, list[ChangedStatement]]] = {"base": {}, "head": {}}
     documents: list[str] = []

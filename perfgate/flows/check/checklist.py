@@ -66,10 +66,12 @@ TURNS_OF_A_BROKEN_BOUND = 3
 
 
 class CheckSteps(NamedTuple):
-    """The steps of a check that decide, that inform, and of which only the exact numbers are counted.
+    """The steps of a check that decide, that inform, and of which only the exact
+    numbers are counted.
 
-    The pairs measure batch sizes if ``sizes_in_pairs``, and the device's state if ``is_watched``. After the turns both sides
-    compile the call if ``compiles``, and in any case if the user ``is_asked`` for these steps by their numbers.
+    The pairs measure batch sizes if ``sizes_in_pairs``, and the device's state if
+    ``is_watched``. After the turns both sides compile the call if ``compiles``, and in
+    any case if the user ``is_asked`` for these steps by their numbers.
     """
 
     deciding: tuple[int, ...]
@@ -82,7 +84,9 @@ class CheckSteps(NamedTuple):
 
 
 def steps_of_slow_calls(policy: Policy) -> CheckSteps:
-    """The steps of a workload without pairs: counting, which takes a few calls, and steps with a rule."""
+    """The steps of a workload without pairs: counting, which takes a few calls, and
+    steps with a rule.
+    """
     deciding = {COUNTING_STEP, *steps_with_rules(policy)}
     return CheckSteps(deciding=tuple(sorted(deciding)))
 
@@ -133,10 +137,12 @@ class ChecklistOfCheck:
         return self.turns.reference.name
 
     def settle_gating_numbers(self) -> None:
-        """Take turns of the steps with undecided gating metrics: bounds that seem broken, and metrics that a tolerance names.
+        """Take turns of the steps with undecided gating metrics: bounds that seem
+        broken, and metrics that a tolerance names.
 
-        A machine may stall for a moment, so a bound that seems broken gets two more turns, regardless of their cost. A metric
-        with a tolerance gets turns until it is decided or the budget of the pairs is spent.
+        A machine may stall for a moment, so a bound that seems broken gets two more
+        turns, regardless of their cost. A metric with a tolerance gets turns until it
+        is decided or the budget of the pairs is spent.
         """
         turns, config, policy = self.turns, self.check.job.config, self.check.job.policy
         metrics = metrics_in_turns(policy)
@@ -179,7 +185,9 @@ class ChecklistOfCheck:
         }
 
     def add_steps_of_pairs(self, sizes: BatchSizes | None) -> None:
-        """Add the steps that the pairs measured to both sides: batch sizes, and the device's state."""
+        """Add the steps that the pairs measured to both sides: batch sizes, and the
+        device's state.
+        """
         limits, pairs = (
             self.check.job.config.limit_values,
             self.check.measured.pairs[-1],
@@ -282,7 +290,9 @@ def batch_step(
     workload: WorkloadRecord,
     limits: Mapping[str, float],
 ) -> StepResult:
-    """The batch sizes that the pairs measured, of one side: typical rates, all rounds as turns, knee and best size."""
+    """The batch sizes that the pairs measured, of one side: typical rates, all rounds
+    as turns, knee and best size.
+    """
     is_alone = set(side.sweep.call_seconds) == {workload.batch}
     if not is_alone and (not sizes.rounds or side.error is not None):
         outcome = unavailable(sizes.reason or Message("times.no-pair-for-sizes"))
@@ -316,7 +326,9 @@ def batch_step(
 
 
 def with_speedup(step: StepResult, side: CompiledSide, shape: str) -> StepResult:
-    """Step 9 with the typical speed-up by compiling and the speed-up of every turn, or the reason that there is none."""
+    """Step 9 with the typical speed-up by compiling and the speed-up of every turn, or
+    the reason that there is none.
+    """
     if step.error is not None:
         return step
     compiled = StepOutcome(labels={"shape": shape})

@@ -1,4 +1,6 @@
-"""Find out whether the workloads run the changed code, and read the changed text, in calls that are not timed."""
+"""Find out whether the workloads run the changed code, and read the changed text, in
+calls that are not timed.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,14 @@ from perfgate.flows.check.changed_files import ChangedFiles
 from perfgate.flows.check.nearest import nearest_users
 from perfgate.protocol import LOADED, MANY_CALLS, Tried, Watched, Watching
 
-# How long calls are watched for the lines that they run; the first and last may take longer on a busy machine.
+# How long calls are watched for the lines that they run; the first and last may take
+# longer on a busy machine.
 WATCHING_SECONDS, GLANCE_SECONDS = 5.0, 1.0
 # Methods that a library calls by itself on an object that it is given.
 _CALLED_BY_LIBRARIES = frozenset({"forward", "backward"})
 
-# The checkouts that a side runs code of, each with the side of its content: base has the head's workload file.
+# The checkouts that a side runs code of, each with the side of its content: base has
+# the head's workload file.
 _TREES: Mapping[Side, Mapping[str, Side]] = {
     "base": {"base": "base", "harness": "head"},
     "head": {"head": "head"},
@@ -70,9 +74,12 @@ class _Sightings:
 
 @dataclass
 class CodeWatch:
-    """Watches the changed files in the trials of both sides. ``trees`` are the checkouts by name, including the harness.
+    """Watches the changed files in the trials of both sides.
 
-    ``python_path`` are the folders that each side puts on Python's path, from the top of its checkout.
+    ``trees`` are the checkouts by name, including the harness.
+
+    ``python_path`` are the folders that each side puts on Python's path, from the top
+    of its checkout.
     """
 
     changed: ChangedFiles
@@ -107,11 +114,15 @@ class CodeWatch:
 
     @property
     def seconds(self) -> float:
-        """How long a trial looks for lines that run: longer if what it sees settles whether anything is measured."""
+        """How long a trial looks for lines that run: longer if what it sees settles
+        whether anything is measured.
+        """
         return WATCHING_SECONDS if self._settles else GLANCE_SECONDS
 
     def needs_base(self) -> bool:
-        """Whether the base's own lines are open: it lost code, or no line of head has run so far and that may settle it."""
+        """Whether the base's own lines are open: it lost code, or no line of head has
+        run so far and that may settle it.
+        """
         if any(self.changed.statements["base"].values()):
             return True
         for (side, file), workloads in self._hits.items():
@@ -181,7 +192,9 @@ class CodeWatch:
         )
 
     def _tails(self, file: str, side: Side) -> Iterator[str]:
-        """The paths below a folder of a side's import path by which an installed copy of a Python file would be known."""
+        """The paths below a folder of a side's import path by which an installed copy
+        of a Python file would be known.
+        """
         path = PurePosixPath(file)
         if path.suffix != ".py":
             return
@@ -210,7 +223,8 @@ class CodeWatch:
             doubts.append(Message("coverage.jobs"))
         base, head = self._seen["base"], self._seen["head"]
         if not doubts and len(base.calls) == len(head.calls):
-            # Unchanged files that ran other functions on the two sides: something that was not seen has told them apart.
+            # Unchanged files that ran other functions on the two sides: something that
+            # was not seen has told them apart.
             changed = self.changed.statements["head"]
             for place in base.entered ^ head.entered:
                 if place.rpartition(":")[0] not in changed:
@@ -326,7 +340,9 @@ class CodeWatch:
         hits: set[int],
         reachable: set[str] | None,
     ) -> bool:
-        """Whether a statement that was not seen running may run all the same: its code was read, or in one of more calls."""
+        """Whether a statement that was not seen running may run all the same: its code
+        was read, or in one of more calls.
+        """
         if any(
             first <= statement.line <= last
             for first, last in self._read_code[side, file]
@@ -345,7 +361,9 @@ class CodeWatch:
         )
 
     def _reachable(self, sightings: _Sightings) -> set[str] | None:
-        """The names that executed functions use, directly or through others; None if many calls have shown their ways."""
+        """The names that executed functions use, directly or through others; None if
+        many calls have shown their ways.
+        """
         if sightings.has_all_ways:
             return None
         used = defaultdict[str, set[str]](set)

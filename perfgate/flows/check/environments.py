@@ -1,4 +1,6 @@
-"""Choose each side's environment: a shared one, or one per side if base and head need different packages."""
+"""Choose each side's environment: a shared one, or one per side if base and head need
+different packages.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _NAMED_FILES = 3
 
 
 class SideEnvironment(NamedTuple):
-    """One side's interpreter (None: perfgate's own), with the record and notes for its run document."""
+    """One side's interpreter (None: perfgate's own), with the record and notes for its
+    run document.
+    """
 
     python: Path | None = None
     record: Environment | None = None
@@ -71,13 +75,16 @@ def choose_environments(
     environ: Mapping[str, str] = os.environ,
     say: Say,
 ) -> Environments:
-    """Choose the environments to measure in, and build them with each side's own ``[measure] setup`` if needed.
+    """Choose the environments to measure in, and build them with each side's own
+    ``[measure] setup`` if needed.
 
-    ``pythons`` are the interpreters named on the command line, which come first. Otherwise the dependency files of both
-    ``roots`` are compared; if they are equal, or there is no setup command, both sides share the running interpreter. A side
-    without a setup command runs in it in any case. ``settings`` come from each side's perfgate.toml. ``code_of``
-    lists the code that an interpreter imports, which is added to ``seals``. Raises MeasuringError if the setup fails, and
-    ConfigError or UsageError if no worker can run in an interpreter.
+    ``pythons`` are the interpreters named on the command line, which come first.
+    Otherwise the dependency files of both ``roots`` are compared; if they are equal, or
+    there is no setup command, both sides share the running interpreter. A side without
+    a setup command runs in it in any case. ``settings`` come from each side's
+    perfgate.toml. ``code_of`` lists the code that an interpreter imports, which is
+    added to ``seals``. Raises MeasuringError if the setup fails, and ConfigError or
+    UsageError if no worker can run in an interpreter.
     """
     needs = {
         side: read_requirements(roots[side], settings[side].requirements)
@@ -99,7 +106,8 @@ def choose_environments(
     elif any(setups.values()) and (differing or setups["base"] != setups["head"]):
         sides = {}
         for side in _SIDES:
-            # The head's setup command is code of the head, so base's imports are sealed before it runs.
+            # The head's setup command is code of the head, so base's imports are sealed
+            # before it runs.
             seals.begin(side)
             sides[side] = SideEnvironment()
             if setups[side]:

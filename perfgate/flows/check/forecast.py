@@ -1,4 +1,6 @@
-"""One forecast for a whole check: the checklist of each workload, its pairs, and the further turns of the checklist."""
+"""One forecast for a whole check: the checklist of each workload, its pairs, and the
+further turns of the checklist.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,20 @@ from perfgate.conductor.workers.foresight import Foresight, Part
 from perfgate.flows.shared.doors import Progress
 
 PARTS: tuple[Part, ...] = ("checklist", "pairs", "turns")
-# Share of their budgets that pairs and turns of typical models take, assumed until a first part of the kind has finished.
+# Share of their budgets that pairs and turns of typical models take, assumed until a
+# first part of the kind has finished.
 _USUAL_SHARE = 0.7
 # The two sides run the checklist one after the other.
 _SIDES = 2
 
 
 class Forecast:
-    """Forecasts the remaining seconds of the whole check: the rest of the running part plus the parts still to come.
+    """Forecasts the remaining seconds of the whole check: the rest of the running part
+    plus the parts still to come.
 
-    A part to come is expected to take the mean of the same part of earlier workloads, else the usual share of its budget.
-    Pairs are expected to continue to the look that the last look predicted to decide.
+    A part to come is expected to take the mean of the same part of earlier workloads,
+    else the usual share of its budget. Pairs are expected to continue to the look that
+    the last look predicted to decide.
     """
 
     def __init__(
@@ -71,7 +76,9 @@ class Forecast:
         self._so_far = so_far
 
     def expect(self, foresight: Foresight) -> None:
-        """Report the forecast of the whole check, from the conductor's forecast of the running part."""
+        """Report the forecast of the whole check, from the conductor's forecast of the
+        running part.
+        """
         if self._running is None:
             return
         part, workload = self._running

@@ -1,4 +1,6 @@
-"""The code and settings that measure a workload or job, where base and head differ in them."""
+"""The code and settings that measure a workload or job, where base and head differ in
+them.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def _add_jobs(
 def _with_settings(
     config: Config, of_base: list[Harness], of_head: list[Harness], job: Job
 ) -> tuple[list[Harness], list[Harness]]:
-    """Both sides' harnesses with the settings of measuring that differ: each side has its own, or both have the base's."""
+    """Both sides' harnesses with the settings of measuring that differ: each side has
+    its own, or both have the base's.
+    """
     before, after = _settings_of(config), _settings_of(job.head_config)
     changed = [name for name in before if before[name] != after[name]]
     if not changed:

@@ -1,4 +1,6 @@
-"""``perfgate check``, ``perfgate local`` and ``perfgate upgrade``: measure base and head side by side, decide, write it up."""
+"""``perfgate check``, ``perfgate local`` and ``perfgate upgrade``: measure base and
+head side by side, decide, write it up.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,11 @@ RUN_DOCUMENTS = ("base/run.json", "head/run.json")
 def check_change(
     directory: Path, options: CheckOptions, progress: Progress
 ) -> DecisionDocument:
-    """Measure the change against its base, decide, and write the folder: documents, comment, report, traces, logs.
+    """Measure the change against its base, decide, and write the folder: documents,
+    comment, report, traces, logs.
 
-    Raises RepositoryError or ConfigError before any measurement if the two sides cannot be determined.
+    Raises RepositoryError or ConfigError before any measurement if the two sides cannot
+    be determined.
     """
     deadline = time.monotonic() + options.time_budget
     change = choose_change(directory, options)
@@ -81,7 +85,8 @@ def check_change(
         # Run documents that this check adds to stay until they are replaced.
         if not (earlier and adds_here):
             remove_results(options.out, RUN_DOCUMENTS)
-        # The session starts once we hold the machine, so the time spent waiting does not count.
+        # The session starts once we hold the machine, so the time spent waiting does
+        # not count.
         seed = change.config.measure.seed
         session = start_session(
             options.command, seed, ci_context(os.environ), queued=queued

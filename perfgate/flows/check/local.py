@@ -32,7 +32,8 @@ Show = Callable[[DecisionDocument, int, Path], None]
 
 @dataclass(frozen=True)
 class GitPush:
-    """The arguments and the standard input of git's pre-push hook; without ``remote`` git did not call us.
+    """The arguments and the standard input of git's pre-push hook; without ``remote``
+    git did not call us.
 
     If ``strict`` the push is stopped also if the verdict is undecided.
     """
@@ -96,7 +97,9 @@ def judge_push(
 
 @dataclass(frozen=True)
 class Push:
-    """A commit about to be pushed, and the tip of the remote's main branch as last known; None if it has none yet."""
+    """A commit about to be pushed, and the tip of the remote's main branch as last
+    known; None if it has none yet.
+    """
 
     head: str
     base: str | None
@@ -111,10 +114,12 @@ def pushed(
     lines: Sequence[str],
     main_branch: str,
 ) -> list[Push]:
-    """The pushed commits, each once, from pre-commit's variables or git's standard input.
+    """The pushed commits, each once, from pre-commit's variables or git's standard
+    input.
 
-    ``remote`` is the first argument of git's hook, None if git did not call us. Without either, the push is HEAD
-    (``pre-commit run --hook-stage pre-push``). Sources: githooks(5), pre-push; pre-commit.com, "pre-push".
+    ``remote`` is the first argument of git's hook, None if git did not call us. Without
+    either, the push is HEAD (``pre-commit run --hook-stage pre-push``). Sources:
+    githooks(5), pre-push; pre-commit.com, "pre-push".
     """
     revision_by_pre_commit = environ.get("PRE_COMMIT_TO_REF") or environ.get(
         "PRE_COMMIT_LOCAL_BRANCH"
@@ -141,10 +146,12 @@ def pushed(
 
 
 def hook_code(decision: DecisionDocument, *, strict: bool) -> int:
-    """The hook's exit code, which makes git continue or stop: a regression stops the push, as does code that does not run.
+    """The hook's exit code, which makes git continue or stop: a regression stops the
+    push, as does code that does not run.
 
-    An undecided check, for lack of time or on a noisy machine, stops it only if ``strict``: the developer cannot do anything
-    about it, and CI judges the change again.
+    An undecided check, for lack of time or on a noisy machine, stops it only if
+    ``strict``: the developer cannot do anything about it, and CI judges the change
+    again.
     """
     code = exit_code(decision)
     if strict or code not in (EXIT_INCONCLUSIVE, EXIT_MEASURING):

@@ -58,7 +58,9 @@ from perfgate.system.walls import can_build_walls
 
 
 def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Measured:
-    """Measure every selected workload on both sides, or add pairs to an earlier check on the same testbed."""
+    """Measure every selected workload on both sides, or add pairs to an earlier check
+    on the same testbed.
+    """
     for name in NAMES:
         (job.out / name).mkdir(exist_ok=True)
     gate, base, head = job.config.gate, job.checkouts["base"], job.checkouts["head"]
@@ -116,7 +118,9 @@ def measure(job: Job, earlier: CheckDocuments | None, progress: Progress) -> Mea
 
 
 def _measure_workloads(check: CheckContext) -> None:
-    """Measure the checklist, the pairs and the turns of each workload, unless none runs the changed code."""
+    """Measure the checklist, the pairs and the turns of each workload, unless none runs
+    the changed code.
+    """
     bench, job, measured = check.bench, check.job, check.measured
     references = job.workloads
     names = [reference.name for reference in references]
@@ -155,7 +159,9 @@ def _measure_workloads(check: CheckContext) -> None:
 def _spend_left_over(
     check: CheckContext, references: Sequence[WorkloadReference]
 ) -> None:
-    """Divide the pairs' budget that decided workloads did not use among the undecided workloads."""
+    """Divide the pairs' budget that decided workloads did not use among the undecided
+    workloads.
+    """
     measured, budget = check.measured, check.job.config.gate.budget
     finished = list(zip(references, measured.pairs))
     # If one fails already, no further time of another matters.
@@ -224,7 +230,9 @@ def _notes_of_side(
 
 
 def _notes_of_job(bench: Bench, job: Job, refused: list[str]) -> list[Message]:
-    """The notes for both sides' documents; in the workloads ``refused``, the check rejects the output of both sides."""
+    """The notes for both sides' documents; in the workloads ``refused``, the check
+    rejects the output of both sides.
+    """
     notes: list[Message] = []
     selected = job.options.workloads
     unselected = [
@@ -241,7 +249,9 @@ def _notes_of_job(bench: Bench, job: Job, refused: list[str]) -> list[Message]:
 
 
 def _note_uncounted(measured: Measured, progress: Progress) -> None:
-    """Report once why the pairs lack hardware counters: if they lack any, they lack all."""
+    """Report once why the pairs lack hardware counters: if they lack any, they lack
+    all.
+    """
     for pairs in measured.pairs:
         if pairs.uncounted:
             progress.note(pairs.uncounted)
@@ -249,7 +259,9 @@ def _note_uncounted(measured: Measured, progress: Progress) -> None:
 
 
 def _begin_host_builds(check: CheckContext, reference: WorkloadReference) -> None:
-    """Begin to build a workload of both sides on the host, and on the device too for base, of which there may be no trial."""
+    """Begin to build a workload of both sides on the host, and on the device too for
+    base, of which there may be no trial.
+    """
     bench, checkouts = check.bench, check.checkouts
     if not bench.is_accelerated or checkouts["base"].python != checkouts["head"].python:
         return
@@ -262,7 +274,9 @@ def _begin_host_builds(check: CheckContext, reference: WorkloadReference) -> Non
 def _confirm_host_builds(
     check: CheckContext, reference: WorkloadReference, trial: Tried | None
 ) -> None:
-    """Compare the models of the host with the models built on the device; ``trial`` is the head's."""
+    """Compare the models of the host with the models built on the device; ``trial`` is
+    the head's.
+    """
     bench, head = check.bench, check.checkouts["head"]
     if not bench.host_builds.have_begun:
         return
@@ -281,16 +295,19 @@ def _confirm_host_builds(
         check.progress.note(text)
 
 
-# Margin on the estimate in the suggested budget, so that a busy moment does not end the pairs too soon.
+# Margin on the estimate in the suggested budget, so that a busy moment does not end the
+# pairs too soon.
 ROOM = 1.2
 
 
 def try_sides(bench: Bench, job: Job) -> tuple[Coverage | None, dict[str, Tried]]:
-    """Try the workloads: what they run of the changed code, and by workload the trial of the head.
+    """Try the workloads: what they run of the changed code, and by workload the trial
+    of the head.
 
-    Raises SetUpError if the head's workload is set up wrong; in CI the documents and the comment report that instead. The
-    sides of ``perfgate upgrade`` are not tried: errors of the new stack are its result. If the workload's check rejects only
-    the head's output, measuring goes on, because that is a finding about the change.
+    Raises SetUpError if the head's workload is set up wrong; in CI the documents and
+    the comment report that instead. The sides of ``perfgate upgrade`` are not tried:
+    errors of the new stack are its result. If the workload's check rejects only the
+    head's output, measuring goes on, because that is a finding about the change.
     """
     if job.session.command == "upgrade":
         return None, {}
@@ -319,7 +336,9 @@ def try_sides(bench: Bench, job: Job) -> tuple[Coverage | None, dict[str, Tried]
 def loaded_packages(
     bench: Bench, job: Job
 ) -> tuple[list[str] | None, list[str] | None]:
-    """The packages that the workloads load on each side; None if both share an environment, or if they are unknown."""
+    """The packages that the workloads load on each side; None if both share an
+    environment, or if they are unknown.
+    """
     if job.environments.base.record is None or job.jobs:
         return None, None
     return _packages_of(bench, job, "base"), _packages_of(bench, job, "head")
@@ -341,10 +360,12 @@ def _packages_of(bench: Bench, job: Job, side: Side) -> list[str] | None:
 def pairs_too_slow(
     bench: Bench, reference: WorkloadReference, base: Checkout, tried: Tried | None
 ) -> FailedPair | None:
-    """The reason why the pairs needed for a verdict do not fit the budget; None if they do.
+    """The reason why the pairs needed for a verdict do not fit the budget; None if they
+    do.
 
-    Base decides, so that a much slower head is measured and fails. ``tried`` is the trial of the head, with an upper bound of
-    the seconds of its calls. Slow calls of base are timed; if only loading is slow, its first load counts.
+    Base decides, so that a much slower head is measured and fails. ``tried`` is the
+    trial of the head, with an upper bound of the seconds of its calls. Slow calls of
+    base are timed; if only loading is slow, its first load counts.
     """
     gate = bench.config.gate
     allowed = max(gate.budget, SURE_SECONDS)

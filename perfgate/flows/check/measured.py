@@ -1,4 +1,6 @@
-"""A check under way: its inputs, what it has measured so far, and both sides' run documents."""
+"""A check under way: its inputs, what it has measured so far, and both sides' run
+documents.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ from perfgate.judging.gate.look import Look
 class Job(NamedTuple):
     """The inputs of a check, known before it measures.
 
-    ``config`` is the head's with the rules of the base, and ``head_config`` the head's own. ``code`` watches the changed code
-    in trials.
+    ``config`` is the head's with the rules of the base, and ``head_config`` the head's
+    own. ``code`` watches the changed code in trials.
     """
 
     options: CheckOptions
@@ -88,15 +90,19 @@ class Job(NamedTuple):
 
     @property
     def config_in_clone(self) -> Config:
-        """The configuration, which locates the store from the clone: the worktree that it was read from is removed."""
+        """The configuration, which locates the store from the clone: the worktree that
+        it was read from is removed.
+        """
         return replace(self.config, root=self.change.directory)
 
 
 @dataclass
 class Measured:
-    """The measurements so far; the lists grow workload by workload. ``notes`` are added to each side's document,
-    ``earlier`` is the result that this check adds to, ``loaded`` the packages that each side's workloads loaded,
-    ``kept`` the profiles of jobs, and ``coverage`` what the workloads run of the changed code.
+    """The measurements so far; the lists grow workload by workload.
+
+    ``notes`` are added to each side's document, ``earlier`` is the result that this
+    check adds to, ``loaded`` the packages that each side's workloads loaded, ``kept``
+    the profiles of jobs, and ``coverage`` what the workloads run of the changed code.
     """
 
     testbeds: tuple[Testbed, Testbed]
@@ -119,10 +125,12 @@ class Measured:
 
 @dataclass
 class CheckContext:
-    """What all parts of a check share while they measure; what they measure goes into ``measured``.
+    """What all parts of a check share while they measure; what they measure goes into
+    ``measured``.
 
-    The workloads' own check rejects the output of both sides in the workloads ``refused``, so that check itself is wrong.
-    ``start_luck`` is that of main's stored runs.
+    The workloads' own check rejects the output of both sides in the workloads
+    ``refused``, so that check itself is wrong. ``start_luck`` is that of main's stored
+    runs.
     """
 
     bench: Bench
@@ -149,7 +157,9 @@ class CheckContext:
     def look_at(
         self, name: str, *, to_come: int = 0, measured: Measured | None = None
     ) -> Look:
-        """The evidence on a workload or job, with ``to_come`` workloads still unmeasured; jobs come after all workloads."""
+        """The evidence on a workload or job, with ``to_come`` workloads still
+        unmeasured; jobs come after all workloads.
+        """
         if not self.measured.earlier:
             to_come += len(self.job.jobs) - len(self.measured.jobs)
         documents = documents_of(self.job, measured or self.measured)

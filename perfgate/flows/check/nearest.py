@@ -1,4 +1,6 @@
-"""The tests and workloads that are closest to code that no workload runs, by the imports and names in the source."""
+"""The tests and workloads that are closest to code that no workload runs, by the
+imports and names in the source.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def nearest_users(
     functions: Sequence[ChangedFunction],
     references: Sequence[WorkloadReference],
 ) -> list[str]:
-    """The users of missed functions: tests that name one or import its file, then workloads that import its file.
+    """The users of missed functions: tests that name one or import its file, then
+    workloads that import its file.
 
     Tests are named like ``tests/test_ops.py::test_fused``, workloads by their name.
     """
@@ -90,7 +93,9 @@ def _uses_any(test: ast.AST, names: set[str]) -> bool:
 
 
 def _imports_any(root: Path, file: str, modules: set[str]) -> bool:
-    """Whether a file imports one of the modules, directly or through others of the project."""
+    """Whether a file imports one of the modules, directly or through others of the
+    project.
+    """
     visited: set[str] = set()
     waiting = [file]
     while waiting:

@@ -53,7 +53,8 @@ def open_job(
     repository, links = change.repository, change.links
     commits = {"base": change.sides.base.commit, "head": change.sides.head}
     if options.comparing == "code":
-        # Base is measured with the head's workload files, from a checkout that the head does not use.
+        # Base is measured with the head's workload files, from a checkout that the head
+        # does not use.
         commits["harness"] = change.sides.head
     with repository.worktrees(commits, link=links) as trees, LoadLog() as loads:
         roots = {name: tree / change.prefix for name, tree in trees.items()}
@@ -65,7 +66,8 @@ def open_job(
         change = change.with_lines(roots["base"], roots["head"])
         # Before the access times are watched, because it reads the changed files.
         changed = change.files_to_try(trees, config)
-        # Watch before sealing: watching sets access times, which a seal would report as a change.
+        # Watch before sealing: watching sets access times, which a seal would report as
+        # a change.
         reading = {
             name: watch_reads(trees[name], repository.files(commit))
             for name, commit in commits.items()
@@ -123,7 +125,8 @@ def open_job(
         )
 
 
-# The side that reads each checkout: base is measured with the head's workload files, from a separate checkout.
+# The side that reads each checkout: base is measured with the head's workload files,
+# from a separate checkout.
 _READS: dict[str, Side] = {"base": "base", "harness": "base", "head": "head"}
 
 
@@ -135,11 +138,14 @@ def seal_sides(
     loads: LoadLog,
     results: Sequence[str],
 ) -> Seals:
-    """Seal the checkouts, the paths linked into them, and the code that the running interpreter imports.
+    """Seal the checkouts, the paths linked into them, and the code that the running
+    interpreter imports.
 
-    ``links`` are the links of each side, ``results`` are patterns of the files that jobs write their numbers to.
+    ``links`` are the links of each side, ``results`` are patterns of the files that
+    jobs write their numbers to.
     """
-    # Bytecode written by this process next to its imports would look like a change to them.
+    # Bytecode written by this process next to its imports would look like a change to
+    # them.
     compile_own_code()
     sys.dont_write_bytecode = True
     seals = Seals(loads=loads)
@@ -178,7 +184,9 @@ def seal_sides(
 
 
 def code_of(python: Path | None, clone: Path) -> SealedCode:
-    """The code an interpreter imports; outside CI without the clone: an editable install may be edited while measuring."""
+    """The code an interpreter imports; outside CI without the clone: an editable
+    install may be edited while measuring.
+    """
     environment = worker_environment(
         os.environ,
         device="cpu",

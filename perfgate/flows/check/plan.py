@@ -1,4 +1,6 @@
-"""``perfgate plan``: decide on an ordinary machine whether a change has to be measured, before a device is taken for it."""
+"""``perfgate plan``: decide on an ordinary machine whether a change has to be measured,
+before a device is taken for it.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ from perfgate.version import __version__
 class PlanRequest(ChangeOptions):
     """The options of ``perfgate plan``, which plans the check of a commit.
 
-    ``skip_drafts`` leaves draft change requests unmeasured. ``outputs`` writes outputs of the CI step, and ``pending`` sets the
-    commit status of the gate ``key`` until its verdict replaces it.
+    ``skip_drafts`` leaves draft change requests unmeasured. ``outputs`` writes outputs
+    of the CI step, and ``pending`` sets the commit status of the gate ``key`` until its
+    verdict replaces it.
     """
 
     allow_dirty: bool = True
@@ -43,7 +46,8 @@ class PlanRequest(ChangeOptions):
 
 
 def plan_check(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPlan:
-    """Plan the check of the checked-out commit, and tell the CI host; no code of the change is run.
+    """Plan the check of the checked-out commit, and tell the CI host; no code of the
+    change is run.
 
     Raises ConfigError or RepositoryError if the check itself would refuse to start.
     """
@@ -95,7 +99,9 @@ def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPla
 
 
 def _set_pending(plan: MeasurementPlan, request: PlanRequest, doors: Doors) -> None:
-    """Set the status that the verdict will replace. Raises ForgeError if the forge refuses it."""
+    """Set the status that the verdict will replace. Raises ForgeError if the forge
+    refuses it.
+    """
     event = detect(doors.environ)
     if event is None:
         raise UsageError(

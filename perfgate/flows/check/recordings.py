@@ -59,10 +59,12 @@ def keep_traces(
     sides: tuple[Findings, Findings],
     folders: tuple[Path, Path],
 ) -> tuple[dict[ShapePlace, FlameTree], list[Recorded]]:
-    """Draw the flame graphs of a workload's traced pairs; keep the recordings of the middle pair in the sides' folders.
+    """Draw the flame graphs of a workload's traced pairs; keep the recordings of the
+    middle pair in the sides' folders.
 
-    On each side they replace the traces of the checklist. A pair with an unreadable recording is dropped. With the flame graphs
-    come the folders with the recordings of each pair that traced all shapes, for turns, next to the recordings.
+    On each side they replace the traces of the checklist. A pair with an unreadable
+    recording is dropped. With the flame graphs come the folders with the recordings of
+    each pair that traced all shapes, for turns, next to the recordings.
     """
     workload = sides[1].workload
     flames: dict[ShapePlace, FlameTree] = {}
@@ -98,7 +100,9 @@ def keep_traces(
 
 
 def _keep(recording: Path, findings: Findings, shape: str, folder: Path) -> None:
-    """Keep the recording of a shape in the folder of its side, in place of the checklist's."""
+    """Keep the recording of a shape in the folder of its side, in place of the
+    checklist's.
+    """
     kept = folder / _file_name(recording, findings.workload.name, shape)
     shutil.copyfile(recording, kept)
     artifact = artifact_of(
@@ -162,7 +166,9 @@ class KeptProfiles:
         roots: Mapping[Side, Path],
         folders: Mapping[Side, Path],
     ) -> dict[ShapePlace, FlameTree]:
-        """Write the traces of a job into the folders of its sides; return the flame graph, if both sides have stacks."""
+        """Write the traces of a job into the folders of its sides; return the flame
+        graph, if both sides have stacks.
+        """
         trees: dict[Side, FlameTree] = {}
         for side, sampled in stacks.items():
             self.profiles[side].append(profile_of(workload, sampled, roots[side]))
@@ -187,7 +193,8 @@ class KeptProfiles:
                 shutil.rmtree(sampled.folder, ignore_errors=True)
             try:
                 (timeline,) = trace.read(file).timelines
-                # Times per unit of work: the sides did different amounts of work while they were sampled.
+                # Times per unit of work: the sides did different amounts of work while
+                # they were sampled.
                 tree = tree_of(timeline, workload)
                 costs = tree.head and replace(tree.head, units=max(1, sampled.units))
                 trees[side] = replace(tree, head=costs, unit="call")
@@ -198,7 +205,9 @@ class KeptProfiles:
         return {ShapePlace(workload, ""): side_by_side(trees["base"], trees["head"])}
 
     def put_into(self, side: Side, run: RunDocument) -> RunDocument:
-        """A side's document with its profiles, which replace the profiles of an earlier session of the same jobs."""
+        """A side's document with its profiles, which replace the profiles of an earlier
+        session of the same jobs.
+        """
         names = {profile.workload for profile in self.profiles[side]}
         paths = {artifact.path for artifact in self.artifacts[side]}
         profiles = [

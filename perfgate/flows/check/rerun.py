@@ -1,7 +1,9 @@
-"""A check that is run again adds its pairs and turns to the earlier results, instead of rolling the dice again.
+"""A check that is run again adds its pairs and turns to the earlier results, instead of
+rolling the dice again.
 
-The data of the first job is kept, so repeated runs cannot be used to fish for a better verdict; the later pairs count as
-evidence that stays valid for any number of reruns (judging/gate/compare/rule.py).
+The data of the first job is kept, so repeated runs cannot be used to fish for a better
+verdict; the later pairs count as evidence that stays valid for any number of reruns
+(judging/gate/compare/rule.py).
 """
 
 from __future__ import annotations
@@ -37,9 +39,11 @@ MOST_ROUNDS = 20
 def find_earlier(
     folder: Path, change: Change, say: Callable[[str], None]
 ) -> CheckDocuments | None:
-    """The newest result in a folder that can be added to; if there is none, report the reason and return None.
+    """The newest result in a folder that can be added to; if there is none, report the
+    reason and return None.
 
-    Its documents come from a job that ran the change's code, as does this job, so they are read as hostile input.
+    Its documents come from a job that ran the change's code, as does this job, so they
+    are read as hostile input.
     """
     why: str = Activity("it left no pair of run documents")
     try:
@@ -65,7 +69,9 @@ def say_measured_again(say: Callable[[str], None], why: str) -> None:
 
 
 def _newest_in(folder: Path) -> CheckDocuments | None:
-    """The documents of the newest attempt that measured anything; the folder itself may be one."""
+    """The documents of the newest attempt that measured anything; the folder itself may
+    be one.
+    """
 
     def number(attempt: Path) -> tuple[int, str]:
         """The number at the end of an artifact's name."""
@@ -143,7 +149,9 @@ def quads_of_stretches(earlier: CheckDocuments, workload: str) -> int:
 
 
 def turns_of(earlier: CheckDocuments, job: str) -> Reach:
-    """The number of quads and starts of a job that both sides have, complete or partial."""
+    """The number of quads and starts of a job that both sides have, complete or
+    partial.
+    """
     reach = Reach()
     for turn in (*earlier.base.jobs.turns, *earlier.head.jobs.turns):
         if turn.workload == job:
@@ -155,7 +163,9 @@ def turns_of(earlier: CheckDocuments, job: str) -> Reach:
 
 
 def other_testbed(earlier: CheckDocuments, testbed: Testbed) -> str | None:
-    """The difference between this machine and the machine of the earlier pairs; None if they are comparable."""
+    """The difference between this machine and the machine of the earlier pairs; None if
+    they are comparable.
+    """
     before, now = earlier.head.testbed.comparable, testbed.comparable
     for field in sorted(before.keys() | now.keys()):
         if before.get(field) != now.get(field):
@@ -177,7 +187,8 @@ def add_to(
     *,
     head_folder: Path,
 ) -> tuple[RunDocument, RunDocument]:
-    """Both documents with the later session added; the logs in ``head_folder`` belong to that session.
+    """Both documents with the later session added; the logs in ``head_folder`` belong
+    to that session.
 
     A seal that was broken or missing in an earlier session stays so.
     """
@@ -199,7 +210,9 @@ def add_to(
 
 
 def _with_session(run: RunDocument, session: Session, seal: Seal | None) -> RunDocument:
-    """The document of an earlier session with a later one; its lists are copies, to which results are added."""
+    """The document of an earlier session with a later one; its lists are copies, to
+    which results are added.
+    """
     before = run.source.seal
     if before is None or before.broken:
         seal = before

@@ -1,4 +1,6 @@
-"""Measure the jobs of a check: base and head of a server, ranks or a command take turns until they decide."""
+"""Measure the jobs of a check: base and head of a server, ranks or a command take turns
+until they decide.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class JobMeasurement:
     measured: MeasuredJob
 
     def measure(self) -> None:
-        """Take the turns according to ``fits``; ``auto`` falls back to whole processes if a side only starts alone."""
+        """Take the turns according to ``fits``; ``auto`` falls back to whole processes
+        if a side only starts alone.
+        """
         if any(self.measured.before):
             self._add_turns()
             return
@@ -88,7 +92,9 @@ class JobMeasurement:
             self._take(reference, "alternate")
 
     def _add_turns(self) -> None:
-        """Add turns to an earlier check, with the same load and ``fits``, up to the last planned look."""
+        """Add turns to an earlier check, with the same load and ``fits``, up to the
+        last planned look.
+        """
         record, before = self.measured.record, self.measured.before
         if before.quads < looks_of(self.reference.kind, record.fits)[-1]:
             self._take(replace(self.reference, rate=record.rate), record.fits)
@@ -102,7 +108,9 @@ class JobMeasurement:
             )
 
     def _take(self, reference: JobReference, fits: Fits) -> Side | None:
-        """Take the turns; return the side that failed to start, if that was before any turn."""
+        """Take the turns; return the side that failed to start, if that was before any
+        turn.
+        """
         check, job, measured = self.check, self.check.job, self.measured
         plan = plan_of(reference, fits)
         looks = tuple(
@@ -235,7 +243,9 @@ def _plan(
 def _outlook(
     job: str, reach: Reach, visible: float | None, *, fewest: int, budget: float
 ) -> str:
-    """The outlook after the first quads: how many fit the time, and the slowdown that they can detect."""
+    """The outlook after the first quads: how many fit the time, and the slowdown that
+    they can detect.
+    """
     if reach.quads < fewest:
         return sentence(
             "{job}: {budget} are enough for {quads} quads, and {fewest} are the fewest that decide: set `budget` of the "

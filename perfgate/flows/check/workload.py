@@ -61,7 +61,8 @@ from perfgate.judging.report.render.terminal import early_lines
 class WorkloadMeasurement:
     """Measures a workload of a check; ``to_come`` workloads follow.
 
-    Pairs would be ``too_slow``: then only the steps that count or have a rule are measured.
+    Pairs would be ``too_slow``: then only the steps that count or have a rule are
+    measured.
     """
 
     check: CheckContext
@@ -72,8 +73,8 @@ class WorkloadMeasurement:
     def measure(self) -> bool:
         """Measure the workload.
 
-        False, without pairs, if its check rejects the output of both sides, if counters settle the verdict and the cost is
-        not asked for, or if pairs would be too slow.
+        False, without pairs, if its check rejects the output of both sides, if counters
+        settle the verdict and the cost is not asked for, or if pairs would be too slow.
         """
         check, name, too_slow = self.check, self.reference.name, self.too_slow
         job, measured = check.job, check.measured
@@ -96,7 +97,8 @@ class WorkloadMeasurement:
         if too_slow is not None:
             steps = steps_of_slow_calls(job.policy)
             pairs_of_workload.failed.append(too_slow)
-            # Where only loading is slow, another process would take longer than all calls of the checklist.
+            # Where only loading is slow, another process would take longer than all
+            # calls of the checklist.
             if too_slow.error.has_slow_calls:
                 counted_first = self._count_slow_calls(too_slow)
         recount = Recount(
@@ -139,16 +141,20 @@ class WorkloadMeasurement:
         return True
 
     def _begin_side(self, side: Side) -> None:
-        """Code of this side runs now; on an accelerator the other side's too, which is built or loads meanwhile."""
+        """Code of this side runs now; on an accelerator the other side's too, which is
+        built or loads meanwhile.
+        """
         sides = NAMES if self.check.bench.is_accelerated else (side,)
         self.check.job.seals.begin(*sides)
 
     def _count_slow_calls(
         self, too_slow: FailedPair
     ) -> Mapping[Side, Sequence[CounterSet]]:
-        """Count the operators of slow calls on both sides before anything else, and show what two processes say regressed.
+        """Count the operators of slow calls on both sides before anything else, and
+        show what two processes say regressed.
 
-        The whole checklist takes dozens of calls, this look three, and three more if something regressed.
+        The whole checklist takes dozens of calls, this look three, and three more if
+        something regressed.
         """
         check, name = self.check, self.reference.name
         counted = {side: self._count_operators(side) for side in NAMES}
@@ -188,10 +194,12 @@ class WorkloadMeasurement:
         )
 
     def _show_regressions(self, measured: Measured | None = None) -> None:
-        """Show regressed counts with their line and remedy right away, long before the pairs measure their cost.
+        """Show regressed counts with their line and remedy right away, long before the
+        pairs measure their cost.
 
-        ``measured`` are the counts of calls too slow for pairs, by default all so far. A regression that is accepted for the
-        commit is left to the verdict, which names the person.
+        ``measured`` are the counts of calls too slow for pairs, by default all so far.
+        A regression that is accepted for the commit is left to the verdict, which names
+        the person.
         """
         check, name = self.check, self.reference.name
         look = check.look_at(name, measured=measured)
@@ -228,10 +236,11 @@ def _is_refused(findings: Findings) -> bool:
 
 @dataclass
 class PairsOfWorkload:
-    """Measures the pairs of a workload that loads on both sides; ``to_come`` workloads follow.
+    """Measures the pairs of a workload that loads on both sides; ``to_come`` workloads
+    follow.
 
-    They follow the plan of the pairs that they ``continue`` and take the seconds of ``budget``, by default the configured
-    budget.
+    They follow the plan of the pairs that they ``continue`` and take the seconds of
+    ``budget``, by default the configured budget.
     """
 
     check: CheckContext
@@ -256,9 +265,11 @@ class PairsOfWorkload:
         sizes: BatchSizes | None = None,
         recount: Recount | None = None,
     ) -> None:
-        """Measure pairs until they decide or the looks are used up, and then the stretches.
+        """Measure pairs until they decide or the looks are used up, and then the
+        stretches.
 
-        The pairs also take the rounds of ``sizes``, and ``recount`` counts base between two of them.
+        The pairs also take the rounds of ``sizes``, and ``recount`` counts base between
+        two of them.
         """
         check, name, pairs = self.check, self.reference.name, self._pairs
         if not self._may_decide():
@@ -332,7 +343,8 @@ class PairsOfWorkload:
                 traces=traces,
                 sizes=sizes,
             )
-            # Base differs from base: if another memory layout removes the difference it was luck, else it is the machine.
+            # Base differs from base: if another memory layout removes the difference it
+            # was luck, else it is the machine.
             is_unlucky = check.look_at(name).base_differs and not (
                 earlier or self.continues
             )
@@ -350,7 +362,8 @@ class PairsOfWorkload:
         looks, decided = check.job.policy.looks, check.options.decided
         look = check.look_at(self.reference.name, to_come=self.to_come)
         needed = look.pairs_needed()
-        # The pairs up to the first look with that number, including pairs of base against base.
+        # The pairs up to the first look with that number, including pairs of base
+        # against base.
         check.forecast.needed = None
         for planned in looks:
             if needed is not None and planned >= needed:
@@ -364,7 +377,9 @@ class PairsOfWorkload:
         return not look.more_pairs_would_help()
 
     def _measure_stretches(self) -> None:
-        """Measure long stretches of calls, until mean and stalls are decided or do not look worse."""
+        """Measure long stretches of calls, until mean and stalls are decided or do not
+        look worse.
+        """
         check, name, quads = self.check, self.reference.name, 0
         if check.measured.earlier:
             quads = quads_of_stretches(check.measured.earlier, name)

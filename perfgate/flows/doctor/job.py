@@ -1,4 +1,6 @@
-"""``perfgate doctor``: is this machine fit, does the gate really fire here, and how small a slowdown can it see?"""
+"""``perfgate doctor``: is this machine fit, does the gate really fire here, and how
+small a slowdown can it see?
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ _VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
 
 
 def examine_machine(progress: Progress, device: str) -> list[FitnessCheck]:
-    """Examine the machine for some seconds without changing it; ``device`` is the configured one."""
+    """Examine the machine for some seconds without changing it; ``device`` is the
+    configured one.
+    """
     progress.status(sentence("examining the machine"))
     cpus = sorted(os.sched_getaffinity(0))
     machine = Machine()
@@ -94,7 +98,9 @@ def examine_machine(progress: Progress, device: str) -> list[FitnessCheck]:
 
 
 def read_device(folder: Path | None) -> str:
-    """The device configured in the perfgate.toml of ``folder``, else of the current folder, else in PERFGATE_DEVICE."""
+    """The device configured in the perfgate.toml of ``folder``, else of the current
+    folder, else in PERFGATE_DEVICE.
+    """
     root = folder or Path.cwd()
     if folder is not None or (root / CONFIG_NAME).is_file():
         return load_config(root).device
@@ -147,7 +153,9 @@ def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
 def open_device(
     device: str, progress: Progress, *, required: bool
 ) -> list[FitnessCheck]:
-    """Open a device in a worker process, as a gate does; if that works, check its software versions too."""
+    """Open a device in a worker process, as a gate does; if that works, check its
+    software versions too.
+    """
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as logs:
         try:
             config = replace(_planted_config(), device=device)
@@ -165,7 +173,8 @@ def open_device(
 
 
 def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessCheck]:
-    """Watch an accelerator's clock under load; for the CPU, ``examine_kernel`` reads it from the kernel's files.
+    """Watch an accelerator's clock under load; for the CPU, ``examine_kernel`` reads it
+    from the kernel's files.
 
     Only the configured device is loaded: any other card may be in use by someone else.
     """
@@ -184,12 +193,15 @@ def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessChec
 
 
 def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
-    """Judge a device that does not open: unfit for the CPU and the configured device, else only reported."""
+    """Judge a device that does not open: unfit for the CPU and the configured device,
+    else only reported.
+    """
     remedy = Message("fitness.device-closed-remedy")
     if device == REQUIRED_DEVICE:
         remedy = Message("fitness.torch-remedy")
     else:
-        # The probe's own lines are shown above; the error repeats them after its first line.
+        # The probe's own lines are shown above; the error repeats them after its first
+        # line.
         why = why.partition("\n")[0]
     if required:
         return FitnessCheck(
@@ -199,7 +211,9 @@ def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
 
 
 def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
-    """Judge the software of a device as its worker sees it: the worker must run our own interpreter, with torch."""
+    """Judge the software of a device as its worker sees it: the worker must run our own
+    interpreter, with torch.
+    """
     worker, torch = testbed.comparable.get("python"), testbed.comparable.get("torch")
     parts = [
         f"perfgate {__version__}",
@@ -259,7 +273,9 @@ def plant_changes(
     out: Path,
     say: Callable[[str], None],
 ) -> list[PlantedResult]:
-    """Gate every change in a separate repository, one after the other; the check folders are written to ``out``."""
+    """Gate every change in a separate repository, one after the other; the check
+    folders are written to ``out``.
+    """
     results: list[PlantedResult] = []
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as scratch:
         for number, change in enumerate(changes, start=1):
@@ -300,7 +316,9 @@ def plant_changes(
 
 
 def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
-    """The smallest slowdowns that the gate of unchanged code can see here; empty if it failed or was not run."""
+    """The smallest slowdowns that the gate of unchanged code can see here; empty if it
+    failed or was not run.
+    """
     resolved: list[Resolution] = []
     for result in results:
         if result.metric is None and result.verdict is not None:
@@ -316,7 +334,9 @@ def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
 
 
 def exit_code(document: DoctorDocument) -> int:
-    """4 if the machine is unfit, 1 if the gate gave a wrong verdict, 3 if the machine is too busy to decide, else 0."""
+    """4 if the machine is unfit, 1 if the gate gave a wrong verdict, 3 if the machine
+    is too busy to decide, else 0.
+    """
     if is_unfit(document):
         return EXIT_MEASURING
     outcomes = {result.outcome for result in document.planted}

@@ -1,4 +1,6 @@
-"""The changes `perfgate doctor` plants, the verdict expected for each, and the gate's actual verdict."""
+"""The changes `perfgate doctor` plants, the verdict expected for each, and the gate's
+actual verdict.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from perfgate.judging.report.text.messages import word, word_all
 from perfgate.system.folders import PACKAGE
 
 PROJECT = PACKAGE / "doctor"
-# Counters need no clock, so their gates are short. Times are still measured and judged, as in every gate.
+# Counters need no clock, so their gates are short. Times are still measured and judged,
+# as in every gate.
 _SHORT: dict[str, Any] = {
     "looks": [8],
     "aa_pairs": 5,
@@ -36,10 +39,12 @@ _SHORT: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class PlantedChange:
-    """A patch in ``perfgate/doctor/changes``, the verdict it must get and the metric that must regress for it.
+    """A patch in ``perfgate/doctor/changes``, the verdict it must get and the metric
+    that must regress for it.
 
-    ``alone``: only the metrics in ``also`` may regress besides. ``line``: the gate must name the line in this file.
-    ``seconds`` is the approximate duration of the gate on two cores.
+    ``alone``: only the metrics in ``also`` may regress besides. ``line``: the gate must
+    name the line in this file. ``seconds`` is the approximate duration of the gate on
+    two cores.
     """
 
     name: str
@@ -63,10 +68,11 @@ class PlantedChange:
         )
 
 
-# The signer's call is 100 equal rounds plus less than 1 % overhead, on any processor; the cost of matrix products grows in
-# steps that differ between processors. A call of the scorer takes 1/6 ms: a gate sees twice the 500 calls that a P99 needs.
-# More work in every call moves every quantile of the call and the time of a whole block. Any additional work also shows in
-# the instruction count, if the machine has one.
+# The signer's call is 100 equal rounds plus less than 1 % overhead, on any processor;
+# the cost of matrix products grows in steps that differ between processors. A call of
+# the scorer takes 1/6 ms: a gate sees twice the 500 calls that a P99 needs. More work
+# in every call moves every quantile of the call and the time of a whole block. Any
+# additional work also shows in the instruction count, if the machine has one.
 _WHOLE_BLOCK = ("throughput.turnaround", "hardware.instructions")
 _SLOWER_CALL = ("latency.p50", "latency.p99", *_WHOLE_BLOCK)
 CHANGES = (
@@ -131,7 +137,9 @@ def run_planted(
     out: Path,
     say: Callable[[str], None],
 ) -> PlantedResult:
-    """Plant a change in a separate repository below ``scratch`` and gate it, with the gate's files in ``out``."""
+    """Plant a change in a separate repository below ``scratch`` and gate it, with the
+    gate's files in ``out``.
+    """
     project = scratch / change.name
     _make_repository(
         project,
@@ -242,7 +250,9 @@ def _unexpected(change: PlantedChange, fired: set[str]) -> set[str]:
 
 
 def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
-    """Whether the times were inconclusive. Counters need no clock, so a busy machine does not affect them."""
+    """Whether the times were inconclusive. Counters need no clock, so a busy machine
+    does not affect them.
+    """
     if not change.timed or any(
         entry.kind == "code_changed" for entry in decision.gaps.invalid
     ):
@@ -290,7 +300,8 @@ def _make_repository(
         PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__")
     )
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
-        # A planted change must fail the gate even if its cost is not visible on this machine.
+        # A planted change must fail the gate even if its cost is not visible on this
+        # machine.
         config.write(gate_table(replace(settings, strict=True)))
     repository = ScratchRepository(project, "doctor")
     repository.start("A scorer and a filter")
@@ -300,7 +311,9 @@ def _make_repository(
 
 
 def gate_table(settings: GateSettings) -> str:
-    """A ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; unset values are omitted."""
+    """A ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to
+    numbers; unset values are omitted.
+    """
     lines = ["", "[gate]"]
     for name, value in msgspec.to_builtins(settings).items():
         if value is not None:

@@ -13,13 +13,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from perfgate.errors import UsageError
 
-# A plain YAML scalar that needs no quotes: it begins with a letter and is not one of the words that YAML interprets.
+# A plain YAML scalar that needs no quotes: it begins with a letter and is not one of
+# the words that YAML interprets.
 _PLAIN = re.compile(r"[A-Za-z](?:[\w+./@:=-]*[\w/])?")
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
 
 def render_starter(template: str, values: Mapping[str, object]) -> str:
-    """Render the text of a file; the filters ``toml``, ``yaml`` and ``shell`` quote a value for its context."""
+    """Render the text of a file; the filters ``toml``, ``yaml`` and ``shell`` quote a
+    value for its context.
+    """
     environment = Environment(
         loader=PackageLoader("perfgate", "starter"),
         undefined=StrictUndefined,

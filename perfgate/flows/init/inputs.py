@@ -1,4 +1,6 @@
-"""The inputs that the CI files pass to perfgate's reusable workflow or template, without those equal to its defaults."""
+"""The inputs that the CI files pass to perfgate's reusable workflow or template,
+without those equal to its defaults.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ from perfgate.git.repository import Repository
 Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
 # Inputs of the reusable workflow or template.
 Inputs = dict[str, str | bool | list[str]]
-# Label of a runner with the device. CPU workloads run on the forge's hosted runners, so that the first verdict needs no
-# registered machine.
+# Label of a runner with the device. CPU workloads run on the forge's hosted runners, so
+# that the first verdict needs no registered machine.
 _LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
-# Device files and driver folders of the machine that a container needs (docs/runner.md).
+# Device files and driver folders of the machine that a container needs
+# (docs/runner.md).
 _CONTAINERS: Mapping[str, Mapping[str, object]] = {
     "cpu": {},
     "cuda": {"options": "--gpus all"},
@@ -39,12 +42,15 @@ _CONTAINERS: Mapping[str, Mapping[str, object]] = {
 
 @dataclass(frozen=True)
 class InitOptions:
-    """The options of ``perfgate init``; None means the repository's value, or the default.
+    """The options of ``perfgate init``; None means the repository's value, or the
+    default.
 
-    ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the project's server, and ``package`` is
-    the requirement that pip installs there; both default to the source that this perfgate was installed from. ``labels``
-    select the measuring runner, ``publish_labels`` the posting one. ``image`` is a container to measure in. ``job`` is the
-    kind of job to gate instead of a function. ``local`` writes no CI files.
+    ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the
+    project's server, and ``package`` is the requirement that pip installs there; both
+    default to the source that this perfgate was installed from. ``labels`` select the
+    measuring runner, ``publish_labels`` the posting one. ``image`` is a container to
+    measure in. ``job`` is the kind of job to gate instead of a function. ``local``
+    writes no CI files.
     """
 
     forge: Forge | None = None
@@ -65,13 +71,16 @@ class InitOptions:
 def needs_lock(options: InitOptions) -> bool:
     """Whether CI has to install the project's dependencies.
 
-    A hosted runner is fresh in every job: it has no torch, and on GitHub its system Python does not accept packages.
+    A hosted runner is fresh in every job: it has no torch, and on GitHub its system
+    Python does not accept packages.
     """
     return not options.setup and not _labels(options)
 
 
 def python_of(options: InitOptions, project: NewProject) -> str:
-    """The version of Python that CI runs, or the path of an interpreter; empty if the machine provides its own."""
+    """The version of Python that CI runs, or the path of an interpreter; empty if the
+    machine provides its own.
+    """
     return options.python or ("" if _labels(options) else project.python)
 
 
@@ -82,7 +91,9 @@ def inputs_of(
     options: InitOptions,
     project: NewProject,
 ) -> Inputs:
-    """The inputs by name, without those equal to their defaults and without ``package``."""
+    """The inputs by name, without those equal to their defaults and without
+    ``package``.
+    """
     below, labels = repository.prefix(folder), _labels(options, forge)
     setup, python = options.setup or "", python_of(options, project)
     if not setup and needs_lock(options):

@@ -1,4 +1,6 @@
-"""The source of an installation: perfgate's commit for CI, and the project as pip installed it."""
+"""The source of an installation: perfgate's commit for CI, and the project as pip
+installed it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from perfgate.git.commands import run_git
 from perfgate.locale import Activity
 
 _ACTION = re.compile(r"([\w.-]+(?:/[\w.-]+)+)@([0-9a-f]{40})")
-# A URL with a scheme, or git's short form for ssh (`git@host:path`). The part before the host may be a token.
+# A URL with a scheme, or git's short form for ssh (`git@host:path`). The part before
+# the host may be a token.
 _URL = re.compile(r"(?:https?|ssh|git)://(?:[^@/]*@)?([^:/]+)(?::\d+)?/(.+)")
 _SHORT = re.compile(r"(?:[^@/:]+@)?([^:/]+):(?!/)(.+)")
 
@@ -35,7 +38,9 @@ class OriginArchive(msgspec.Struct, frozen=True):
 
 
 class InstallationOrigin(msgspec.Struct, frozen=True):
-    """The repository, folder or archive that a distribution was installed from (PEP 610)."""
+    """The repository, folder or archive that a distribution was installed from (PEP
+    610).
+    """
 
     url: str = ""
     vcs_info: OriginCommit | None = None
@@ -69,7 +74,10 @@ class Revision:
 
 
 def named_revision(action: str, host: str) -> Revision:
-    """The commit that ``OWNER/REPO@COMMIT`` names on a server. Raises UsageError for anything else."""
+    """The commit that ``OWNER/REPO@COMMIT`` names on a server.
+
+    Raises UsageError for anything else.
+    """
     match = _ACTION.fullmatch(action)
     if match is None:
         raise UsageError(
@@ -80,7 +88,8 @@ def named_revision(action: str, host: str) -> Revision:
 
 
 def installed_revision() -> Revision:
-    """The commit that the running perfgate was installed from, as pip records it (PEP 610).
+    """The commit that the running perfgate was installed from, as pip records it (PEP
+    610).
 
     Raises UsageError if CI could not fetch that source, or if it is not a commit.
     """
@@ -96,7 +105,9 @@ def installed_revision() -> Revision:
 
 
 def read_origin(distribution: importlib.metadata.Distribution) -> InstallationOrigin:
-    """The record of what pip installed a distribution from (PEP 610); without a URL if it was an index."""
+    """The record of what pip installed a distribution from (PEP 610); without a URL if
+    it was an index.
+    """
     text = distribution.read_text("direct_url.json")
     if text:
         return msgspec.json.decode(text, type=InstallationOrigin)

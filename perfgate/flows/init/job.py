@@ -61,7 +61,8 @@ _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
     },
     "gitlab": {GITLAB_FILE: "gitlab-ci.yml.j2"},
 }
-# For forges without a CI file to write, the lines of the jobs are shown, with the package that adds the forge.
+# For forges without a CI file to write, the lines of the jobs are shown, with the
+# package that adds the forge.
 _PRINTED: Mapping[Forge, str] = dict.fromkeys(
     ("gitee", "gitcode", "gitea"), "other-forge.sh.j2"
 )
@@ -106,25 +107,30 @@ class StarterVariables:
 
 @dataclass(frozen=True)
 class CalledFiles:
-    """The variables of CI files that call perfgate's own: a commit of it, and its address if it is on another server."""
+    """The variables of CI files that call perfgate's own: a commit of it, and its
+    address if it is on another server.
+    """
 
     action: str
     commit: str
     remote: str | None = None
 
 
-# Runs the workload in the new files; the distributions that it loaded files of, None if it could not be tried here.
+# Runs the workload in the new files; the distributions that it loaded files of, None if
+# it could not be tried here.
 Trial = Callable[[], Collection[str] | None]
 
 
 @dataclass(frozen=True)
 class Started:
-    """The files written, relative to the repository, and the lines to add by hand to the user's own files.
+    """The files written, relative to the repository, and the lines to add by hand to
+    the user's own files.
 
-    ``root`` is the repository's folder; ``is_empty`` means that it has no commit yet to compare with. ``forge`` is None if no
-    CI file is written; ``missing`` is the reason, if the repository has an origin. ``lock`` is the lock file that CI
-    installs from, ``imported`` are the distributions that it has because the workload loaded them, and ``to_add`` are the files
-    to add to git for a first change request.
+    ``root`` is the repository's folder; ``is_empty`` means that it has no commit yet to
+    compare with. ``forge`` is None if no CI file is written; ``missing`` is the reason,
+    if the repository has an origin. ``lock`` is the lock file that CI installs from,
+    ``imported`` are the distributions that it has because the workload loaded them, and
+    ``to_add`` are the files to add to git for a first change request.
     """
 
     forge: Forge | None
@@ -143,8 +149,9 @@ def start_project(
 ) -> Started:
     """Write the files into the repository that ``folder`` lies in, all of them or none.
 
-    Once they are there, ``trial`` runs the workload; if that fails, or CI cannot install what it loads, they are removed
-    again. Raises UsageError if one of them exists, RepositoryError outside a git repository.
+    Once they are there, ``trial`` runs the workload; if that fails, or CI cannot
+    install what it loads, they are removed again. Raises UsageError if one of them
+    exists, RepositoryError outside a git repository.
     """
     _refuse_odd_values(options)
     repository = Repository(folder)
@@ -176,7 +183,8 @@ def start_project(
     texts = {
         file: render_starter(template, values) for file, template in templates.items()
     }
-    # Before anything is written or tried: uv is missing, or a dependency file cannot be read.
+    # Before anything is written or tried: uv is missing, or a dependency file cannot be
+    # read.
     declared = None
     if lock_files:
         find_uv()
@@ -205,7 +213,9 @@ def start_project(
 
 
 def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
-    """The files, and untracked files next to them that an earlier `perfgate init` or its user wrote."""
+    """The files, and untracked files next to them that an earlier `perfgate init` or
+    its user wrote.
+    """
     own = [str(Path(below) / name) for name in (CONFIG_NAME, "perf")]
     listed = run_git(
         root, ["status", "--porcelain", "-z", "--untracked-files=all", "--", *own], {}
@@ -221,7 +231,9 @@ def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
 def write_lock(
     folder: Path, options: InitOptions, trial: Trial = lambda: None
 ) -> Started:
-    """Rewrite only the lock file. Raises UsageError if the user has a file of that name."""
+    """Rewrite only the lock file. Raises UsageError if the user has a file of that
+    name.
+    """
     repository = Repository(folder)
     find_uv()
     declared, project = read_declared(folder), read_project(folder)
@@ -241,7 +253,9 @@ def write_lock(
 def _templates(
     root: Path, below: str, forge: Forge | None, options: InitOptions
 ) -> tuple[dict[str, str], str]:
-    """The template of each file, and the template of the lines to show because they belong in the user's own file."""
+    """The template of each file, and the template of the lines to show because they
+    belong in the user's own file.
+    """
     templates: dict[str, str] = {}
     if not options.ci_only:
         measured, template = _MEASURED[options.job]
@@ -262,7 +276,8 @@ def _lock(
     project: NewProject,
     loaded: Collection[str] | None,
 ) -> tuple[Lock, set[str]]:
-    """The lock file, and the distributions in it only because the workload has ``loaded`` them (None: it was not tried).
+    """The lock file, and the distributions in it only because the workload has
+    ``loaded`` them (None: it was not tried).
 
     Raises UsageError if uv finds no versions that CI could install.
     """
@@ -312,7 +327,9 @@ def _refuse_odd_values(options: InitOptions) -> None:
 
 
 def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]:
-    """The forge to write CI files for; if there is an origin but no such forge, the reason."""
+    """The forge to write CI files for; if there is an origin but no such forge, the
+    reason.
+    """
     if options.local:
         return None, ""
     if options.forge or options.ci_only:
@@ -352,7 +369,9 @@ def _host(origin: str) -> str:
 
 
 def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | None:
-    """The commit of perfgate that CI runs; None if CI needs only a package and the user named one."""
+    """The commit of perfgate that CI runs; None if CI needs only a package and the user
+    named one.
+    """
     if options.action:
         return named_revision(options.action, _host(origin) or _USUAL_HOST[forge])
     if options.package and forge not in _CI_FILES:
@@ -420,10 +439,11 @@ def _starter_variables(
 
 
 def try_workloads(folder: Path, say: Say) -> Collection[str]:
-    """Load, call and check the workloads in the project's perfgate.toml, as every measurement does first.
+    """Load, call and check the workloads in the project's perfgate.toml, as every
+    measurement does first.
 
-    Returns the distributions that they loaded files from. Raises SetUpError if a workload fails, MeasuringError if this
-    machine cannot measure.
+    Returns the distributions that they loaded files from. Raises SetUpError if a
+    workload fails, MeasuringError if this machine cannot measure.
     """
     config = load_config(folder)
     checkout = Checkout(folder.resolve(), harness=folder.resolve())

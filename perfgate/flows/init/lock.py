@@ -1,4 +1,6 @@
-"""The lock file that CI installs from, resolved by uv: every package that the workload needs, at the version installed here."""
+"""The lock file that CI installs from, resolved by uv: every package that the workload
+needs, at the version installed here.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ LOCK = "perf/requirements.txt"
 HEADER = "# Written by `perfgate init`; `perfgate init --lock` writes it anew."
 # The version that perfgate's own tests run with; used if torch is not installed here.
 TORCH = "2.13.0"
-# Builds of torch and its companions that the public index does not have (pytorch.org, "Start locally").
+# Builds of torch and its companions that the public index does not have (pytorch.org,
+# "Start locally").
 _TORCH_INDEX = "https://download.pytorch.org/whl/{build}"
 _TORCH_BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(?:\.\d+)*")
 # The first line of a package in the output of uv; its hashes follow, indented.
@@ -44,8 +47,8 @@ class _Installed(NamedTuple):
 class Lock:
     """The text of the lock file.
 
-    ``left_out`` are conda packages missing from it; ``unhashed`` is the package because of which it has no hashes, empty if
-    it has them.
+    ``left_out`` are conda packages missing from it; ``unhashed`` is the package because
+    of which it has no hashes, empty if it has them.
     """
 
     text: str
@@ -59,16 +62,20 @@ class Lock:
 
     @property
     def brings_cuda(self) -> bool:
-        """Whether CI downloads the libraries of CUDA, gigabytes, for a runner that has no GPU."""
+        """Whether CI downloads the libraries of CUDA, gigabytes, for a runner that has
+        no GPU.
+        """
         return any(name.startswith("nvidia-") for name in self.names)
 
 
 def lock_project(
     declared: Declared, folder: Path, *, python: str, imported: Iterable[str] = ()
 ) -> Lock:
-    """Pin the declared requirements, torch, the distributions that the workload imports, and all their dependencies.
+    """Pin the declared requirements, torch, the distributions that the workload
+    imports, and all their dependencies.
 
-    ``python`` is the version that CI runs. Raises UsageError without uv, and if uv finds no versions that CI could install.
+    ``python`` is the version that CI runs. Raises UsageError without uv, and if uv
+    finds no versions that CI could install.
     """
     conda = [name for name in declared.conda if _installed(name)]
     torch = "torch" if _installed("torch") else f"torch=={TORCH}"
@@ -76,7 +83,8 @@ def lock_project(
     installed = _distributions()
     torch_indexes = _torch_indexes(installed)
     indexes = list(dict.fromkeys([*declared.indexes, *torch_indexes]))
-    # An index of torch may be out of reach here: where pip has configured indexes, they decide.
+    # An index of torch may be out of reach here: where pip has configured indexes, they
+    # decide.
     servers = [*declared.indexes, *(pip_indexes() or torch_indexes)]
     # The version of each, or the address that it was installed from (PEP 610).
     versions: list[str] = []
@@ -111,7 +119,9 @@ def lock_project(
 
 
 def missing_in(lock: Lock, packages: Iterable[str], folder: Path) -> set[str]:
-    """The distributions that a lock file lacks, except the project in ``folder``, perfgate and perfgate's dependencies."""
+    """The distributions that a lock file lacks, except the project in ``folder``,
+    perfgate and perfgate's dependencies.
+    """
     own: set[str] = set()
     waiting = ["perfgate"]
     while waiting:
@@ -135,7 +145,9 @@ def _installed(name: str) -> importlib.metadata.Distribution | None:
 
 
 def _project_names(folder: Path) -> list[str]:
-    """The name of the project if it is installed here: CI measures its checkout, not the installed copy."""
+    """The name of the project if it is installed here: CI measures its checkout, not
+    the installed copy.
+    """
     project = project_distribution(folder)
     if project:
         return [str(canonicalize_name(project.name))]
@@ -143,7 +155,9 @@ def _project_names(folder: Path) -> list[str]:
 
 
 def _distributions() -> Mapping[str, _Installed]:
-    """The installed distributions by canonical name; as in an import, the first on the path counts."""
+    """The installed distributions by canonical name; as in an import, the first on the
+    path counts.
+    """
     distributions: dict[str, _Installed] = {}
     for distribution in importlib.metadata.distributions():
         # Read name and version at once and no further: ``Distribution`` parses the
@@ -161,7 +175,9 @@ def _distributions() -> Mapping[str, _Installed]:
 
 
 def _address(distribution: importlib.metadata.Distribution) -> str:
-    """The folder, commit or archive that a distribution was installed from; empty if it came from an index."""
+    """The folder, commit or archive that a distribution was installed from; empty if it
+    came from an index.
+    """
     origin = read_origin(distribution)
     url = origin.url
     if origin.dir_info is not None:
@@ -179,7 +195,9 @@ def _address(distribution: importlib.metadata.Distribution) -> str:
 
 
 def _torch_indexes(installed: Mapping[str, _Installed]) -> list[str]:
-    """The options for the indexes of installed builds such as 2.9.1+cpu; the CPU builds if torch is not installed."""
+    """The options for the indexes of installed builds such as 2.9.1+cpu; the CPU builds
+    if torch is not installed.
+    """
     builds: dict[str, None] = {}
     if "torch" not in installed:
         builds["cpu"] = None

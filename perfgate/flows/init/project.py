@@ -39,7 +39,8 @@ _INDEX_OPTION = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links
 
 @dataclass(frozen=True)
 class Declared:
-    """``files`` have requirements that only a build backend knows, ``indexes`` the pip options for indexes.
+    """``files`` have requirements that only a build backend knows, ``indexes`` the pip
+    options for indexes.
 
     ``conda`` are conda packages that may or may not exist on an index.
     """
@@ -51,9 +52,12 @@ class Declared:
 
 
 def read_declared(folder: Path) -> Declared:
-    """Read the dependencies from the files of ``folder``. Raises UsageError for an unreadable one.
+    """Read the dependencies from the files of ``folder``.
 
-    Requirement files count only if the project's metadata name no dependency: otherwise they may be for its developers.
+    Raises UsageError for an unreadable one.
+
+    Requirement files count only if the project's metadata name no dependency: otherwise
+    they may be for its developers.
     """
     lines: list[str] = []
     # Without requirements.txt the files with similar names, if not for development.
@@ -171,7 +175,10 @@ def read_pyproject(folder: Path) -> PyProject:
 
 
 def read_setup_cfg(folder: Path) -> ConfigParser:
-    """The sections of setup.cfg; empty if it does not exist. Raises UsageError if it is unreadable."""
+    """The sections of setup.cfg; empty if it does not exist.
+
+    Raises UsageError if it is unreadable.
+    """
     parser = ConfigParser(interpolation=None)
     try:
         parser.read(folder / SETUP_CFG, encoding="utf-8")
@@ -186,7 +193,9 @@ def read_setup_cfg(folder: Path) -> ConfigParser:
 
 
 def _own_dependencies(folder: Path) -> Sequence[str] | None:
-    """The dependencies in the project's metadata; None if only its build backend knows them."""
+    """The dependencies in the project's metadata; None if only its build backend knows
+    them.
+    """
     file = read_pyproject(folder)
     table, poetry = file.project, file.tool.poetry
     if poetry.dependencies is not None:
@@ -216,7 +225,9 @@ def _own_dependencies(folder: Path) -> Sequence[str] | None:
 
 
 def _requirement_lines(path: Path) -> Iterator[str]:
-    """The requirements of a file and of the files it includes with -r, and its options for indexes."""
+    """The requirements of a file and of the files it includes with -r, and its options
+    for indexes.
+    """
     if not path.is_file():
         return
     for line in (
@@ -302,7 +313,9 @@ _NOT_THE_PACKAGE = {
 
 @dataclass(frozen=True)
 class NewProject:
-    """``name`` and ``package`` (the import name) may be empty; ``python_path`` is empty if the default finds the package."""
+    """``name`` and ``package`` (the import name) may be empty; ``python_path`` is empty
+    if the default finds the package.
+    """
 
     name: str
     package: str
@@ -311,7 +324,10 @@ class NewProject:
 
 
 def read_project(folder: Path) -> NewProject:
-    """Read pyproject.toml and setup.cfg of ``folder``. Raises UsageError for an unreadable one."""
+    """Read pyproject.toml and setup.cfg of ``folder``.
+
+    Raises UsageError for an unreadable one.
+    """
     file, cfg = read_pyproject(folder), read_setup_cfg(folder)
     table = file.project or ProjectTable()
     name = (
@@ -334,7 +350,9 @@ def read_project(folder: Path) -> NewProject:
 
 
 def _find_package(folder: Path, name: str) -> tuple[str, str]:
-    """The import name of the package, and the folder that must be on Python's path for it."""
+    """The import name of the package, and the folder that must be on Python's path for
+    it.
+    """
     if name:
         subfolders = sorted(
             path.name
@@ -357,7 +375,9 @@ def _find_package(folder: Path, name: str) -> tuple[str, str]:
 
 
 def _python(table_says: str, cfg_says: str, folder: Path) -> str:
-    """The running Python's version if the project supports it, because the pins are from here; else the oldest supported."""
+    """The running Python's version if the project supports it, because the pins are
+    from here; else the oldest supported.
+    """
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
     versions, path = table_says or cfg_says, folder / PYPROJECT
     if not table_says:

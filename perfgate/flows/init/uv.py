@@ -1,4 +1,6 @@
-"""`uv pip compile`, which resolves and pins requirements: where it is, the indexes that it asks, and its errors."""
+"""`uv pip compile`, which resolves and pins requirements: where it is, the indexes that
+it asks, and its errors.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ _INDEX_SETTINGS = ("index-url", "extra-index-url", "find-links")
 
 
 def find_uv() -> str:
-    """The path of uv: next to the running Python, else on the PATH. Raises UsageError if it is not installed."""
+    """The path of uv: next to the running Python, else on the PATH.
+
+    Raises UsageError if it is not installed.
+    """
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     if path := shutil.which("uv", path=os.pathsep.join(folders)):
         return path
@@ -43,10 +48,12 @@ def compile_requirements(
     versions: Sequence[str],
     hidden: Sequence[str],
 ) -> str:
-    """Pin requirements and all their dependencies for a hosted runner, with the hashes of their files if there are any.
+    """Pin requirements and all their dependencies for a hosted runner, with the hashes
+    of their files if there are any.
 
-    ``lines`` are lines of a requirements file, relative to ``folder``; ``files`` are pyproject.toml or setup.py with more
-    requirements. ``python`` is the runner's version, or a path, then the running version counts; ``versions`` are constraints,
+    ``lines`` are lines of a requirements file, relative to ``folder``; ``files`` are
+    pyproject.toml or setup.py with more requirements. ``python`` is the runner's
+    version, or a path, then the running version counts; ``versions`` are constraints,
     and ``hidden`` packages are left out. Raises UsageError if uv fails.
     """
     options = ["--generate-hashes", "--python-platform", _PLATFORM]
@@ -62,7 +69,10 @@ def compile_requirements(
 
 
 def names_requirements(file: Path) -> bool:
-    """Whether a pyproject.toml or setup.py has requirements. Raises UsageError if uv cannot build its metadata."""
+    """Whether a pyproject.toml or setup.py has requirements.
+
+    Raises UsageError if uv cannot build its metadata.
+    """
     return bool(
         _run(
             ["--no-deps", str(file), "-"], file.parent, "\n".join(pip_indexes())
@@ -71,7 +81,9 @@ def names_requirements(file: Path) -> bool:
 
 
 def pip_indexes() -> list[str]:
-    """The indexes and folders that pip is configured to use here, as options of a requirements file; uv does not read them."""
+    """The indexes and folders that pip is configured to use here, as options of a
+    requirements file; uv does not read them.
+    """
     command = [sys.executable, "-m", "pip", "config", "list"]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     settings = {}

@@ -30,15 +30,17 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.judging.store.artifacts import ArtifactStore, Sending
 from perfgate.locale import sentence
 
-# Conclusions of a measuring job that did not finish. GitHub cancels a job that exceeds its `timeout-minutes`.
+# Conclusions of a measuring job that did not finish. GitHub cancels a job that exceeds
+# its `timeout-minutes`.
 CANCELLED = ("cancelled", "timed_out")
 
 
 class ReadArtifact(NamedTuple):
     """The documents of an artifact, or the error of reading it, which judging raises.
 
-    In a matrix, ``testbed`` is the name of the runner that measured, and ``device`` the kind of its device by perfgate.toml.
-    ``source`` is the folder or zip that was read, for the other files that it holds.
+    In a matrix, ``testbed`` is the name of the runner that measured, and ``device`` the
+    kind of its device by perfgate.toml. ``source`` is the folder or zip that was read,
+    for the other files that it holds.
     """
 
     documents: CheckDocuments | None = None
@@ -56,7 +58,8 @@ class ReadArtifact(NamedTuple):
 def read_artifacts(
     artifact: Path | None, trusted: TrustedInputs, key: str, testbeds: Sequence[str]
 ) -> Sequence[ReadArtifact]:
-    """The artifact of every expected testbed, or of the only runner: from a path, else as the event's run uploaded it.
+    """The artifact of every expected testbed, or of the only runner: from a path, else
+    as the event's run uploaded it.
 
     If a measuring job was cancelled, the artifacts of the others are still judged.
     """
@@ -98,10 +101,12 @@ def measured_change(artifacts: Sequence[ReadArtifact]) -> int | None:
 def _expected_testbeds(
     config: Config | None, names: Sequence[str]
 ) -> Mapping[str, str | None]:
-    """The kind of device of each expected testbed, None if perfgate.toml lacks the testbed; empty for a gate of one runner.
+    """The kind of device of each expected testbed, None if perfgate.toml lacks the
+    testbed; empty for a gate of one runner.
 
-    ``config`` comes from the base or the default branch, so a change cannot take a testbed away. The ``names`` in the
-    call, which a CI file of the change may have written, only add to them.
+    ``config`` comes from the base or the default branch, so a change cannot take a
+    testbed away. The ``names`` in the call, which a CI file of the change may have
+    written, only add to them.
     """
     for name in names:
         if not TESTBED_NAME.fullmatch(name):
@@ -126,7 +131,9 @@ def _expected_testbeds(
 def _read_artifact(
     artifact: Path | None, target: TargetForge | None, key: str, testbed: str
 ) -> ReadArtifact:
-    """The check of a testbed, "" for the only runner; in a folder with several it is ``NAME/`` or ``NAME.zip``."""
+    """The check of a testbed, "" for the only runner; in a folder with several it is
+    ``NAME/`` or ``NAME.zip``.
+    """
     try:
         if artifact is None:
             assert target is not None, (
@@ -150,7 +157,8 @@ def _refused(artifact: ReadArtifact, sessions: Counter[str]) -> ReadArtifact:
     if documents is None:
         return artifact
     why = None
-    # One of two testbeds with the same session is a copy; which of them cannot be known.
+    # One of two testbeds with the same session is a copy; which of them cannot be
+    # known.
     if any(sessions[session] > 1 for session in _sessions(documents)):
         why = Message("publish.measured-once")
     other_kinds = sorted({run.testbed.device_kind for run in documents} - {device})
@@ -171,13 +179,17 @@ def _sessions(documents: CheckDocuments | None) -> set[str]:
     return sessions
 
 
-# Seconds after which no other file is sent: CI ends the job after 15 minutes, and the comment is not posted yet.
+# Seconds after which no other file is sent: CI ends the job after 15 minutes, and the
+# comment is not posted yet.
 MOST_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class CheckKeeper:
-    """Keeps the checks of one publication. No error of it reaches the judgement: the verdict stands without kept files."""
+    """Keeps the checks of one publication.
+
+    No error of it reaches the judgement: the verdict stands without kept files.
+    """
 
     store: ArtifactStore
     project: str
@@ -188,7 +200,9 @@ class CheckKeeper:
     def keep(
         self, decision: DecisionDocument, artifact: ReadArtifact, page: str
     ) -> Mapping[str, str]:
-        """Keep what the judged documents list, and the report page; the address of every kept file that has one, by path."""
+        """Keep what the judged documents list, and the report page; the address of
+        every kept file that has one, by path.
+        """
         documents = artifact.judged_documents()
         artifacts = set_of_check(
             documents.base, documents.head, decision, self.project, self.doors.now()
@@ -224,7 +238,9 @@ class CheckKeeper:
         }
 
     def _in_time(self) -> Sending:
-        """Raises StoreRefusedError before the next file once the time is over: the comment must not wait for ever."""
+        """Raises StoreRefusedError before the next file once the time is over: the
+        comment must not wait for ever.
+        """
         ends = self.doors.clock() + MOST_SECONDS
 
         def sending(_: str, number: int, files: int) -> None:
@@ -241,7 +257,9 @@ class CheckKeeper:
 
 
 def open_keeper(trusted: TrustedInputs, key: str, doors: Doors) -> CheckKeeper | None:
-    """The keeper of a gate's checks; None if the project keeps no artifacts, or the job does not post."""
+    """The keeper of a gate's checks; None if the project keeps no artifacts, or the job
+    does not post.
+    """
     config = trusted.config
     if config is None or trusted.target is None:
         return None

@@ -53,17 +53,20 @@ from perfgate.locale import Language, sentence
 
 # Of a bisection, which is untrusted.
 _MOST_BYTES = 4 * 1024 * 1024
-# An order that cannot be parsed is answered too, once its author is known to be allowed to give orders.
+# An order that cannot be parsed is answered too, once its author is known to be allowed
+# to give orders.
 _Order = RunOrder | BisectOrder | AcceptOrder | OrderError
 
 
 def run_command(
     root: Path, doors: Doors, *, key: str = DEFAULT_KEY, language: Language = "en"
 ) -> None:
-    """Execute or refuse the order in the comment; authors without push access are answered only in the log.
+    """Execute or refuse the order in the comment; authors without push access are
+    answered only in the log.
 
-    ``root`` is the project's folder in a checkout of the default branch; ``key`` distinguishes several gates of one repository.
-    Raises UsageError if this job runs for no comment or has no token, ForgeError and StoreError if forge or store refuse.
+    ``root`` is the project's folder in a checkout of the default branch; ``key``
+    distinguishes several gates of one repository. Raises UsageError if this job runs
+    for no comment or has no token, ForgeError and StoreError if forge or store refuse.
     """
     place, event = read_comment(doors.environ), detect(doors.environ)
     if place is None or event is None:
@@ -106,7 +109,10 @@ def run_command(
 
 @dataclass(frozen=True)
 class _OrderJob:
-    """The job that a comment with an order started. Its answers are None if the log has the reason."""
+    """The job that a comment with an order started.
+
+    Its answers are None if the log has the reason.
+    """
 
     root: Path
     key: str
@@ -151,7 +157,8 @@ class _OrderJob:
         return refusal or self._accept(order, change)
 
     def answer_on_issue(self, order: _Order) -> OrderAnswer | None:
-        """Execute the only order that an issue takes, such as the weekly report: bisect main between two of its commits.
+        """Execute the only order that an issue takes, such as the weekly report: bisect
+        main between two of its commits.
 
         The commits are of the checked-out default branch, so of reviewed code alone.
         """
@@ -190,7 +197,9 @@ class _OrderJob:
         self.doors.say_foreign(why)
 
     def _accept(self, order: AcceptOrder, change: OrderedChange) -> OrderAnswer:
-        """Store an acceptance, and judge the check in our comment again if it belongs to this commit."""
+        """Store an acceptance, and judge the check in our comment again if it belongs
+        to this commit.
+        """
         doors = self.doors
         store_acceptances(
             load_config(self.root, environ=doors.environ),
@@ -261,9 +270,11 @@ def connect_to_answer(event: CiEvent, doors: Doors) -> Forge:
 def _refusal(
     order: _Order, change: OrderedChange, comment: CommentEvent
 ) -> OrderAnswer | None:
-    """The answer that refuses an order of an author with push access; None if it is to be executed.
+    """The answer that refuses an order of an author with push access; None if it is to
+    be executed.
 
-    The owner of a fork can push between the review and the order, so the order must name the reviewed commit.
+    The owner of a fork can push between the review and the order, so the order must
+    name the reviewed commit.
     """
     if (
         change.from_fork
@@ -305,7 +316,9 @@ def _unknown_metric(order: AcceptOrder | BisectOrder) -> OrderAnswer | None:
 def _with_metrics(
     order: AcceptOrder, state: CommentState | None, change: OrderedChange
 ) -> tuple[AcceptOrder, OrderAnswer | None]:
-    """The order with the metrics of its numbered causes in our comment on this exact head, or the answer that refuses it."""
+    """The order with the metrics of its numbered causes in our comment on this exact
+    head, or the answer that refuses it.
+    """
     if state is None:
         return order, OrderAnswer("no_numbers")
     if state.head != change.head_sha:
@@ -343,10 +356,12 @@ def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiE
 
 
 def answer_bisection(folder: Path, language: Language, doors: Doors) -> None:
-    """Answer with the bisection in ``folder``, or with its absence. It is untrusted and never becomes a verdict.
+    """Answer with the bisection in ``folder``, or with its absence. It is untrusted and
+    never becomes a verdict.
 
-    Raises UsageError outside a CI job for a change request, DocumentError if the bisection is not one of this change, after a
-    comment that it is missing, and ForgeError if the forge refuses.
+    Raises UsageError outside a CI job for a change request, DocumentError if the
+    bisection is not one of this change, after a comment that it is missing, and
+    ForgeError if the forge refuses.
     """
     event = detect(doors.environ)
     if event is None or event.change_request is None:
@@ -367,7 +382,9 @@ def answer_bisection(folder: Path, language: Language, doors: Doors) -> None:
 
 
 def _read(path: Path, head: str) -> BisectionDocument | None:
-    """The bisection of the commits up to ``head``; None if there is none. Raises DocumentError for any other."""
+    """The bisection of the commits up to ``head``; None if there is none. Raises
+    DocumentError for any other.
+    """
     if path.is_symlink() or not path.is_file():
         return None
     with path.open("rb") as file:

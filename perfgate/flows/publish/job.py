@@ -56,7 +56,8 @@ from perfgate.version import __version__
 def publish(
     artifact: Path | None, trusted: TrustedInputs, request: PublishRequest, doors: Doors
 ) -> int:
-    """Publish a check, or all checks of a matrix as one, and return the exit code of the verdict, judged here.
+    """Publish a check, or all checks of a matrix as one, and return the exit code of
+    the verdict, judged here.
 
     ``artifact`` is a check's folder or zip, or a folder with one for each testbed;
     None means the artifacts uploaded by the event's run. Raises ForgeError (exit code
@@ -83,7 +84,8 @@ def publish(
         if request.out is not None:
             published.write(request.out)
     finally:
-        # Even after an error, an older comment must not be mistaken for the verdict on this head.
+        # Even after an error, an older comment must not be mistaken for the verdict on
+        # this head.
         post(published, trusted, request, doors)
     # One workload that was ordered alone does not stand for the whole check.
     if request.record and not request.workload:
@@ -109,9 +111,11 @@ def judge_artifacts(
 def _judged(artifact: ReadArtifact, wording: Wording, doors: Doors) -> JudgedArtifact:
     """Judge, and render the decision.
 
-    The documents are untrusted. Any error that they or the forge cause between reading and rendering becomes INCONCLUSIVE,
-    with its own comment and status, so that the verdict on an earlier head is not mistaken for this one's. ``publish`` raises
-    the error again after posting, so that the job's log has its traceback and the job its exit code.
+    The documents are untrusted. Any error that they or the forge cause between reading
+    and rendering becomes INCONCLUSIVE, with its own comment and status, so that the
+    verdict on an earlier head is not mistaken for this one's. ``publish`` raises the
+    error again after posting, so that the job's log has its traceback and the job its
+    exit code.
     """
     try:
         decision = judge(artifact, wording.trusted, wording.request.only, doors)
@@ -129,10 +133,12 @@ def _judged(artifact: ReadArtifact, wording: Wording, doors: Doors) -> JudgedArt
 def judge(
     artifact: ReadArtifact, trusted: TrustedInputs, only: Collection[str], doors: Doors
 ) -> DecisionDocument:
-    """Judge the samples of an artifact; ``only`` are the ordered workloads, if not all were.
+    """Judge the samples of an artifact; ``only`` are the ordered workloads, if not all
+    were.
 
-    A missing, damaged or foreign artifact is INCONCLUSIVE. Raises ConfigError if the checkout's perfgate.toml has to judge and
-    cannot be read, and ForgeError if the forge refuses.
+    A missing, damaged or foreign artifact is INCONCLUSIVE. Raises ConfigError if the
+    checkout's perfgate.toml has to judge and cannot be read, and ForgeError if the
+    forge refuses.
     """
     try:
         target, change = trusted.target, trusted.proposed
@@ -171,7 +177,9 @@ def judge(
 def undecided(
     verdict: Verdict, why: Message, grounds: Grounds, event: CiEvent | None
 ) -> DecisionDocument:
-    """The decision without a judgement, e.g. INCONCLUSIVE for a missing, damaged or foreign artifact: never a silent green."""
+    """The decision without a judgement, e.g. INCONCLUSIVE for a missing, damaged or
+    foreign artifact: never a silent green.
+    """
     return DecisionDocument(
         perfgate_version=__version__,
         project=event.repository if event else "",
@@ -190,7 +198,9 @@ def undecided(
 
 
 def _is_unmoved(trusted: TrustedInputs) -> bool:
-    """Whether the change still has the head and the target that it had before; the commits of a merge queue do not move."""
+    """Whether the change still has the head and the target that it had before; the
+    commits of a merge queue do not move.
+    """
     before = trusted.change
     if trusted.target is None or before is None:
         return trusted.proposed is not None

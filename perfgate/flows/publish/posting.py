@@ -1,4 +1,6 @@
-"""Post a verdict: the comment and the commit status, or the text in the log if the job may not post; keep it for the trend."""
+"""Post a verdict: the comment and the commit status, or the text in the log if the job
+may not post; keep it for the trend.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ _RED: dict[FailOn, tuple[Verdict, ...]] = {
 def post(
     published: Published, trusted: TrustedInputs, request: PublishRequest, doors: Doors
 ) -> None:
-    """Post the verdict where the job may; the log has the text of a comment that is not posted.
+    """Post the verdict where the job may; the log has the text of a comment that is not
+    posted.
 
     Raises ForgeError if the forge refuses.
     """
@@ -68,8 +71,8 @@ def post(
 def record_verdicts(
     published: Published, trusted: TrustedInputs, key: str, doors: Doors
 ) -> None:
-    """Store the verdict of every testbed under the gate's key, from which the trend judges the gate; a skipped change
-    does not count.
+    """Store the verdict of every testbed under the gate's key, from which the trend
+    judges the gate; a skipped change does not count.
 
     A store that refuses is reported in the log: the verdict stands without it.
     """
@@ -122,9 +125,12 @@ class _Poster:
     doors: Doors
 
     def post(self, published: Published) -> None:
-        """Post the comment and set the status. If the forge refuses the status, the comment notes it: an older one may remain.
+        """Post the comment and set the status.
 
-        Raises ForgeError for a refused status, if it was requested or if there is no comment.
+        If the forge refuses the status, the comment notes it: an older one may remain.
+
+        Raises ForgeError for a refused status, if it was requested or if there is no
+        comment.
         """
         change, event = self.change, self.target.event
         if change is None and event.base_sha:
@@ -154,7 +160,9 @@ class _Poster:
             raise refused
 
     def _comment(self, change: ChangeRequest, text: str, published: Published) -> bool:
-        """Post a text as our comment, unless the comment there is from a newer run; return whether it was posted."""
+        """Post a text as our comment, unless the comment there is from a newer run;
+        return whether it was posted.
+        """
         event, language = self.target.event, self.request.language
 
         def worded_turn(last: Decided, now: Decided) -> str:
@@ -190,8 +198,9 @@ class _Poster:
     def _set_status(self, published: Published) -> ForgeError | None:
         """Set the commit status if wanted; return the error if the forge refuses it.
 
-        A token without that permission fails the job only if the status was requested; otherwise the exit code is enough.
-        Raises ForgeHasNoStatusesError if a status was requested on a forge without statuses.
+        A token without that permission fails the job only if the status was requested;
+        otherwise the exit code is enough. Raises ForgeHasNoStatusesError if a status
+        was requested on a forge without statuses.
         """
         event, say, is_set = self.target.event, self.doors.say, self.request.status
         if is_set is None:

@@ -1,4 +1,6 @@
-"""The publication on a change: the decision of its runner, or the decisions of several testbeds as one."""
+"""The publication on a change: the decision of its runner, or the decisions of several
+testbeds as one.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,13 @@ from perfgate.version import __version__
 
 @dataclass(frozen=True)
 class JudgedArtifact:
-    """The decision on one artifact with its comment, and its report page if there were documents to judge.
+    """The decision on one artifact with its comment, and its report page if there were
+    documents to judge.
 
-    ``accepts`` are the metrics of each cause numbered in the comment. ``error`` is the exception that made judging fail.
-    ``testbed`` is "" in a gate of one runner; of a matrix ``device`` is the kind that perfgate.toml names for the testbed,
-    and ``column`` its part of the joint comment.
+    ``accepts`` are the metrics of each cause numbered in the comment. ``error`` is the
+    exception that made judging fail. ``testbed`` is "" in a gate of one runner; of a
+    matrix ``device`` is the kind that perfgate.toml names for the testbed, and
+    ``column`` its part of the joint comment.
     """
 
     decision: DecisionDocument
@@ -55,7 +59,9 @@ class JudgedArtifact:
         return EXIT_BUG
 
     def worded(self, *, budget: int) -> JudgedArtifact:
-        """The same with its text: the comment, or its part of a joint one, of at most ``budget`` characters."""
+        """The same with its text: the comment, or its part of a joint one, of at most
+        ``budget`` characters.
+        """
         if self.testbed:
             column = render_column(
                 self.testbed, self.decision, self.context, budget=budget
@@ -68,9 +74,11 @@ class JudgedArtifact:
 
 @dataclass(frozen=True)
 class Published:
-    """The artifacts of all expected testbeds under one verdict, in the order of perfgate.toml, or the only runner's.
+    """The artifacts of all expected testbeds under one verdict, in the order of
+    perfgate.toml, or the only runner's.
 
-    ``budget`` is the number of characters that each may have of the comment, and ``context`` belongs to a joint comment.
+    ``budget`` is the number of characters that each may have of the comment, and
+    ``context`` belongs to a joint comment.
     """
 
     artifacts: Sequence[JudgedArtifact]
@@ -100,13 +108,17 @@ class Published:
 
     @property
     def error(self) -> Exception | None:
-        """The error that ends the job; if another testbed shows a regression, the verdict does."""
+        """The error that ends the job; if another testbed shows a regression, the
+        verdict does.
+        """
         errors = (artifact.error for artifact in self.deciding if artifact.error)
         return next(errors, None)
 
     @property
     def accepts(self) -> list[list[str]]:
-        """The metrics of the numbered causes; a joint comment has none, because every testbed counts its own."""
+        """The metrics of the numbered causes; a joint comment has none, because every
+        testbed counts its own.
+        """
         if self.is_joint:
             return []
         return self.artifacts[0].accepts
@@ -127,7 +139,9 @@ class Published:
         return render_joint_status(self._columns(), self.verdict, self.context.language)
 
     def with_note(self, note: Message) -> str:
-        """The comment with an additional note, on a matrix in the part of a testbed with the joint verdict."""
+        """The comment with an additional note, on a matrix in the part of a testbed
+        with the joint verdict.
+        """
         first = self.deciding[0]
         warnings = [note, *first.decision.warnings]
         decision = msgspec.structs.replace(first.decision, warnings=warnings)
@@ -137,7 +151,8 @@ class Published:
         return replace(self, artifacts=artifacts).text
 
     def write(self, out: Path) -> None:
-        """Write the results as judged here, for the job to upload: the comment links these, not the measuring job's results.
+        """Write the results as judged here, for the job to upload: the comment links
+        these, not the measuring job's results.
 
         Each testbed has a folder of its name.
         """

@@ -1,4 +1,6 @@
-"""Start what an order wants measured: by the outputs of GitHub's workflow, or by a pipeline of the change's own branch."""
+"""Start what an order wants measured: by the outputs of GitHub's workflow, or by a
+pipeline of the change's own branch.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,12 @@ def start_measuring(
     key: str,
     doors: Doors,
 ) -> OrderAnswer:
-    """Start it, or answer how to do it by hand. Every part of the comment is checked first.
+    """Start it, or answer how to do it by hand.
 
-    Raises ForgeError if the change has no commits, and ForgeUnansweredError if a pipeline may or may not have been started.
+    Every part of the comment is checked first.
+
+    Raises ForgeError if the change has no commits, and ForgeUnansweredError if a
+    pipeline may or may not have been started.
     """
     if not (
         COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)
@@ -50,7 +55,8 @@ def start_measuring(
     if event.forge == "github":
         return tell_workflow(order, change, event, doors.environ)
     if isinstance(order, RunOrder):
-        # A job that a comment starts has the rights of the main branch, so it must not run code of a change.
+        # A job that a comment starts has the rights of the main branch, so it must not
+        # run code of a change.
         return OrderAnswer("rerun" if isinstance(forge, PipelineForge) else "repeat")
     if not isinstance(forge, PipelineForge):
         return OrderAnswer("by_hand", command=bisect_line(order, change))

@@ -27,11 +27,13 @@ FailOn = Literal["undecided", "regression", "never"]
 class PublishRequest:
     """Which check is published, and in which form.
 
-    ``key`` distinguishes several gates of one repository. ``workload`` is the only workload measured, if one was ordered
-    alone; its comment and status must not replace the whole check's. ``testbeds`` are expected besides those in perfgate.toml.
-    ``status`` sets or omits the commit status; None decides by the kind of pipeline. ``fail_on`` selects the verdicts that
-    make the status red. ``out`` is the folder for decision, comment and report as judged here; with ``outputs`` the verdict
-    becomes an output of the CI step. ``record`` keeps the verdict in the store of main's runs.
+    ``key`` distinguishes several gates of one repository. ``workload`` is the only
+    workload measured, if one was ordered alone; its comment and status must not replace
+    the whole check's. ``testbeds`` are expected besides those in perfgate.toml.
+    ``status`` sets or omits the commit status; None decides by the kind of pipeline.
+    ``fail_on`` selects the verdicts that make the status red. ``out`` is the folder for
+    decision, comment and report as judged here; with ``outputs`` the verdict becomes an
+    output of the CI step. ``record`` keeps the verdict in the store of main's runs.
     """
 
     key: str = DEFAULT_KEY
@@ -61,7 +63,9 @@ class PublishRequest:
 
 @dataclass(frozen=True)
 class TargetForge:
-    """The forge to post on, and the access to its git server, both with the job's token."""
+    """The forge to post on, and the access to its git server, both with the job's
+    token.
+    """
 
     forge: Forge
     event: CiEvent
@@ -103,7 +107,8 @@ class TrustedInputs:
     def with_change(self, measured: int | None) -> TrustedInputs:
         """The same with the change request of the event's head.
 
-        If several have this exact head, the number that the artifact names chooses among them, but never another one.
+        If several have this exact head, the number that the artifact names chooses
+        among them, but never another one.
         """
         if self.target is None:
             return self
@@ -116,10 +121,11 @@ class TrustedInputs:
 def read_trusted_inputs(
     root: Path, event: CiEvent | None, doors: Doors, *, posts: bool
 ) -> TrustedInputs:
-    """Read perfgate.toml once, and connect to the forge if the job has a token and something is to be posted or fetched.
+    """Read perfgate.toml once, and connect to the forge if the job has a token and
+    something is to be posted or fetched.
 
-    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
-    Raises ForgeError if the forge refuses.
+    ``root`` is the folder with perfgate.toml in a checkout of the base or of the
+    default branch, never of the change. Raises ForgeError if the forge refuses.
     """
     trusted = TrustedInputs(root, doors.environ, event)
     if (root / CONFIG_NAME).exists():

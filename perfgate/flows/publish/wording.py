@@ -63,7 +63,9 @@ class Wording:
     def word(
         self, decision: DecisionDocument, artifact: ReadArtifact
     ) -> JudgedArtifact:
-        """Render the comment on a decision, with the addresses of its evidence, and its report page."""
+        """Render the comment on a decision, with the addresses of its evidence, and its
+        report page.
+        """
         judged = JudgedArtifact(
             decision,
             self.context(decision.sides.base.commit),
@@ -78,7 +80,9 @@ class Wording:
     def _with_evidence(
         self, judged: JudgedArtifact, artifact: ReadArtifact
     ) -> JudgedArtifact:
-        """With the addresses of the evidence, the orders to accept, and the report page."""
+        """With the addresses of the evidence, the orders to accept, and the report
+        page.
+        """
         decision, context = judged.decision, judged.context
         request, trusted = self.request, self.trusted
         if trusted.target is not None and decision.measured.links:
@@ -91,7 +95,8 @@ class Wording:
         accepts: list[list[str]] = []
         if obeys_comments(trusted):
             accepts = accepting_metrics(decision)
-            # Numbers only work in the comment that `perfgate command` reads, and if one testbed counts its causes there.
+            # Numbers only work in the comment that `perfgate command` reads, and if one
+            # testbed counts its causes there.
             is_numbered = (
                 request.name == DEFAULT_KEY
                 and not artifact.testbed
@@ -116,7 +121,9 @@ class Wording:
         return replace(judged, context=context, page=page, accepts=accepts)
 
     def context(self, base: str | None = None) -> CommentContext:
-        """The addresses in a comment; ``base`` is the commit to reproduce the comparison with."""
+        """The addresses in a comment; ``base`` is the commit to reproduce the
+        comparison with.
+        """
         reproduce = None
         if base and COMMIT_ID.fullmatch(base):
             reproduce = f"perfgate check --base {base[:12]} --out perfgate-out"
@@ -145,10 +152,12 @@ class Wording:
 
 
 def obeys_comments(trusted: TrustedInputs) -> bool:
-    """Whether ``/perfgate`` comments are obeyed: the forge supports orders, and a workflow of the checkout handles them.
+    """Whether ``/perfgate`` comments are obeyed: the forge supports orders, and a
+    workflow of the checkout handles them.
 
-    If the checkout has no workflows and this job runs in GitHub Actions, the workflows are kept elsewhere and count as
-    obeying. On GitLab the template sets a variable, because a webhook has to be set up.
+    If the checkout has no workflows and this job runs in GitHub Actions, the workflows
+    are kept elsewhere and count as obeying. On GitLab the template sets a variable,
+    because a webhook has to be set up.
     """
     if trusted.target is None:
         return False
@@ -172,9 +181,11 @@ def obeys_comments(trusted: TrustedInputs) -> bool:
 def _orders_to_accept(
     trusted: TrustedInputs, *, is_numbered: bool
 ) -> Callable[[int, Sequence[str]], str | None]:
-    """A function from a cause to the order to accept it: by its number, if the comment's state has its metrics, or by metrics.
+    """A function from a cause to the order to accept it: by its number, if the
+    comment's state has its metrics, or by metrics.
 
-    With a number it names the commit of a fork alone, because the fork's owner can move its head.
+    With a number it names the commit of a fork alone, because the fork's owner can move
+    its head.
     """
     assert trusted.event is not None, "orders are read from comments of a forge"
     head = trusted.event.head_sha
@@ -191,11 +202,13 @@ def _orders_to_accept(
 def _evidence_pages(
     target: TargetForge, key: str, links: Iterable[Artifact]
 ) -> Mapping[str, str]:
-    """The URL of every stored file that has one, by path; empty if the forge lists no artifacts.
+    """The URL of every stored file that has one, by path; empty if the forge lists no
+    artifacts.
 
-    The URLs come from the forge's list of artifacts, not from the artifacts. A forge that stores an archive file by file has a
-    URL for each. On the others a flame graph is a separate artifact, which opens in the browser, and a trace is in the archive
-    of the traces.
+    The URLs come from the forge's list of artifacts, not from the artifacts. A forge
+    that stores an archive file by file has a URL for each. On the others a flame graph
+    is a separate artifact, which opens in the browser, and a trace is in the archive of
+    the traces.
     """
     try:
         artifacts = target.forge.artifacts()

@@ -20,7 +20,9 @@ Say = Callable[[str], None]
 
 
 def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
-    """Ask all advisors about a recording. Without one, name the package that analyses a folder of Ascend's profiler."""
+    """Ask all advisors about a recording. Without one, name the package that analyses a
+    folder of Ascend's profiler.
+    """
     advisors = cast(list[Advisor], load_plugins(ADVISORS))
     if not advisors and (
         profile.name == _ASCEND_TABLES or next(profile.rglob(_ASCEND_TABLES), None)
@@ -40,7 +42,9 @@ def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
 
 
 def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
-    """Ask all advisors about the packed recordings among a run's artifacts; each problem once per workload."""
+    """Ask all advisors about the packed recordings among a run's artifacts; each
+    problem once per workload.
+    """
     advised = Advised([], [])
     for artifact in run.traces:
         path = folder / artifact.path

@@ -1,4 +1,6 @@
-"""``perfgate run --from-profile``: a run document made from a profiler recording, without measuring."""
+"""``perfgate run --from-profile``: a run document made from a profiler recording,
+without measuring.
+"""
 
 from __future__ import annotations
 
@@ -69,10 +71,11 @@ def run_from_profile(
     workload: str = DEFAULT_WORKLOAD,
     keep_files: bool = False,
 ) -> RunDocument:
-    """Read the recording ``profile`` and write ``run.json`` into ``out``; with ``keep_files`` its files are copied there too.
+    """Read the recording ``profile`` and write ``run.json`` into ``out``; with
+    ``keep_files`` its files are copied there too.
 
-    ``directory`` is the project's folder; its perfgate.toml, if any, gives name and limits. Raises DocumentError if the path
-    is not a recording, or an empty one.
+    ``directory`` is the project's folder; its perfgate.toml, if any, gives name and
+    limits. Raises DocumentError if the path is not a recording, or an empty one.
     """
     if not _NAME.fullmatch(workload):
         raise UsageError(
@@ -226,7 +229,9 @@ def _warnings(
     not_said: Sequence[Message],
     incomplete: Sequence[Message],
 ) -> list[Message]:
-    """The warnings on the origin of the numbers, on differences that a recording may hide, and on missing parts."""
+    """The warnings on the origin of the numbers, on differences that a recording may
+    hide, and on missing parts.
+    """
     whole: list[str] = []
     shapes_of_one: dict[str, str] = {}
     for summary in summaries:

@@ -1,4 +1,6 @@
-"""``perfgate run``: the checklist on this machine, one run document, judged by the rules that need no base."""
+"""``perfgate run``: the checklist on this machine, one run document, judged by the
+rules that need no base.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,8 @@ from perfgate.measuring.devices.registry import refuse_unknown_kind
 from perfgate.system.packages import installed_packages
 
 DECISION_FILES = ("decision.json", "comment.md", "report.html")
-# Where a CI job says its container image: our own variable, then GitLab's (docs.gitlab.com, "Predefined CI/CD variables").
+# Where a CI job says its container image: our own variable, then GitLab's
+# (docs.gitlab.com, "Predefined CI/CD variables").
 IMAGE_VARIABLES = ("PERFGATE_IMAGE", "CI_JOB_IMAGE")
 _MOST_IMAGE = 300
 
@@ -80,8 +83,9 @@ COMPARED_STARTS = 3
 class RunOptions:
     """The command-line options; comment and report are written in ``language``.
 
-    ``quick`` measures as a check does, so that the values compare: shortly, and without the time a process waited for a CPU.
-    On an accelerator the calls of ``starts`` new processes are compared.
+    ``quick`` measures as a check does, so that the values compare: shortly, and without
+    the time a process waited for a CPU. On an accelerator the calls of ``starts`` new
+    processes are compared.
     """
 
     out: Path
@@ -95,7 +99,8 @@ class RunOptions:
 def run_and_judge(
     config: Config, options: RunOptions, progress: Progress
 ) -> tuple[RunDocument, DecisionDocument | None]:
-    """Run the checklist and judge the run by the rules; there is no decision if perfgate.toml has none.
+    """Run the checklist and judge the run by the rules; there is no decision if
+    perfgate.toml has none.
 
     decision.json, comment.md and report.html are written next to run.json.
     """
@@ -119,7 +124,9 @@ def run_and_judge(
 
 
 def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocument:
-    """Run the checklist on the code in the project's folder and write ``run.json`` with its traces and logs."""
+    """Run the checklist on the code in the project's folder and write ``run.json`` with
+    its traces and logs.
+    """
     references = config.selected(options.workloads)
     refuse_unknown_kind(config.device)
     out = prepare_out(options.out)
@@ -194,7 +201,9 @@ def _measure(
     out: Path,
     durations: Mapping[str, Mapping[int, float]],
 ) -> _MeasuredRun:
-    """Measure the checklist of every workload, and the turns of every job; ``durations`` come from an earlier run."""
+    """Measure the checklist of every workload, and the turns of every job;
+    ``durations`` come from an earlier run.
+    """
     root = config.root.resolve()
     checkout = Checkout(root=root, harness=root)
     references = config.selected(options.workloads)
@@ -233,7 +242,9 @@ def _measure(
 
 
 def _durations(path: Path) -> dict[str, dict[int, float]]:
-    """The seconds that each step took the last time, by workload; empty if that run cannot be read."""
+    """The seconds that each step took the last time, by workload; empty if that run
+    cannot be read.
+    """
     durations = defaultdict[str, dict[int, float]](dict)
     if path.exists():
         with suppress(DocumentError):
@@ -243,7 +254,9 @@ def _durations(path: Path) -> dict[str, dict[int, float]]:
 
 
 def _code(root: Path) -> tuple[Repository | None, Source]:
-    """The repository of the project's folder, None if there is none, and its checked-out commit."""
+    """The repository of the project's folder, None if there is none, and its
+    checked-out commit.
+    """
     try:
         repository = Repository(root)
     except RepositoryError:
@@ -256,7 +269,8 @@ def _code(root: Path) -> tuple[Repository | None, Source]:
         return repository, Source()
 
 
-# Two starts, because a single one may be an outlier; a command starts anew for every turn.
+# Two starts, because a single one may be an outlier; a command starts anew for every
+# turn.
 STARTS = 2
 TURNS = 8
 RUNS = 5

@@ -16,17 +16,21 @@ from perfgate.errors import PerfgateError, UsageError
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.recording import Recording
 
-# The folder of a profiler's analysed tables; its siblings (PROF_*, FRAMEWORK) are raw data, many times larger, and not read.
+# The folder of a profiler's analysed tables; its siblings (PROF_*, FRAMEWORK) are raw
+# data, many times larger, and not read.
 _ANALYSED = "ASCEND_PROFILER_OUTPUT"
 KEPT = "profile"
-# Written by torch_npu and by msprof; in every recorded sample, the last line is terminated.
+# Written by torch_npu and by msprof; in every recorded sample, the last line is
+# terminated.
 _KERNEL_TABLE = re.compile(r"(kernel_details|op_summary).*\.csv")
 MAX_FILES = 100_000
 
 
 @dataclass(frozen=True)
 class RecordingFile:
-    """One file of a recording, under its path inside it; ``ends_line`` is whether its last line is complete."""
+    """One file of a recording, under its path inside it; ``ends_line`` is whether its
+    last line is complete.
+    """
 
     path: Path
     name: str
@@ -36,7 +40,9 @@ class RecordingFile:
 
 
 def recording_files(path: Path) -> list[RecordingFile]:
-    """The files that a recording is read from, by name. Raises PerfgateError if one cannot be read."""
+    """The files that a recording is read from, by name. Raises PerfgateError if one
+    cannot be read.
+    """
     root, files = path.parent, [path]
     if not path.is_file():
         root, files = path, sorted(_files(path))
@@ -85,7 +91,9 @@ def content_hash(files: list[RecordingFile]) -> str:
 
 
 def cut_off_tables(files: list[RecordingFile]) -> list[str]:
-    """The tables of kernels with an unterminated last line: writing or copying them was interrupted."""
+    """The tables of kernels with an unterminated last line: writing or copying them was
+    interrupted.
+    """
     return [
         file.name
         for file in files
@@ -110,7 +118,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def keep(file: RecordingFile, out: Path, *, workload: str) -> Artifact:
-    """Copy a file into the run folder and return it as an artifact. Raises PerfgateError if the disk is full."""
+    """Copy a file into the run folder and return it as an artifact.
+
+    Raises PerfgateError if the disk is full.
+    """
     target = out / KEPT / file.name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -134,14 +145,17 @@ def keep(file: RecordingFile, out: Path, *, workload: str) -> Artifact:
 
 # The number of a device is a matter of job placement; only its name must be equal.
 _NUMBERED_DEVICE = re.compile(r"device\.[0-9]+")
-# Name prefixes of host launches in CUDA's and ROCm's runtimes; any other name is taken for an NPU's.
+# Name prefixes of host launches in CUDA's and ROCm's runtimes; any other name is taken
+# for an NPU's.
 _CUDA_CALLS = ("cuda", "cu", "hip")
 
 
 def recorded_testbed(
     recording: Recording, summaries: Sequence[DeviceSummary]
 ) -> Testbed:
-    """The testbed, with the properties that the recording holds; ``unknown`` lists the missing properties."""
+    """The testbed, with the properties that the recording holds; ``unknown`` lists the
+    missing properties.
+    """
     kind = device_kind(recording, summaries)
     comparable = {
         "source": "recording",
@@ -178,7 +192,9 @@ def recorded_testbed(
 
 
 def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str:
-    """``npu``, ``cuda`` or ``cpu``, by the recording's format and the launches of its kernels."""
+    """``npu``, ``cuda`` or ``cpu``, by the recording's format and the launches of its
+    kernels.
+    """
     if recording.format not in ("kineto", "chrome"):
         return "npu"
     if all(summary.on_host for summary in summaries):

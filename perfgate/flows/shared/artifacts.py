@@ -27,7 +27,9 @@ SERVED = "/artifacts"
 
 
 def artifacts_location(config: Config, environ: Mapping[str, str]) -> str:
-    """PERFGATE_ARTIFACTS, else ``[artifacts] path``, which is relative to perfgate.toml; "" if the project keeps none."""
+    """PERFGATE_ARTIFACTS, else ``[artifacts] path``, which is relative to
+    perfgate.toml; "" if the project keeps none.
+    """
     if environ.get(ARTIFACTS_VARIABLE):
         return environ[ARTIFACTS_VARIABLE]
     path = config.artifacts.path
@@ -39,7 +41,9 @@ def artifacts_location(config: Config, environ: Mapping[str, str]) -> str:
 def artifacts_location_in(
     location: str | None, folder: Path, environ: Mapping[str, str]
 ) -> str:
-    """A location of the command line, else as ``artifacts_location`` of the project in the folder, if there is one."""
+    """A location of the command line, else as ``artifacts_location`` of the project in
+    the folder, if there is one.
+    """
     if location or environ.get(ARTIFACTS_VARIABLE):
         return location or environ[ARTIFACTS_VARIABLE]
     there = (folder / CONFIG_NAME).is_file()
@@ -63,14 +67,18 @@ def open_artifacts(config: Config, environ: Mapping[str, str]) -> ArtifactStore 
 def open_artifacts_at(
     location: str, environ: Mapping[str, str], address: str
 ) -> ArtifactStore:
-    """The artifact store at a location; its files have their addresses below ``address``."""
+    """The artifact store at a location; its files have their addresses below
+    ``address``.
+    """
     return ArtifactStore(ObjectPlace(location, environ), address)
 
 
 def kept_reader(
     store: ArtifactStore | None, project: str
 ) -> Callable[[str], KeptOfRun]:
-    """A function from the id of a run to its kept files; a store that cannot be read costs a page its links alone."""
+    """A function from the id of a run to its kept files; a store that cannot be read
+    costs a page its links alone.
+    """
 
     def read(run_id: str) -> KeptOfRun:
         if store is None:
@@ -94,7 +102,8 @@ def keep_artifacts(
     *,
     page: str | None = None,
 ) -> KeptArtifacts:
-    """Keep the listed files of a set that one of the sources holds, and a report page, which no document lists.
+    """Keep the listed files of a set that one of the sources holds, and a report page,
+    which no document lists.
 
     Raises DocumentError if a source cannot be read, StoreError if the store refuses.
     """

@@ -30,7 +30,8 @@ def status_name(name: str) -> str:
 
 
 def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
-    """The zip of the newest attempt up to the event's own: if only this job is rerun, the new attempt has no artifact.
+    """The zip of the newest attempt up to the event's own: if only this job is rerun,
+    the new attempt has no artifact.
 
     Raises DocumentError if none is available, ForgeError if the forge does not respond.
     """
@@ -66,10 +67,11 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
 def with_traces(
     artifact: Path | bytes, forge: Forge | None, event: CiEvent, key: str
 ) -> Iterator[Path | bytes]:
-    """The artifact itself, and, only if it lacks files, the zip of traces that GitHub's jobs upload separately.
+    """The artifact itself, and, only if it lacks files, the zip of traces that GitHub's
+    jobs upload separately.
 
-    The zip comes from the newest attempt. Raises DocumentError if it is too large to be fetched, ForgeError if the forge does
-    not respond.
+    The zip comes from the newest attempt. Raises DocumentError if it is too large to be
+    fetched, ForgeError if the forge does not respond.
     """
     yield artifact
     newest_traces = None
@@ -95,7 +97,9 @@ def with_traces(
 def newest(
     artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = ""
 ) -> ForgeArtifact | None:
-    """The artifact named ``prefix``, attempt, ``suffix`` with the highest attempt of at most ``at_most``."""
+    """The artifact named ``prefix``, attempt, ``suffix`` with the highest attempt of at
+    most ``at_most``.
+    """
     name = re.compile(f"{re.escape(prefix)}([0-9]{{1,9}}){re.escape(suffix)}")
     newest_of_all, rank = None, (0, 0)
     for artifact in artifacts:

@@ -36,7 +36,9 @@ def decide_with_advice(
     chosen_because: Message | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
-    """Judge head against base and add suggestions; a pure function, like both its parts."""
+    """Judge head against base and add suggestions; a pure function, like both its
+    parts.
+    """
     decision = decide(
         base,
         head,
@@ -67,7 +69,9 @@ def decide_alone_with_advice(run: RunDocument, policy: Policy) -> DecisionDocume
 
 
 def copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
-    """Copy the files a document names if they lie in its own folder; a document may come from an untrusted source."""
+    """Copy the files a document names if they lie in its own folder; a document may
+    come from an untrusted source.
+    """
     root = source.resolve()
     for artifact in run.artifacts:
         file = (root / artifact.path).resolve()
@@ -89,7 +93,9 @@ def write_decision_folder(
     head: RunDocument,
     language: Language,
 ) -> None:
-    """Write decision.json, comment.md and report.html; ``base`` is None if the head alone was judged."""
+    """Write decision.json, comment.md and report.html; ``base`` is None if the head
+    alone was judged.
+    """
     write_document(out / "decision.json", decision)
     context = comment_context(decision, language, folder_to_name(out))
     write_text_atomically(out / "comment.md", render_comment(decision, context))
@@ -99,7 +105,9 @@ def write_decision_folder(
 
 
 def write_skipped(out: Path, decision: DecisionDocument, language: Language) -> None:
-    """Write decision.json and comment.md of a decision not to measure; a report page would be empty."""
+    """Write decision.json and comment.md of a decision not to measure; a report page
+    would be empty.
+    """
     write_document(out / "decision.json", decision)
     write_text_atomically(
         out / "comment.md",
@@ -110,9 +118,12 @@ def write_skipped(out: Path, decision: DecisionDocument, language: Language) -> 
 def comment_context(
     decision: DecisionDocument, language: Language, folder: str | None = None
 ) -> CommentContext:
-    """The context of a comment that is not posted; ``folder`` is its check folder as commands name it."""
+    """The context of a comment that is not posted; ``folder`` is its check folder as
+    commands name it.
+    """
     base = (decision.sides.base.commit or "")[:12]
-    # An upgrade compares interpreters of this machine only, so no command would reproduce it elsewhere.
+    # An upgrade compares interpreters of this machine only, so no command would
+    # reproduce it elsewhere.
     reproduce = None
     if base and decision.sides.comparing == "code":
         reproduce = f"perfgate local --base {base}"

@@ -82,7 +82,9 @@ def given_file(path: Path | None, variable: str, option: str) -> Path:
 
 
 class Progress(Protocol):
-    """The display of progress: ``status`` replaces the last line, ``note`` stays, ``expect`` gives the time left."""
+    """The display of progress: ``status`` replaces the last line, ``note`` stays,
+    ``expect`` gives the time left.
+    """
 
     def status(self, text: str) -> None:
         """Show the current activity; the next status may replace it at once."""
@@ -125,12 +127,15 @@ class Remembering:
         self._progress.note(text)
 
 
-# The function that measures a change: `check_change`, passed as an argument to the flows that need it.
+# The function that measures a change: `check_change`, passed as an argument to the
+# flows that need it.
 Check = Callable[[Path, CheckOptions, Progress], DecisionDocument]
 
 
 class Bisect(Protocol):
-    """The function that finds the commit of a regression by gates, passed as an argument as ``Check`` is."""
+    """The function that finds the commit of a regression by gates, passed as an
+    argument as ``Check`` is.
+    """
 
     def __call__(
         self,

@@ -22,14 +22,16 @@ from perfgate.judging.report.render.flame import render_flame
 from perfgate.locale import Language, sentence
 from perfgate.measuring.counting.collect import trace_name
 
-# Base and head of each shape of a workload, over all traced pairs; a job has the shape "".
+# Base and head of each shape of a workload, over all traced pairs; a job has the shape
+# "".
 PairFlames = Mapping[ShapePlace, FlameTree]
 
 
 def with_flame_graph(
     run: RunDocument, folder: Path, *, say: Callable[[str], None], language: Language
 ) -> RunDocument:
-    """Write the flame graph of the traces that a run kept in its folder, and return its document with the page listed.
+    """Write the flame graph of the traces that a run kept in its folder, and return its
+    document with the page listed.
 
     It is a by-product: an unreadable trace costs only the page, not the run.
     """
@@ -51,7 +53,8 @@ def with_pair_flames(
     out: Path,
     language: Language,
 ) -> RunDocument:
-    """Write the flame graphs of a check, with its decision, into head's folder; return head's document with the page listed.
+    """Write the flame graphs of a check, with its decision, into head's folder; return
+    head's document with the page listed.
 
     If no pair was traced in this job, they are drawn from the stored recordings.
     """
@@ -97,7 +100,8 @@ def _without_page(run: RunDocument, error: DocumentError) -> RunDocument:
 def _with_page(
     run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language
 ) -> RunDocument:
-    # The page opens with the first tree, so put one with a cause from the decision there.
+    # The page opens with the first tree, so put one with a cause from the decision
+    # there.
     def has_no_cause(tree: FlameTree) -> bool:
         return tree.result is None or not any(mark.named for mark in tree.result.marks)
 

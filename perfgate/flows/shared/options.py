@@ -18,13 +18,16 @@ from perfgate.locale import Language
 from perfgate.measuring.checklist import step_numbers
 
 AVAILABLE_STEPS = step_numbers()
-# The steps that summarize a run; a check with little time measures only these on both sides.
+# The steps that summarize a run; a check with little time measures only these on both
+# sides.
 FIRST_STEPS = (1, 2, 3, 4, 5)
-# At most three digits: larger numbers are not steps, and a range up to one could fill the memory.
+# At most three digits: larger numbers are not steps, and a range up to one could fill
+# the memory.
 _STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
-# Whether the comparisons so far, at one of the looks of the policy, answer the question of a check.
+# Whether the comparisons so far, at one of the looks of the policy, answer the question
+# of a check.
 Decided = Callable[[Sequence[Comparison], Sequence[int]], bool]
 
 
@@ -32,10 +35,11 @@ Decided = Callable[[Sequence[Comparison], Sequence[int]], bool]
 class ChangeOptions:
     """Which change is checked, and by which settings.
 
-    ``work_tree`` takes uncommitted changes too (``perfgate local``), and ``head`` a revision that is not checked out;
-    ``comparing`` ``stack`` takes one commit for both sides (``perfgate upgrade``), and ``base_python`` and ``head_python`` are
-    the interpreters named for them. ``always`` also measures a change that the path filter would skip. The budgets of
-    perfgate.toml are multiplied by ``budgets``.
+    ``work_tree`` takes uncommitted changes too (``perfgate local``), and ``head`` a
+    revision that is not checked out; ``comparing`` ``stack`` takes one commit for both
+    sides (``perfgate upgrade``), and ``base_python`` and ``head_python`` are the
+    interpreters named for them. ``always`` also measures a change that the path filter
+    would skip. The budgets of perfgate.toml are multiplied by ``budgets``.
     """
 
     base: str | None = None
@@ -62,10 +66,12 @@ class ChangeOptions:
 class CheckOptions(ChangeOptions):
     """The options of a check: how the change is measured, and where the results go.
 
-    Pairs are added to the newest result in the folder ``append_from`` that is compatible. ``steps`` of the checklist run on
-    both sides, None is all; ``checklist_budget`` are the seconds for their turns. After ``time_budget`` seconds no new part
-    begins. Without ``cost`` no pairs are measured once counters fail the gate. With ``decided`` pairs end when it holds, not
-    when the verdict is clear, and none are profiled.
+    Pairs are added to the newest result in the folder ``append_from`` that is
+    compatible. ``steps`` of the checklist run on both sides, None is all;
+    ``checklist_budget`` are the seconds for their turns. After ``time_budget`` seconds
+    no new part begins. Without ``cost`` no pairs are measured once counters fail the
+    gate. With ``decided`` pairs end when it holds, not when the verdict is clear, and
+    none are profiled.
     """
 
     out: Path
@@ -85,7 +91,10 @@ class CheckOptions(ChangeOptions):
 
 
 def parse_steps(text: str | None) -> tuple[int, ...]:
-    """Read ``1,3-5`` or slugs; None means every step. Raises UsageError that lists the steps."""
+    """Read ``1,3-5`` or slugs; None means every step.
+
+    Raises UsageError that lists the steps.
+    """
     if text is None:
         return AVAILABLE_STEPS
     slugs = {card.slug: number for number, card in CARDS.items()}
@@ -116,7 +125,9 @@ def parse_steps(text: str | None) -> tuple[int, ...]:
 
 
 def exit_code(run: RunDocument) -> int:
-    """The documented exit code: 4 when something could not be measured, 1 when a correctness check failed."""
+    """The documented exit code: 4 when something could not be measured, 1 when a
+    correctness check failed.
+    """
     steps = {step.status for step in run.checklist.steps}
     checks = {check.status for check in run.checklist.correctness}
     unmeasured = run.pairs.failed or "error" in steps or "error" in checks

@@ -1,4 +1,6 @@
-"""Try workloads before measuring, so that a mistake in their setup costs only seconds and gives a one-line error."""
+"""Try workloads before measuring, so that a mistake in their setup costs only seconds
+and gives a one-line error.
+"""
 
 from __future__ import annotations
 

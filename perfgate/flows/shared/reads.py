@@ -1,6 +1,8 @@
-"""The files that measured processes are known to read, so that a change of one is never skipped as documentation.
+"""The files that measured processes are known to read, so that a change of one is never
+skipped as documentation.
 
-The sources are main's stored runs and, for measurements in this clone, a small file in its .git folder.
+The sources are main's stored runs and, for measurements in this clone, a small file in
+its .git folder.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ KEPT = "perfgate-reads.json"
 # The measurements to remember: several, because one may have been of a single workload.
 _MOST = 20
 _NEWEST = 50
-# Code, and settings that code reads. Files at the root, or in a folder that begins with a dot, configure tools: they name
-# the documentation that they build and package.
+# Code, and settings that code reads. Files at the root, or in a folder that begins with
+# a dot, configure tools: they name the documentation that they build and package.
 _SOURCES = (
     ":(top)*.py",
     *(":(top)*/*.toml", ":(top)*/*.yaml", ":(top)*/*.yml", ":(top)*/*.json"),
@@ -35,7 +37,8 @@ _SOURCES = (
     ":(top,exclude).*/*",
 )
 _OF_PATHS, _FILLED_IN = frozenset("/.*"), frozenset("*{%")
-# A string without blanks in quotes, with the bracket or slash before it, or the value of a line of YAML; URLs do not match.
+# A string without blanks in quotes, with the bracket or slash before it, or the value
+# of a line of YAML; URLs do not match.
 _STRING = re.compile(r"""(?:([(/]\s*)?["']|[:-]\s+)([^"'\s:]+)(?=["']|\s*$)""")
 
 
@@ -55,9 +58,11 @@ def files_that_may_be_read(
     *,
     in_clone: bool,
 ) -> set[str]:
-    """The subset of files that code of the commits names, or that no run is known to have left unread.
+    """The subset of files that code of the commits names, or that no run is known to
+    have left unread.
 
-    ``in_clone`` is whether measurements in this clone count too; a job that publishes knows only main's measurements.
+    ``in_clone`` is whether measurements in this clone count too; a job that publishes
+    knows only main's measurements.
     """
     if named := files_named_in_code(files, repository, commits):
         return named
@@ -72,7 +77,9 @@ def files_that_may_be_read(
 def not_known_as_unread(
     files: Iterable[str], *records: frozenset[str] | None
 ) -> set[str]:
-    """The subset of files that may be read: those like one that was read, or all if there is no record of all workloads."""
+    """The subset of files that may be read: those like one that was read, or all if
+    there is no record of all workloads.
+    """
     recorded = [record for record in records if record is not None]
     if not recorded:
         return set(files)
@@ -80,12 +87,16 @@ def not_known_as_unread(
 
 
 def files_read_here(files: Iterable[str], repository: Repository) -> set[str]:
-    """The subset of files in the folder, and with the suffix, of one that a measurement in this clone read."""
+    """The subset of files in the folder, and with the suffix, of one that a measurement
+    in this clone read.
+    """
     return like_read_files(files, _remembered(repository).files)
 
 
 def like_read_files(files: Iterable[str], read: Iterable[str]) -> set[str]:
-    """The subset of files in the folder, and with the suffix, of one that was read: a glob may match both."""
+    """The subset of files in the folder, and with the suffix, of one that was read: a
+    glob may match both.
+    """
     kinds = {_kind(file) for file in read}
     return {file for file in files if _kind(file) in kinds}
 
@@ -98,7 +109,8 @@ def _kind(file: str) -> tuple[PurePosixPath, str]:
 def files_named_in_code(
     files: Iterable[str], repository: Repository, commits: Iterable[str]
 ) -> set[str]:
-    """The subset of files that a string in a commit's code refers to: by name, by folder, or by a glob like ``*.md``.
+    """The subset of files that a string in a commit's code refers to: by name, by
+    folder, or by a glob like ``*.md``.
 
     Before the first measurement there is no other sign that the workload reads them.
     """
@@ -117,7 +129,8 @@ def files_named_in_code(
 
 
 def _path_parts(line: str) -> Iterator[str]:
-    """The names of files and folders in a line of code; ``"docs"`` is a folder in ``Path("docs")``, a key in ``x["docs"]``.
+    """The names of files and folders in a line of code; ``"docs"`` is a folder in
+    ``Path("docs")``, a key in ``x["docs"]``.
 
     The folders of a fully named file do not count: only this file is read from them.
     """
@@ -136,7 +149,8 @@ def files_read_on_main(
 ) -> frozenset[str] | None:
     """The files read by the newest stored run of each set of workloads.
 
-    None if the store cannot be read, or if these runs are not of all workloads or could not follow what was read.
+    None if the store cannot be read, or if these runs are not of all workloads or could
+    not follow what was read.
     """
     newest: dict[tuple[str, ...], str] = {}
     try:
@@ -184,7 +198,9 @@ def _remembered(repository: Repository) -> _ReadFiles:
 
 
 def remember_reads(repository: Repository, runs: Sequence[RunDocument]) -> None:
-    """Remember the files read in the clone. A failure to write only costs the next check this information."""
+    """Remember the files read in the clone. A failure to write only costs the next
+    check this information.
+    """
     reads = _ReadFiles()
     for run in runs:
         if run.source.files_read is None:

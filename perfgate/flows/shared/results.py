@@ -11,7 +11,9 @@ USUAL_FOLDERS = (Path("perfgate-out"), Path(".perfgate/local"))
 
 
 def newest_result(names: Sequence[str], *beside: Path) -> Path | None:
-    """The newest file with one of these names in the usual folders, below the current folder or one of ``beside``."""
+    """The newest file with one of these names in the usual folders, below the current
+    folder or one of ``beside``.
+    """
     results: list[Path] = []
     for root, folder, name in product((Path(), *beside), USUAL_FOLDERS, names):
         file = root / folder / name
@@ -21,5 +23,7 @@ def newest_result(names: Sequence[str], *beside: Path) -> Path | None:
 
 
 def folder_to_name(out: Path) -> str:
-    """The folder of results as a command names it; "" for a usual folder, which needs no name."""
+    """The folder of results as a command names it; "" for a usual folder, which needs
+    no name.
+    """
     return "" if out in USUAL_FOLDERS else str(out)

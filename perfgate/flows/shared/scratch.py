@@ -1,4 +1,6 @@
-"""A git repository of our own in a scratch folder, for the gates of the demo and the doctor."""
+"""A git repository of our own in a scratch folder, for the gates of the demo and the
+doctor.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class ScratchRepository:
             self._author[f"GIT_{role}_EMAIL"] = f"{name}@perfgate.invalid"
 
     def start(self, message: str) -> None:
-        """Make a repository of the folder, with all its files in the first commit on main."""
+        """Make a repository of the folder, with all its files in the first commit on
+        main.
+        """
         self.git("init", "--quiet")
         # git before 2.28 has no --initial-branch.
         self.git("symbolic-ref", "HEAD", "refs/heads/main")

@@ -42,7 +42,9 @@ def now() -> str:
 def start_session(
     command: str, seed: int, ci: CiContext | None, *, queued: float | None = None
 ) -> Session:
-    """The session that starts now, after ``queued`` seconds in line; ``finished_at`` is filled in at the end."""
+    """The session that starts now, after ``queued`` seconds in line; ``finished_at`` is
+    filled in at the end.
+    """
     return Session(
         id=secrets.token_hex(8),
         started_at=now(),
@@ -55,10 +57,12 @@ def start_session(
 
 
 def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Create the output folder before anything is measured, so that a wrong path fails at once.
+    """Create the output folder before anything is measured, so that a wrong path fails
+    at once.
 
-    Raises UsageError for a link, by which a change could make us write elsewhere, and for a folder that would carry a clone's
-    .git, which may hold credentials, into the uploaded artifact.
+    Raises UsageError for a link, by which a change could make us write elsewhere, and
+    for a folder that would carry a clone's .git, which may hold credentials, into the
+    uploaded artifact.
     """
     folders = [out / name for name in _FOLDERS]
     for path in (out, *folders):
@@ -78,7 +82,8 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
                 "{in_the_way} is not a folder, and results are written in it; remove it, or choose another with --out",
                 in_the_way=path,
             )
-    # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
+    # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with
+    # links of the user's own.
     if in_ci(environ) and (entries := unsafe_entries(out)):
         raise UsageError(
             "the output folder must not hold links that lead out of it, a .git, or anything but regular files: "
@@ -89,7 +94,8 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
         is_new = not out.exists()
         out.mkdir(parents=True, exist_ok=True)
         if is_new:
-            # Our output is not part of the project: `perfgate local` must not measure it as an uncommitted change.
+            # Our output is not part of the project: `perfgate local` must not measure
+            # it as an uncommitted change.
             (out / ".gitignore").write_text("*\n")
         probe = out / f".perfgate-{secrets.token_hex(4)}"
         probe.touch()
@@ -104,13 +110,17 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def remove_results(out: Path, names: Iterable[str]) -> None:
-    """Remove the results of an earlier run in the same folder: if this run fails, they must not look like its own."""
+    """Remove the results of an earlier run in the same folder: if this run fails, they
+    must not look like its own.
+    """
     for name in names:
         _remove(out / name)
 
 
 def remove_traces(folder: Path, workloads: Iterable[str]) -> None:
-    """Remove the traces and the flame graph of an earlier run: a step would mistake an old trace for its own."""
+    """Remove the traces and the flame graph of an earlier run: a step would mistake an
+    old trace for its own.
+    """
     for name in workloads:
         for trace in folder.glob(f"trace-{name}-*"):
             if trace.is_file():
@@ -141,7 +151,9 @@ def assemble_run(
     pairs: MeasuredPairs | None = None,
     notes: Iterable[Message] = (),
 ) -> RunDocument:
-    """Make the run document from the measured findings; non-empty logs in ``folder`` are kept as artifacts."""
+    """Make the run document from the measured findings; non-empty logs in ``folder``
+    are kept as artifacts.
+    """
     document = RunDocument(
         perfgate_version=__version__,
         side=side,
@@ -152,8 +164,8 @@ def assemble_run(
         workloads=[each.workload for each in findings],
         pairs=pairs or MeasuredPairs(),
     )
-    # Times of a device in bad health are doubtful. Other processes are left to the doctor: npu-smi in a container may list our
-    # own under another number.
+    # Times of a device in bad health are doubtful. Other processes are left to the
+    # doctor: npu-smi in a container may list our own under another number.
     health = testbed.observed.get("device.health", "OK")
     if health.upper() != "OK":
         document.warnings.append(
@@ -181,7 +193,9 @@ def assemble_run(
 
 
 def job_notes(environ: Mapping[str, str], out: Path) -> list[Message]:
-    """Notes on this job for its document; in CI, files that must not be uploaded are removed from ``out``."""
+    """Notes on this job for its document; in CI, files that must not be uploaded are
+    removed from ``out``.
+    """
     notes = list(token_notes(environ))
     if in_ci(environ) and (removed := remove_unsafe_entries(out)):
         notes.append(
@@ -211,7 +225,9 @@ def artifact_of(
     path: str | None = None,
     workload: str | None = None,
 ) -> Artifact:
-    """The record of a file of a run folder; ``path`` is relative to that folder, by default the file's name."""
+    """The record of a file of a run folder; ``path`` is relative to that folder, by
+    default the file's name.
+    """
     return Artifact(
         name=file.name,
         kind=kind,

@@ -1,4 +1,6 @@
-"""The store of a project: opening it, and reading main's history and accepted regressions from it."""
+"""The store of a project: opening it, and reading main's history and accepted
+regressions from it.
+"""
 
 from __future__ import annotations
 
@@ -43,18 +45,22 @@ from perfgate.judging.store.store import (
 from perfgate.judging.trend.triage import meant
 from perfgate.locale import sentence
 
-# A number is compared with at most this many of the newest sessions that have a value of it, among its testbed's newest runs.
+# A number is compared with at most this many of the newest sessions that have a value
+# of it, among its testbed's newest runs.
 _SESSIONS = 500
 _MOST_RUNS = 2_000
 TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
-# The user name that goes with a token (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com,
-# "Project access tokens": any name will do there, and GitLab writes oauth2).
+# The user name that goes with a token (docs.github.com, "Authenticating as a GitHub App
+# installation"; docs.gitlab.com, "Project access tokens": any name will do there, and
+# GitLab writes oauth2).
 _USERS = {"github": "x-access-token"}
 _ANY_USER = "oauth2"
 
 
 def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
-    """The store of a project, opened on first use. Raises StoreError for an unsupported location."""
+    """The store of a project, opened on first use. Raises StoreError for an unsupported
+    location.
+    """
     return open_store_at(store_location(config, environ), config.root, environ)
 
 
@@ -71,7 +77,9 @@ def open_store_at(
 def store_location_in(
     location: str | None, folder: Path, environ: Mapping[str, str]
 ) -> str:
-    """A location of the command line, else PERFGATE_STORE, else the location in the project's settings. Raises ConfigError."""
+    """A location of the command line, else PERFGATE_STORE, else the location in the
+    project's settings. Raises ConfigError.
+    """
     return (
         location
         or environ.get(STORE_VARIABLE)
@@ -93,7 +101,8 @@ def git_access(event: CiEvent, environ: Mapping[str, str]) -> GitAccess:
 def _access_of_job(environ: Mapping[str, str]) -> GitAccess | None:
     """The access to the CI job's git server; None if the environment gives none.
 
-    If no known forge is detected, PERFGATE_STORE_REMOTE names the repository that PERFGATE_TOKEN is for.
+    If no known forge is detected, PERFGATE_STORE_REMOTE names the repository that
+    PERFGATE_TOKEN is for.
     """
     event = detect(environ)
     if event is not None:
@@ -135,10 +144,12 @@ def read_history(
     *,
     warn: Callable[[str], None],
 ) -> History:
-    """The series to compare a run with, and the accepted regressions of its commit; warns of unreadable runs.
+    """The series to compare a run with, and the accepted regressions of its commit;
+    warns of unreadable runs.
 
-    Runs that main's own history shows as regressed are left out of its series until the regression is accepted. If the forge's
-    merge commit was measured, regressions accepted for the commit under review count too. Raises StoreError.
+    Runs that main's own history shows as regressed are left out of its series until the
+    regression is accepted. If the forge's merge commit was measured, regressions
+    accepted for the commit under review count too. Raises StoreError.
     """
     store = open_project_store(config, environ)
     today = datetime.now(timezone.utc).date()
@@ -175,7 +186,9 @@ def stored_start_luck(
     *,
     warn: Callable[[str], None],
 ) -> StartLuck:
-    """The luck of starts on this testbed by main's stored runs; warns if the store cannot be read."""
+    """The luck of starts on this testbed by main's stored runs; warns if the store
+    cannot be read.
+    """
     try:
         store = open_project_store(config, environ)
         return start_luck_of(_start_spreads(store, config.project, testbed))
@@ -239,7 +252,8 @@ class _Comparable:
     def sessions(self, number: ChecklistNumber) -> _Sessions:
         """The sessions with a value of a number.
 
-        Times of a busy machine make main's range wider, so they count only where there are too few others for a range.
+        Times of a busy machine make main's range wider, so they count only where there
+        are too few others for a range.
         """
         card, step, values = (
             metric(number.metric),
@@ -268,7 +282,9 @@ class _Comparable:
 def _newest_values(
     store: Store, project: str, fingerprint: str, places: Sequence[SeriesPlace]
 ) -> Index:
-    """The newest runs of a testbed, as many pages as give each place its newest values, or all runs if one lacks them."""
+    """The newest runs of a testbed, as many pages as give each place its newest values,
+    or all runs if one lacks them.
+    """
     entries: list[RunEntry] = []
     before: str | None = None
     while True:
@@ -284,7 +300,9 @@ def _newest_values(
 
 
 class _Sessions(NamedTuple):
-    """Commit and value of the comparable sessions, oldest first; the number of the others; of which are of a busy machine."""
+    """Commit and value of the comparable sessions, oldest first; the number of the
+    others; of which are of a busy machine.
+    """
 
     values: list[tuple[str | None, float]]
     left_out: int

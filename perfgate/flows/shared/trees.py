@@ -15,7 +15,9 @@ from perfgate.trace.model.recording import Timeline
 
 
 def pair_trees(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[FlameTree]:
-    """The trees of both sides, paired by label; if each side has only one, they are paired regardless of labels."""
+    """The trees of both sides, paired by label; if each side has only one, they are
+    paired regardless of labels.
+    """
     if len(base) == len(head) == 1:
         return [side_by_side(base[0], head[0])]
     before = {tree.label: tree for tree in base}
@@ -35,7 +37,10 @@ def tree_of(timeline: Timeline, label: str) -> FlameTree:
 
 
 def artifact_path(document: Path, name: str) -> Path:
-    """The path of a run's artifact. A foreign document must not make us read files outside its folder."""
+    """The path of a run's artifact.
+
+    A foreign document must not make us read files outside its folder.
+    """
     folder = document.parent.resolve()
     path = document.parent / name
     if folder not in path.resolve().parents:
@@ -48,7 +53,9 @@ def artifact_path(document: Path, name: str) -> Path:
 
 
 def label_of(path: str, timeline: Timeline, several: bool) -> str:
-    """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device if they add information."""
+    """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device if
+    they add information.
+    """
     name = (
         Path(path)
         .name.partition(".json")[0]

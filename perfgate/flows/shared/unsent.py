@@ -1,8 +1,10 @@
-"""Runs of main that a service could not take: they wait on this machine and are sent later.
+"""Runs of main that a service could not take: they wait on this machine and are sent
+later.
 
-A run of main costs minutes of a device. If the service is down when it is recorded, the document is kept in the user's state
-folder. The next `perfgate baseline record` of the project sends it, or `perfgate store push`. Each file is signed with the
-token of the service: code that was measured here has no token, so it cannot plant a run of main.
+A run of main costs minutes of a device. If the service is down when it is recorded, the
+document is kept in the user's state folder. The next `perfgate baseline record` of the
+project sends it, or `perfgate store push`. Each file is signed with the token of the
+service: code that was measured here has no token, so it cannot plant a run of main.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _REFUSED = ".refused"
 
 @dataclass(frozen=True)
 class PushedRuns:
-    """The waiting runs that were sent, and the files of the others with the reason why they cannot be."""
+    """The waiting runs that were sent, and the files of the others with the reason why
+    they cannot be.
+    """
 
     sent: tuple[str, ...] = ()
     refused: tuple[tuple[Path, str], ...] = ()
@@ -58,7 +62,9 @@ class UnsentRuns:
         return path
 
     def push(self, store: Store) -> PushedRuns:
-        """Send all runs, the oldest first, and forget each that is stored. Raises StoreError if the service takes none.
+        """Send all runs, the oldest first, and forget each that is stored.
+
+        Raises StoreError if the service takes none.
 
         A file that is gone was sent by another job of this machine.
         """
@@ -100,7 +106,9 @@ class UnsentRuns:
 def unsent_runs(
     location: str, project: str, environ: Mapping[str, str]
 ) -> UnsentRuns | None:
-    """Where runs of a project wait for a service; None for another store, without a token, or without a home."""
+    """Where runs of a project wait for a service; None for another store, without a
+    token, or without a home.
+    """
     token = service_token(environ)
     if token is None or not location.startswith(SERVICE_SCHEMES):
         return None

@@ -1,4 +1,6 @@
-"""``perfgate site``: write the pages of main's history into a folder, for a branch of pages or any file server."""
+"""``perfgate site``: write the pages of main's history into a folder, for a branch of
+pages or any file server.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from perfgate.judging.store.index import read_log
 from perfgate.locale import Language, sentence
 
 NEWEST = 100
-# The pages that a site consists of, so that the next one removes those that it no longer has.
+# The pages that a site consists of, so that the next one removes those that it no
+# longer has.
 _LIST_FILE = "site.json"
 _MOST_LIST_BYTES = 4 * 1024 * 1024
 _FOLDERS = ("series", "runs", "compare")
@@ -34,7 +37,9 @@ _FOLDERS = ("series", "runs", "compare")
 
 @dataclass(frozen=True)
 class WrittenSite:
-    """The numbers of written pages, of removed old pages, of stored runs, and of runs with a page."""
+    """The numbers of written pages, of removed old pages, of stored runs, and of runs
+    with a page.
+    """
 
     pages: int
     removed: int
@@ -53,8 +58,8 @@ def write_site(
 ) -> WrittenSite:
     """Write every page into ``out``; the newest ``runs`` have a page each.
 
-    In the place of a run that cannot be read stands the reason. Raises UsageError for a folder with a page that is not
-    perfgate's, or without a run of main.
+    In the place of a run that cannot be read stands the reason. Raises UsageError for a
+    folder with a page that is not perfgate's, or without a run of main.
     """
     config = load_config(root, environ=doors.environ)
     before = _pages_before(out)
@@ -109,7 +114,10 @@ def _page(pages: SitePages, address: str, progress: Progress) -> str:
 
 
 def _pages_before(out: Path) -> list[str]:
-    """The pages of the site that lies in the folder. Raises UsageError if its first page is not perfgate's."""
+    """The pages of the site that lies in the folder.
+
+    Raises UsageError if its first page is not perfgate's.
+    """
     path = out / _LIST_FILE
     if not path.exists():
         if (out / OVERVIEW).exists():
@@ -134,7 +142,10 @@ def _pages_before(out: Path) -> list[str]:
 
 
 def _prepare(out: Path) -> None:
-    """Make the folders. Raises UsageError for a link, which would redirect the pages, and for a file."""
+    """Make the folders.
+
+    Raises UsageError for a link, which would redirect the pages, and for a file.
+    """
     for folder in (out / name for name in ("", *_FOLDERS)):
         if folder.is_symlink():
             raise UsageError(

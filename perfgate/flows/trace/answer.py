@@ -1,4 +1,6 @@
-"""``perfgate trace REC``: the bottleneck of the device, the largest costs, and the operators and lines that cause them."""
+"""``perfgate trace REC``: the bottleneck of the device, the largest costs, and the
+operators and lines that cause them.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,9 @@ def _with_work(
 
 
 def _shares_of(top: TopTimeline, busy: float) -> TopTimeline:
-    """The rows with shares of the busy time: a table of kernels lacks the collectives that a table of steps counts."""
+    """The rows with shares of the busy time: a table of kernels lacks the collectives
+    that a table of steps counts.
+    """
     if top.side != "device" or busy <= top.base:
         return top
     rows = []
@@ -141,10 +145,11 @@ def _shares_of(top: TopTimeline, busy: float) -> TopTimeline:
 
 
 def _changes(base: Path, head: Path, choice: Choice) -> DiffDocument:
-    """The changes since ``base``: half of the rows for other work, the others for the largest changes of time.
+    """The changes since ``base``: half of the rows for other work, the others for the
+    largest changes of time.
 
-    Two recordings of one program run the same work, but on a busy machine any of its times may differ by more than a change of
-    the program causes.
+    Two recordings of one program run the same work, but on a busy machine any of its
+    times may differ by more than a change of the program causes.
     """
     document = trace_diff([base], [head], choice._replace(limit=None))
     timelines: list[DiffTimeline] = []
@@ -155,7 +160,9 @@ def _changes(base: Path, head: Path, choice: Choice) -> DiffDocument:
 
 
 def _other_work_first(rows: Sequence[DiffRow], limit: int) -> list[DiffRow]:
-    """Up to half of the rows are of other work, most time first; the rest have the largest changes of time."""
+    """Up to half of the rows are of other work, most time first; the rest have the
+    largest changes of time.
+    """
     other_work = [row for row in rows if row.change not in ("slower", "faster")]
     other_work.sort(key=_most_time, reverse=True)
     retimed = len(rows) - len(other_work)
@@ -173,7 +180,8 @@ def _most_time(row: DiffRow) -> float:
 
 
 class _Work(NamedTuple):
-    """Seconds in which collectives and copies ran, and seconds of each kind of work outside those listed before it.
+    """Seconds in which collectives and copies ran, and seconds of each kind of work
+    outside those listed before it.
 
     The time of copies is None if they were not recorded.
     """
@@ -229,7 +237,9 @@ def _total(timeline: StepTimeline, part: str) -> float:
 
 
 def _parts(events: EventTable, work: _Work) -> list[WindowPart]:
-    """The work of the device and the causes of its gaps; empty if all its work has no length."""
+    """The work of the device and the causes of its gaps; empty if all its work has no
+    length.
+    """
     device = device_gaps(events)
     if device is None:
         return []

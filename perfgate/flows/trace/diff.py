@@ -1,4 +1,6 @@
-"""``perfgate trace diff``: the differences between the recordings of two sides, by operator or by line."""
+"""``perfgate trace diff``: the differences between the recordings of two sides, by
+operator or by line.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ from perfgate.trace.model.events import DEVICE_KINDS
 from perfgate.trace.readers.contradictions import possible_losses
 
 _NS = 1e9
-# On a shared machine, an operator's time differs by this much between two recordings of one program.
+# On a shared machine, an operator's time differs by this much between two recordings of
+# one program.
 TOLERANCE = 0.05
 # The most names to keep of steps that are left out, and of replaced kernels per side.
 _MOST_NAMES = 5
@@ -60,8 +63,9 @@ def trace_diff(
 ) -> DiffDocument:
     """The differences in every timeline common to all recordings.
 
-    Times are the same if their ratio is within ``tolerance`` of 1, and of several recordings if their ranges overlap. Raises
-    UsageError if the recordings have no timeline in common, or one counts by steps and another cannot.
+    Times are the same if their ratio is within ``tolerance`` of 1, and of several
+    recordings if their ranges overlap. Raises UsageError if the recordings have no
+    timeline in common, or one counts by steps and another cannot.
     """
     paths = [*bases, *heads]
     recordings = [_by_label(choose(path, choice)) for path in paths]
@@ -112,7 +116,9 @@ def _by_label(chosen: Sequence[ChosenTimeline]) -> _Labelled:
 
 
 def _under_one_label(recordings: Sequence[_Labelled], label: str) -> list[_Labelled]:
-    """Recordings of one timeline each: they are compared whatever their ranks and devices are."""
+    """Recordings of one timeline each: they are compared whatever their ranks and
+    devices are.
+    """
     renamed = []
     for recording in recordings:
         (pick,) = recording.values()
@@ -123,7 +129,10 @@ def _under_one_label(recordings: Sequence[_Labelled], label: str) -> list[_Label
 def _shared_labels(
     paths: Sequence[Path], recordings: Sequence[_Labelled], first: _Labelled
 ) -> list[str]:
-    """The timelines that all recordings have, in the order of ``first``. Raises UsageError if there are none."""
+    """The timelines that all recordings have, in the order of ``first``.
+
+    Raises UsageError if there are none.
+    """
     shared = list(first)
     for recording in recordings:
         shared = [label for label in shared if label in recording]
@@ -185,7 +194,8 @@ def _with_the_same_steps(
 ) -> list[ChosenTimeline]:
     """The timelines with the steps that all of them have, if any of them lacks some.
 
-    Steps of one program differ, the first from all others: without the first on one side alone, the other looks slower.
+    Steps of one program differ, the first from all others: without the first on one
+    side alone, the other looks slower.
     """
     if not any(comparable.lacks_some for comparable in parts):
         return [comparable.pick for comparable in parts]
@@ -204,7 +214,9 @@ def _with_the_same_steps(
 
 
 def _refuse_lost_device(picks: Sequence[ChosenTimeline]) -> None:
-    """Raises DocumentError for a file that is cut off before all work of a device, if another recording has some."""
+    """Raises DocumentError for a file that is cut off before all work of a device, if
+    another recording has some.
+    """
     cut = []
     for pick in picks:
         has_work = pick.timeline.events.is_work.any()
@@ -229,9 +241,12 @@ def _incomparable(pick: ChosenTimeline) -> DocumentError:
 
 
 def _works(picks: Sequence[ChosenTimeline], by: DiffKey) -> list[UnitWork]:
-    """The work of each recording, two at a time: most of it is loops that release Python's lock."""
+    """The work of each recording, two at a time: most of it is loops that release
+    Python's lock.
+    """
     with ThreadPoolExecutor(_THREADS) as pool:
-        # A thread has none of this one's settings, such as further patterns of communication.
+        # A thread has none of this one's settings, such as further patterns of
+        # communication.
         tasks = [
             pool.submit(copy_context().run, unit_work, pick.timeline, by=by)
             for pick in picks
@@ -262,7 +277,9 @@ def _require_one_unit(
 
 
 def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]:
-    """Rows as fine as all recordings have them: without shapes, or without lines, if one recording has none."""
+    """Rows as fine as all recordings have them: without shapes, or without lines, if
+    one recording has none.
+    """
     without_shapes = _kinds_without_shapes(works)
     has_lines = set()
     for work in works:
@@ -294,7 +311,9 @@ def _kinds_without_shapes(works: Sequence[UnitWork]) -> set[str]:
 def _merged(
     rows: Sequence[Work], without_shapes: set[str], without_lines: bool
 ) -> tuple[Work, ...]:
-    """The rows without shapes of some kinds, or without lines; rows that are then alike are added up."""
+    """The rows without shapes of some kinds, or without lines; rows that are then alike
+    are added up.
+    """
     merged: dict[tuple[str | None, ...], Work] = {}
     for row in rows:
         coarse = row
@@ -369,7 +388,9 @@ def _diff(
 
 
 def _side(works: Sequence[UnitWork]) -> list[_SideRow]:
-    """The rows of the recordings of one side, paired; a recording that lacks a row took no time for it."""
+    """The rows of the recordings of one side, paired; a recording that lacks a row took
+    no time for it.
+    """
     rows = [_SideRow(row, [row.amount]) for row in works[0].rows]
     if len(works) == 1:
         return rows
@@ -413,7 +434,9 @@ def _pairs(
 
 
 def _ranges_overlap(old: Sequence[float], new: Sequence[float]) -> bool:
-    """Whether the times of several recordings of one side reach the times of the other side."""
+    """Whether the times of several recordings of one side reach the times of the other
+    side.
+    """
     several = len(old) + len(new) > 2
     return several and max(old) >= min(new) and max(new) >= min(old)
 
@@ -421,7 +444,9 @@ def _ranges_overlap(old: Sequence[float], new: Sequence[float]) -> bool:
 def _replaced(
     removed: Sequence[_SideRow], added: Sequence[_SideRow]
 ) -> Iterator[_Pair]:
-    """Kernels of only one side: replaced if the other side has some under the same operator and line, else removed or added."""
+    """Kernels of only one side: replaced if the other side has some under the same
+    operator and line, else removed or added.
+    """
     places: dict[
         tuple[str, str | None, str | None], tuple[list[_SideRow], list[_SideRow]]
     ]
@@ -457,7 +482,8 @@ def _row(pair: _Pair, several: bool) -> DiffRow:
         by_speed=pair.delta / _NS,
     )
     if several:
-        # The smallest and largest difference between a recording of head and one of base.
+        # The smallest and largest difference between a recording of head and one of
+        # base.
         row = msgspec.structs.replace(
             row,
             delta_range=((min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS),

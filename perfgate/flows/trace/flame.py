@@ -1,4 +1,6 @@
-"""Flame graphs: of any recording, of two of them side by side, and the page of a run or check."""
+"""Flame graphs: of any recording, of two of them side by side, and the page of a run or
+check.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ from perfgate.flows.trace.job import (
 def trace_flame(
     path: Path, head: Path | None, choice: Choice, *, note: Callable[[Message], None]
 ) -> list[FlameTree]:
-    """A tree for every chosen timeline; with ``head``, each has the same timeline of the other recording as its second side.
+    """A tree for every chosen timeline; with ``head``, each has the same timeline of
+    the other recording as its second side.
 
-    ``note`` receives the notes on unreadable parts of the recordings. The folder of a check holds both sides. Raises
-    UsageError if the recordings have no stacks to draw.
+    ``note`` receives the notes on unreadable parts of the recordings. The folder of a
+    check holds both sides. Raises UsageError if the recordings have no stacks to draw.
     """
     check: Path | None = None
     if head is None and (path / "head" / "run.json").is_file():
@@ -39,7 +42,8 @@ def trace_flame(
     for message in notes_of(chosen):
         note(message)
     if check is not None and (check / "decision.json").is_file():
-        # A decision is judged with scipy, which takes as long to import as a large recording to draw.
+        # A decision is judged with scipy, which takes as long to import as a large
+        # recording to draw.
         from perfgate.document.files import read_decision, read_run
         from perfgate.flows.shared.flame import with_decision
 

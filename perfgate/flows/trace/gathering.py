@@ -1,4 +1,6 @@
-"""Bring the small tables of all recordings together: each is reduced in place, and only its tables are transferred."""
+"""Bring the small tables of all recordings together: each is reduced in place, and only
+its tables are transferred.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ from perfgate.trace.model.communication import added_communication
 
 
 class Place(NamedTuple):
-    """A path, and the node of a cluster if it is on a disk of that node alone; without one, every worker sees the path."""
+    """A path, and the node of a cluster if it is on a disk of that node alone; without
+    one, every worker sees the path.
+    """
 
     path: Path
     host: str | None = None
@@ -67,14 +71,18 @@ Listed = list[Place] | LeftOutRecording
 
 
 class Gathered(NamedTuple):
-    """The tables of the recordings that were read, and the others; both in their order below the folders."""
+    """The tables of the recordings that were read, and the others; both in their order
+    below the folders.
+    """
 
     reduced: list[ReducedRecording]
     left_out: list[LeftOutRecording]
 
 
 class ReducedFiles(NamedTuple):
-    """The places of the tables, the recordings that could not be read, and the signs of loss in the others."""
+    """The places of the tables, the recordings that could not be read, and the signs of
+    loss in the others.
+    """
 
     files: list[str]
     left_out: list[LeftOutRecording]
@@ -98,10 +106,11 @@ def trace_reduce(
     on: Cluster | None = None,
     out: Path | None = None,
 ) -> ReducedFiles:
-    """``perfgate trace reduce``: write the small table of every recording next to it, or into ``out``.
+    """``perfgate trace reduce``: write the small table of every recording next to it,
+    or into ``out``.
 
-    Raises UsageError without a recording, or if
-    the folder of one is read-only, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
+    Raises UsageError without a recording, or if the folder of one is read-only,
+    ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
     recording can be read.
     """
     reduced, left_out = gather_tables(
@@ -129,7 +138,9 @@ def _kept_place(reduced: ReducedRecording) -> Place:
 
 
 def _keep_in(out: Path, reduced: ReducedRecording, places: Sequence[Place]) -> Path:
-    """Write the tables of a recording into another folder, in a file named after its path and the number of its folder."""
+    """Write the tables of a recording into another folder, in a file named after its
+    path and the number of its folder.
+    """
     file = out / _name_in(reduced, places)
     out.mkdir(parents=True, exist_ok=True)
     keep_tables(file, reduced.tables, [])
@@ -162,10 +173,12 @@ def gather_tables(
     say: Callable[[str], None],
     keeps: bool = False,
 ) -> Gathered:
-    """The tables of all recordings below folders, read by ``workers`` processes or by the cluster ``on``.
+    """The tables of all recordings below folders, read by ``workers`` processes or by
+    the cluster ``on``.
 
-    New tables are written next to their recordings if it ``keeps`` them. Raises UsageError without a recording, and
-    ClusterRefusedError if the cluster cannot be used.
+    New tables are written next to their recordings if it ``keeps`` them. Raises
+    UsageError without a recording, and ClusterRefusedError if the cluster cannot be
+    used.
     """
     if on is not None:
         # A worker of a cluster has another current folder.

@@ -1,4 +1,6 @@
-"""``perfgate trace``: the largest costs, the idle gaps of devices, and the lengths of steps."""
+"""``perfgate trace``: the largest costs, the idle gaps of devices, and the lengths of
+steps.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ class ChosenTimeline(NamedTuple):
 def trace_top(
     path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None = None
 ) -> TopDocument:
-    """The rows of every chosen timeline; with ``longer``, only rows of single runs longer than that number of seconds.
+    """The rows of every chosen timeline; with ``longer``, only rows of single runs
+    longer than that number of seconds.
 
     Raises UsageError and DocumentError with a remedy.
     """
@@ -125,7 +128,9 @@ def trace_steps(
 
 
 def _cut_ends(timeline: Timeline) -> list[Message]:
-    """A note on units at the begin and the end that have less work than usual; empty if there are none."""
+    """A note on units at the begin and the end that have less work than usual; empty if
+    there are none.
+    """
     from perfgate.trace.analysis.comparable import cut_ends
 
     cut = cut_ends(timeline)
@@ -138,7 +143,9 @@ def _cut_ends(timeline: Timeline) -> list[Message]:
 
 
 def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
-    """Losses, impossible times and contradictions come first, then the other notes of the recordings."""
+    """Losses, impossible times and contradictions come first, then the other notes of
+    the recordings.
+    """
     recordings = {id(pick.recording): pick.recording for pick in chosen}
     losses: list[Message] = []
     caveats: list[Message] = []
@@ -158,7 +165,9 @@ def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
 
 
 def several_recordings(chosen: Sequence[ChosenTimeline]) -> bool:
-    """Whether the timelines come from more than one recording, so that their names need its name."""
+    """Whether the timelines come from more than one recording, so that their names need
+    its name.
+    """
     return len({pick.recording.path for pick in chosen}) > 1
 
 

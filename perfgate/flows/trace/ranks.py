@@ -1,4 +1,6 @@
-"""``perfgate trace ranks``: the ranks that delay the others, by the small tables that all recordings are reduced to."""
+"""``perfgate trace ranks``: the ranks that delay the others, by the small tables that
+all recordings are reduced to.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _FEWEST = 2  # ranks with the same last step, to call it the usual one
 
 
 class Ranks(NamedTuple):
-    """The tables of all ranks, ordered by rank, their arrivals at collectives, and the resulting document."""
+    """The tables of all ranks, ordered by rank, their arrivals at collectives, and the
+    resulting document.
+    """
 
     tables: list[RankTable]
     arrivals: Arrivals
@@ -55,10 +59,12 @@ def trace_ranks(
     on: Cluster | None = None,
     strict: bool = False,
 ) -> Ranks:
-    """All ranks below folders, and the slow ranks among them; unreadable recordings are listed.
+    """All ranks below folders, and the slow ranks among them; unreadable recordings are
+    listed.
 
-    Raises UsageError without a recording, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
-    recording can be read, or any cannot and ``strict`` is set.
+    Raises UsageError without a recording, ClusterRefusedError if the cluster ``on``
+    cannot be used, and DocumentError if no recording can be read, or any cannot and
+    ``strict`` is set.
     """
     gathered = gather_tables(places, workers=workers, on=on, say=say)
     if gathered.left_out and (strict or not gathered.reduced):
@@ -81,7 +87,9 @@ def trace_ranks(
 def _one_of_each(
     tables: Sequence[RankTable],
 ) -> tuple[list[RankTable], list[RepeatedRank]]:
-    """One recording of each rank; the others are cycles of one process, or the ranks are wrong."""
+    """One recording of each rank; the others are cycles of one process, or the ranks
+    are wrong.
+    """
     first: dict[int, str] = {}
     repeats: dict[int, list[str]] = defaultdict(list)
     chosen = []
@@ -144,7 +152,9 @@ def _skews(tables: Sequence[RankTable], arrived: Arrivals) -> list[SkewRow]:
 
 
 def _missing(tables: Sequence[RankTable]) -> list[int]:
-    """The first missing ranks of the job, if at least half of its ranks were recorded: else a selection was intended."""
+    """The first missing ranks of the job, if at least half of its ranks were recorded:
+    else a selection was intended.
+    """
     recorded = {table.rank for table in tables} - {None}
     world = max([table.world or 0 for table in tables], default=0)
     if 2 * len(recorded) < world:

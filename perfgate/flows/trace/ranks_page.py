@@ -1,4 +1,6 @@
-"""The page of many ranks: heat maps of their steps, arrivals and links, and timelines of some of them by one clock."""
+"""The page of many ranks: heat maps of their steps, arrivals and links, and timelines
+of some of them by one clock.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ _PARTS: dict[Literal["computing", "exposed", "free", "bubble"], str] = {
 
 
 def drawn_ranks(ranks: Ranks, chosen: Sequence[int]) -> DrawnRanks:
-    """The page's content; ``chosen`` are the ranks to draw timelines of, by default the slow ranks and the first.
+    """The page's content; ``chosen`` are the ranks to draw timelines of, by default the
+    slow ranks and the first.
 
     Raises UsageError if a chosen rank was not recorded.
     """
@@ -122,7 +125,9 @@ def _late(arrived: Arrivals, ranks: int) -> Iterator[HeatMap]:
 
 
 def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
-    """A map for every kind of link between ranks; all devices of a rank count as one end."""
+    """A map for every kind of link between ranks; all devices of a rank count as one
+    end.
+    """
     carried: dict[tuple[str, int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for link in links_between(tables):
         if link.group is None:

@@ -1,4 +1,7 @@
-"""Reduce recordings to small tables, which can be stored. Tasks run in other processes, or on the machine with a recording."""
+"""Reduce recordings to small tables, which can be stored.
+
+Tasks run in other processes, or on the machine with a recording.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ class KeptTables(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReducedRecording(msgspec.Struct, frozen=True, kw_only=True):
-    """The tables of one recording, their path, and whether they could be written there; ``host`` is the node of that path."""
+    """The tables of one recording, their path, and whether they could be written there;
+    ``host`` is the node of that path.
+    """
 
     tables: list[RankTable]
     kept_at: str
@@ -53,7 +58,9 @@ Reduced = ReducedRecording | LeftOutRecording
 
 
 class _Origin(msgspec.Struct, frozen=True, array_like=True):
-    """The perfgate that ran a task: the first field of each answer, which every version can read."""
+    """The perfgate that ran a task: the first field of each answer, which every version
+    can read.
+    """
 
     version: str = _MADE_BY
 
@@ -76,7 +83,8 @@ def list_task(path: Path) -> bytes:
 
 
 def reduce_task(path: Path, patterns: tuple[str, ...], *, keeps: bool) -> bytes:
-    """The kept tables of a recording, or new tables, stored next to it if it ``keeps`` them.
+    """The kept tables of a recording, or new tables, stored next to it if it ``keeps``
+    them.
 
     ``patterns`` are further names of kernels that communicate.
     """
@@ -108,7 +116,9 @@ def read_answer(answer: bytes) -> TaskAnswer:
 
 
 def recordings_below(path: Path) -> list[Path]:
-    """The recordings below a folder, and stored tables of recordings that are not there; a file itself."""
+    """The recordings below a folder, and stored tables of recordings that are not
+    there; a file itself.
+    """
     if not path.is_dir():
         return [path] if path.is_file() else []
     recordings = (
@@ -152,7 +162,9 @@ def _tables_alone(file: Path) -> Reduced:
 
 
 def reduce_recording(recording: Path, *, keeps: bool) -> Reduced:
-    """New tables of a recording; with ``keeps`` they are written next to it if its folder allows that."""
+    """New tables of a recording; with ``keeps`` they are written next to it if its
+    folder allows that.
+    """
     try:
         return _reduced_anew(recording, keeps=keeps)
     except (OSError, PerfgateError) as error:
@@ -163,7 +175,8 @@ def _reduced_anew(recording: Path, *, keeps: bool) -> ReducedRecording:
     kept_at = _kept_at(recording)
     files = _state(recording)
     if recording.is_dir():
-        # An analysed folder has tables, which take a fraction of the time to read that its timeline takes.
+        # An analysed folder has tables, which take a fraction of the time to read that
+        # its timeline takes.
         content = read_rank(recording, tables_suffice=True)
     else:
         content = trace.read(recording)
@@ -199,7 +212,9 @@ def _world(recording: Recording) -> int | None:
 def keep_tables(
     path: Path, tables: list[RankTable], files: list[tuple[str, int, int]]
 ) -> None:
-    """Write the tables of a recording. Raises PerfgateError if the file cannot be written."""
+    """Write the tables of a recording. Raises PerfgateError if the file cannot be
+    written.
+    """
     write_atomically(
         path,
         msgspec.msgpack.encode(
@@ -209,7 +224,9 @@ def keep_tables(
 
 
 def _read_kept(path: Path) -> KeptTables:
-    """Raises OSError, and DocumentError for a damaged file or one of another perfgate version."""
+    """Raises OSError, and DocumentError for a damaged file or one of another perfgate
+    version.
+    """
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=KeptTables)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -221,7 +238,9 @@ def _read_kept(path: Path) -> KeptTables:
 
 
 def _kept_by() -> str:
-    """The origin of a table: version of the program, and the patterns of communication kernels."""
+    """The origin of a table: version of the program, and the patterns of communication
+    kernels.
+    """
     patterns = added_communication()
     if not patterns:
         return _MADE_BY

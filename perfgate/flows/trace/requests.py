@@ -1,4 +1,6 @@
-"""``perfgate trace requests``: the time of each request to a server, and the work done for one of them."""
+"""``perfgate trace requests``: the time of each request to a server, and the work done
+for one of them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ _NONE = Message("trace.no-requests")
 def trace_requests(
     path: Path, choice: Choice, *, request: str | None = None
 ) -> RequestDocument:
-    """The requests of every chosen timeline, or one of them. Raises UsageError if that one was not recorded."""
+    """The requests of every chosen timeline, or one of them.
+
+    Raises UsageError if that one was not recorded.
+    """
     return requests_of(choose(path, choice), choice, request)
 
 

@@ -1,4 +1,6 @@
-"""Measure the two commits around a suspected change side by side, as a check does, and keep the result."""
+"""Measure the two commits around a suspected change side by side, as a check does, and
+keep the result.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,11 @@ def confirm_suspected(
     max_seconds: float,
     clock: Callable[[], float],
 ) -> list[Confirmation]:
-    """Measure the commits around every suspected change, the largest first; no pair begins after ``max_seconds``.
+    """Measure the commits around every suspected change, the largest first; no pair
+    begins after ``max_seconds``.
 
-    A pair of commits is measured once for all changes between them. A failed measurement is noted and leaves the change
-    suspected.
+    A pair of commits is measured once for all changes between them. A failed
+    measurement is noted and leaves the change suspected.
     """
     pairs = _pairs(document)
     if not pairs:
@@ -106,9 +109,11 @@ def confirm_suspected(
 def read_confirmations(
     path: Path, document: TrendDocument, *, note: Callable[[str], None]
 ) -> list[Confirmation]:
-    """The confirmations by another job, restricted to plausible confirmations of our suspicions.
+    """The confirmations by another job, restricted to plausible confirmations of our
+    suspicions.
 
-    The file comes from a job that ran the code of main, so it is not trusted. Raises DocumentError for another file.
+    The file comes from a job that ran the code of main, so it is not trusted. Raises
+    DocumentError for another file.
     """
     try:
         with path.open("rb") as file:
@@ -170,7 +175,9 @@ def keep_confirmations(
     *,
     note: Callable[[str], None],
 ) -> None:
-    """Keep confirmations in the store; note it if this job may not write there, since the file still has them."""
+    """Keep confirmations in the store; note it if this job may not write there, since
+    the file still has them.
+    """
     try:
         log.store.append(log.project, confirmations)
     except StoreError as error:
@@ -270,7 +277,9 @@ def confirmation_of(
     series: TrendSeries,
     fingerprint: str,
 ) -> Confirmation | None:
-    """The confirmation of a series by a decision over two commits; None if the decision has no comparison for it."""
+    """The confirmation of a series by a decision over two commits; None if the decision
+    has no comparison for it.
+    """
     by_metric: dict[str, Comparison] = {}
     for comparison in decision.comparisons:
         if comparison.place == series.place and not isinstance(comparison, Bound):

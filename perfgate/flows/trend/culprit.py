@@ -1,4 +1,6 @@
-"""Bisect the oldest open regression of main while the machine is idle, and record its culprit as a confirmation."""
+"""Bisect the oldest open regression of main while the machine is idle, and record its
+culprit as a confirmation.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def bisect_oldest(
     bisect: Bisect,
     clock: Callable[[], float],
 ) -> list[Confirmation]:
-    """The confirmation of the oldest open regression without a culprit; empty if there is none or the machine is in use."""
+    """The confirmation of the oldest open regression without a culprit; empty if there
+    is none or the machine is in use.
+    """
     cause = _oldest(document)
     if cause is None:
         return []
@@ -158,7 +162,9 @@ def _confirmation(
     series: TrendSeries,
     fingerprint: str,
 ) -> Confirmation:
-    """The result for the leading series; an inconclusive one without a culprit keeps the next report from searching again."""
+    """The result for the leading series; an inconclusive one without a culprit keeps
+    the next report from searching again.
+    """
     culprit = ""
     if bisection.outcome == "found" and bisection.culprits:
         change = bisection.searched.changes[bisection.culprits[0][-1]]

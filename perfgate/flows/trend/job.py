@@ -1,4 +1,6 @@
-"""``perfgate trend``: read main's histories, confirm suspected changes, write the report, post it."""
+"""``perfgate trend``: read main's histories, confirm suspected changes, write the
+report, post it.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ _MOST_STATE_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class TrendRequest:
-    """The series to search and the outputs to write; without ``metrics`` or ``workloads``, the default of ``Wanted``."""
+    """The series to search and the outputs to write; without ``metrics`` or
+    ``workloads``, the default of ``Wanted``.
+    """
 
     root: Path
     metrics: tuple[str, ...] = ()
@@ -94,13 +98,15 @@ def run_trend(
     check: Check,
     bisect: Bisect,
 ) -> TrendDocument:
-    """Compute the trend and write the requested outputs; ``check`` and ``bisect`` measure what is to be confirmed.
+    """Compute the trend and write the requested outputs; ``check`` and ``bisect``
+    measure what is to be confirmed.
 
     Raises UsageError if there is no run of main.
     """
     config = load_config(request.root, environ=doors.environ)
     remembered = Remembering(progress)
-    # Find unwritable folders and unreachable forges before an hour of measuring, not after it.
+    # Find unwritable folders and unreachable forges before an hour of measuring, not
+    # after it.
     out = None
     if request.out:
         out = prepare_out(request.out)
@@ -161,7 +167,9 @@ def _confirmations(
     progress: Remembering,
     check: Check,
 ) -> list[Confirmation]:
-    """The confirmations of suspected changes by another job, and by measuring them here."""
+    """The confirmations of suspected changes by another job, and by measuring them
+    here.
+    """
     confirmations: list[Confirmation] = []
     if request.confirmations is not None:
         confirmations += read_confirmations(
@@ -244,7 +252,9 @@ def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None
 
 @dataclass(frozen=True)
 class OurIssue:
-    """The issue of this repository before we write, or the reason why it cannot be posted."""
+    """The issue of this repository before we write, or the reason why it cannot be
+    posted.
+    """
 
     event: CiEvent | None = None
     forge: IssueForge | None = None

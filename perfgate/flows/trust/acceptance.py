@@ -34,7 +34,9 @@ class UnknownMetricError(UsageError):
 
 
 def refuse_unknown_metric(metric: str) -> None:
-    """Raise UnknownMetricError unless a metric or pattern matches a metric that can regress."""
+    """Raise UnknownMetricError unless a metric or pattern matches a metric that can
+    regress.
+    """
     pattern = parse_place(metric).metric
     if not pattern.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(
         METRICS, pattern
@@ -57,7 +59,8 @@ class UnknownCauseError(UsageError):
 def metrics_of_causes(
     numbers: Iterable[int], accepts: Sequence[Sequence[str]]
 ) -> tuple[str, ...]:
-    """The metrics that accept the causes with these numbers; ``accepts`` lists the metrics of each cause, numbered from 1.
+    """The metrics that accept the causes with these numbers; ``accepts`` lists the
+    metrics of each cause, numbered from 1.
 
     Raises UnknownCauseError.
     """
@@ -84,7 +87,8 @@ def store_acceptances(
     accepted_by: str,
     until: date | None,
 ) -> list[Acceptance]:
-    """Store that regressions of one commit are intended, all of them or none; ``until`` is the last day on which that counts.
+    """Store that regressions of one commit are intended, all of them or none; ``until``
+    is the last day on which that counts.
 
     Raises UsageError for an unknown metric, no reason, or a day in the past.
     """
@@ -128,7 +132,8 @@ def give_state(
     author: str,
     actor: str = LOCAL,
 ) -> Triage:
-    """Store the state of the regressions that began with a commit, for a writer of the audit log.
+    """Store the state of the regressions that began with a commit, for a writer of the
+    audit log.
 
     Raises UsageError without a reason or an author.
     """

@@ -1,4 +1,6 @@
-"""Read perfgate.toml and code of commits from the git objects of the clone or the forge, without a checkout."""
+"""Read perfgate.toml and code of commits from the git objects of the clone or the
+forge, without a checkout.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,11 @@ FETCH_SECONDS = 300.0
 def fetched(
     commits: Sequence[str], access: GitAccess, *, with_contents: bool = False
 ) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Fetch commits without their history; file contents stay on the server until they are read, unless all are needed.
+    """Fetch commits without their history; file contents stay on the server until they
+    are read, unless all are needed.
 
-    Yields the scratch repository and the environment that git needs there. Raises RepositoryError if a commit is not
-    available.
+    Yields the scratch repository and the environment that git needs there. Raises
+    RepositoryError if a commit is not available.
     """
     with tempfile.TemporaryDirectory(prefix="perfgate-fetched-") as folder:
         scratch = Path(folder)
@@ -63,7 +66,8 @@ def fetched(
 def _settings(access: GitAccess) -> dict[str, str]:
     url = access.repository
     settings = [
-        # Only for URLs below this one; the empty value first removes headers that a checkout action left.
+        # Only for URLs below this one; the empty value first removes headers that a
+        # checkout action left.
         (f"http.{url}.extraHeader", ""),
         (
             f"http.{url}.extraHeader",
@@ -75,7 +79,8 @@ def _settings(access: GitAccess) -> dict[str, str]:
         ("protocol.https.allow", "always"),
     ]
     if is_loopback(url):
-        # A token is sent unencrypted only on this machine, and then bypasses the proxy of the environment.
+        # A token is sent unencrypted only on this machine, and then bypasses the proxy
+        # of the environment.
         settings += [("protocol.http.allow", "always"), ("http.proxy", "")]
     if access.ca_file:
         settings.append((f"http.{url}.sslCAInfo", access.ca_file))
@@ -85,7 +90,10 @@ def _settings(access: GitAccess) -> dict[str, str]:
 def git_output(
     folder: Path, arguments: Sequence[str], environ: Mapping[str, str]
 ) -> str:
-    """The output of a git command. Raises RepositoryError with git's message if it fails."""
+    """The output of a git command.
+
+    Raises RepositoryError with git's message if it fails.
+    """
     return (
         git_bytes(folder, arguments, environ)
         .decode(errors="surrogateescape")
@@ -100,7 +108,10 @@ def git_bytes(
     *,
     feed: bytes = b"",
 ) -> bytes:
-    """The raw output of a git command with ``feed`` as its input. Raises RepositoryError as ``git_output`` does."""
+    """The raw output of a git command with ``feed`` as its input.
+
+    Raises RepositoryError as ``git_output`` does.
+    """
     result = run_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
     if result.code:
         raise RepositoryError(
@@ -112,7 +123,9 @@ def git_bytes(
 
 
 class BaseConfig(NamedTuple):
-    """The perfgate.toml of a commit, None if it has none; ``unreadable`` is the error if it cannot be parsed."""
+    """The perfgate.toml of a commit, None if it has none; ``unreadable`` is the error
+    if it cannot be parsed.
+    """
 
     config: Config | None = None
     unreadable: str | None = None
@@ -121,7 +134,8 @@ class BaseConfig(NamedTuple):
 def config_at(root: Path, commit: str, access: GitAccess | None) -> BaseConfig:
     """The configuration that a commit has for the folder ``root``.
 
-    Raises RepositoryError if the commit is not in the clone around ``root`` and cannot be fetched.
+    Raises RepositoryError if the commit is not in the clone around ``root`` and cannot
+    be fetched.
     """
     path = prefix_of(root) + CONFIG_NAME
     if has_commits(root, commit):
@@ -152,9 +166,11 @@ def _read(
         return BaseConfig(unreadable=str(error).replace(f"{root}/", ""))
 
 
-# A change of more files than this is measured, because comparing the code would take longer.
+# A change of more files than this is measured, because comparing the code would take
+# longer.
 MOST_FILES = 200
-# As `git diff --raw -z` prints one file that both commits have (git-diff, "Raw output format").
+# As `git diff --raw -z` prints one file that both commits have (git-diff, "Raw output
+# format").
 _MODIFIED = re.compile(rb":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) M\0([^\0]+)\0")
 _REGULAR = (b"100644", b"100755")
 
@@ -166,11 +182,14 @@ def same_code_between(
     files: Sequence[str],
     access: GitAccess | None = None,
 ) -> bool:
-    """Whether these files have the same code in both commits; False if their contents are not available.
+    """Whether these files have the same code in both commits; False if their contents
+    are not available.
 
-    Docstrings and comments are code too if anything in the repository, or a package that it imports, may read them.
+    Docstrings and comments are code too if anything in the repository, or a package
+    that it imports, may read them.
 
-    The commits come from the clone around ``root``, or else, with ``access``, from the forge.
+    The commits come from the clone around ``root``, or else, with ``access``, from the
+    forge.
     """
     if len(files) > MOST_FILES or any(not file.endswith(".py") for file in files):
         return False
@@ -218,7 +237,9 @@ def _same_code(
 def _text_of_code_is_read(
     repository: Path, commit: str, environ: Mapping[str, str]
 ) -> bool:
-    """Whether Python code of a commit may read docstrings or source, or imports a package that may."""
+    """Whether Python code of a commit may read docstrings or source, or imports a
+    package that may.
+    """
     search = ["grep", "-h", "-I", "--no-color", "--fixed-strings"]
     for text in (*READERS, "import"):
         search += ["-e", text]

@@ -1,4 +1,6 @@
-"""The rules that judge a change, none of which it can edit: the base's perfgate.toml and the project's own store."""
+"""The rules that judge a change, none of which it can edit: the base's perfgate.toml
+and the project's own store.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Grounds:
-    """The base's configuration, if it has one; notes for the decision; and the reason if measuring was unnecessary.
+    """The base's configuration, if it has one; notes for the decision; and the reason
+    if measuring was unnecessary.
 
     ``changed`` are the files of the change, None if they are unknown.
     """
@@ -55,7 +58,9 @@ class Grounds:
 
     @property
     def policy(self) -> Policy:
-        """The base's policy, or perfgate's default if the base has none; never the change's."""
+        """The base's policy, or perfgate's default if the base has none; never the
+        change's.
+        """
         if self.config:
             return self.config.policy()
         return Policy()
@@ -71,10 +76,12 @@ def grounds_of_base(
     environ: Mapping[str, str],
     measured: bool,
 ) -> Grounds:
-    """The grounds from the commit ``base``, which the forge names, with notes on judging files that the change edits.
+    """The grounds from the commit ``base``, which the forge names, with notes on
+    judging files that the change edits.
 
-    The changed files come from ``forge``, or without one from the clone. If the change was ``measured``, it is judged even if
-    it could have been skipped; ``environ`` locates the store of main's runs. Raises RepositoryError if that commit cannot be
+    The changed files come from ``forge``, or without one from the clone. If the change
+    was ``measured``, it is judged even if it could have been skipped; ``environ``
+    locates the store of main's runs. Raises RepositoryError if that commit cannot be
     read.
     """
     base_config = config_at(root, base, access)
@@ -142,7 +149,9 @@ def _same_code(
 def _changed_files(
     root: Path, change: ChangeRequest, base: str, forge: Forge | None
 ) -> list[str] | None:
-    """The paths that a change touches, from the forge or else the clone; None if neither knows."""
+    """The paths that a change touches, from the forge or else the clone; None if
+    neither knows.
+    """
     changed = None
     if forge:
         with suppress(ForgeGoneError):  # GitLab before 15.7 has no such list
@@ -152,7 +161,8 @@ def _changed_files(
     return changed
 
 
-# Main is measured every few commits; a run more than this many runs back is too old to compare with the base.
+# Main is measured every few commits; a run more than this many runs back is too old to
+# compare with the base.
 _NEWEST = 50
 
 
@@ -164,10 +174,12 @@ def required_of(
     only: Collection[str] = (),
     changed: frozenset[str] | None = None,
 ) -> Required:
-    """The evidence required by the base's configuration and main's stored runs; without a configuration only intact seals.
+    """The evidence required by the base's configuration and main's stored runs; without
+    a configuration only intact seals.
 
-    ``only`` are the ordered workloads, if not all were, and ``changed`` the files of the change, if they are known. An
-    unreadable store adds no requirement here; reading main's history reports it.
+    ``only`` are the ordered workloads, if not all were, and ``changed`` the files of
+    the change, if they are known. An unreadable store adds no requirement here; reading
+    main's history reports it.
     """
     if config is None:
         return Required(sealed=True, changed=changed)
@@ -202,7 +214,9 @@ def required_of(
 def _required_job(
     reference: JobReference, stored: RunDocument | None, *, on_device: bool
 ) -> RequiredJob:
-    """The evidence required of a job by perfgate.toml, and by main's newest run of it if that had the same settings."""
+    """The evidence required of a job by perfgate.toml, and by main's newest run of it
+    if that had the same settings.
+    """
     required = RequiredJob(reference, on_device=on_device)
     if stored is None:
         return required
@@ -260,7 +274,8 @@ def _stored_runs(
         if lacking and run.fingerprint == base.testbed.fingerprint and not run.dirty:
             document = stored_run(store, project, run.id)
             documents.update(dict.fromkeys(lacking, document))
-    # A run that measured the workload by another file, or could not, adds no requirement for it.
+    # A run that measured the workload by another file, or could not, adds no
+    # requirement for it.
     same: dict[str, RunDocument] = {}
     for name, document in documents.items():
         for record in document.workloads:

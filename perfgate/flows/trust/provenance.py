@@ -43,7 +43,9 @@ def refuse_foreign_artifact(
     change: ChangeRequest | None,
     forge: Forge | None,
 ) -> None:
-    """Raise DocumentError unless both documents were measured for this event, in one session, and do not contradict it."""
+    """Raise DocumentError unless both documents were measured for this event, in one
+    session, and do not contradict it.
+    """
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
         if run.session.command == "upgrade":
             raise DocumentError(
@@ -77,17 +79,20 @@ def refuse_foreign_artifact(
 def base_is_proven(
     documents: CheckDocuments, change: ChangeRequest, forge: Forge, root: Path
 ) -> bool:
-    """Whether the base is on the target branch, and not older than the commit at which the change branched off.
+    """Whether the base is on the target branch, and not older than the commit at which
+    the change branched off.
 
-    This keeps a change from choosing an old slow commit, or its own commit, as its base. False if neither the forge nor the
-    clone knows. Raises DocumentError for any other base.
+    This keeps a change from choosing an old slow commit, or its own commit, as its
+    base. False if neither the forge nor the clone knows. Raises DocumentError for any
+    other base.
     """
     commit = documents.base.source.commit or ""
     if change.base_sha is not None and commit == change.base_sha:
         return True
     if change.target is None:
         return False
-    # A developer who may push, but not to this branch, can create a tag of the same name.
+    # A developer who may push, but not to this branch, can create a tag of the same
+    # name.
     target = fetched_tip(root, change.target) or change.target
     fork = common_ancestor(forge, root, target, change.head_sha)
     if fork is None or commit == fork:
@@ -127,7 +132,9 @@ def common_ancestor(forge: Forge, root: Path, first: str, second: str) -> str | 
 
 
 def refuse_other_pipeline(name: str, ci: CiContext, event: CiEvent) -> None:
-    """Raise DocumentError unless a document was measured by the event's own pipeline, for its head."""
+    """Raise DocumentError unless a document was measured by the event's own pipeline,
+    for its head.
+    """
     _refuse_foreign_head(ci, name, event)
     refuse_different(name, "run id", ci.run_id, event.job.run_id)
     # If only this job is run again, it finds the artifact of an earlier attempt.
@@ -207,9 +214,11 @@ def _refuse_other_commit(
     change: ChangeRequest | None,
     forge: Forge | None,
 ) -> None:
-    """Raise DocumentError unless the measured commit is the head itself, or the forge's merge of it into the base.
+    """Raise DocumentError unless the measured commit is the head itself, or the forge's
+    merge of it into the base.
 
-    The forge makes a new merge whenever the target branch moves, so an older merge is recognized by its parents.
+    The forge makes a new merge whenever the target branch moves, so an older merge is
+    recognized by its parents.
     """
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
         if not COMMIT_ID.fullmatch(run.source.commit or ""):
@@ -241,7 +250,10 @@ KINDS = ("push", "schedule")
 
 
 def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
-    """The event of this job, None outside CI. Raises UsageError if the event may not write to the store."""
+    """The event of this job, None outside CI.
+
+    Raises UsageError if the event may not write to the store.
+    """
     event, trigger = detect(environ), read_trigger(environ)
     if event is None or trigger is None:
         return None
@@ -269,7 +281,9 @@ def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
 
 
 def refuse_change_request(environ: Mapping[str, str]) -> None:
-    """Raise UsageError in a CI job of a change request or of a fork, which may not write to the store."""
+    """Raise UsageError in a CI job of a change request or of a fork, which may not
+    write to the store.
+    """
     event, trigger = detect(environ), read_trigger(environ)
     if event is None or trigger is None:
         return
@@ -281,7 +295,8 @@ def refuse_change_request(environ: Mapping[str, str]) -> None:
 
 
 def main_branch(config: Config, trigger: Trigger) -> str:
-    """The branch with stored runs: from perfgate.toml, else the forge's default branch, else the clone's main branch.
+    """The branch with stored runs: from perfgate.toml, else the forge's default branch,
+    else the clone's main branch.
 
     Raises UsageError if none of them is known.
     """
@@ -298,9 +313,11 @@ def main_branch(config: Config, trigger: Trigger) -> str:
 def refuse_off_main(
     config: Config, environ: Mapping[str, str], event: CiEvent, forge: Forge | None
 ) -> None:
-    """Raise UsageError in a job that follows another job, unless the forge confirms that the commit is on the main branch.
+    """Raise UsageError in a job that follows another job, unless the forge confirms
+    that the commit is on the main branch.
 
-    In such a job a tag looks like a branch of the same name, so the forge is asked about commits, which are unambiguous.
+    In such a job a tag looks like a branch of the same name, so the forge is asked
+    about commits, which are unambiguous.
     """
     trigger = read_trigger(environ)
     if trigger is None or trigger.tip is None:
@@ -326,7 +343,9 @@ def refuse_off_main(
 
 
 def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
-    """Raise InconclusiveError unless a run was measured by this event's own pipeline, on its commit, as recorded."""
+    """Raise InconclusiveError unless a run was measured by this event's own pipeline,
+    on its commit, as recorded.
+    """
     name, ci = "run.json", run.session.ci
     try:
         if ci is None or run.session.command != "run":

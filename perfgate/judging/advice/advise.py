@@ -1,4 +1,7 @@
-"""All suggestions of a run or a decision, the most promising first. A run's suggestions come from the findings of its steps."""
+"""All suggestions of a run or a decision, the most promising first.
+
+A run's suggestions come from the findings of its steps.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ from perfgate.judging.advice.changes import FAULTS, OF_STALLS, at_most, on_chang
 
 _COMPARED = ("ok", "attention")
 _KINDS = {"measured": 0, "estimated": 1}
-# Two sides of rules with contradicting advice: smaller buckets of gradients, and larger buckets.
+# Two sides of rules with contradicting advice: smaller buckets of gradients, and larger
+# buckets.
 _SIDES = {
     **dict.fromkeys(("communication.exposed", "utilization.communication"), 0),
     **dict.fromkeys(("communication.small_packets", "communication.peak_share"), 1),
@@ -49,7 +53,9 @@ def suggestions(run: RunDocument) -> list[Suggestion]:
 
 
 def shown_faster(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """The suggestions that a step tried and found faster, by the whole interval: together they are the best that was tried."""
+    """The suggestions that a step tried and found faster, by the whole interval:
+    together they are the best that was tried.
+    """
     faster = []
     for suggestion in suggestions:
         gain = suggestion.gain
@@ -61,10 +67,12 @@ def shown_faster(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
 def advised(
     decision: DecisionDocument, base: RunDocument, head: RunDocument
 ) -> DecisionDocument:
-    """The decision with its suggestions; those on newly introduced problems are marked as such.
+    """The decision with its suggestions; those on newly introduced problems are marked
+    as such.
 
-    A pure function of the documents. If the testbeds differ, findings of the head alone are not attributed to the change.
-    Findings that the decision dropped give no suggestion.
+    A pure function of the documents. If the testbeds differ, findings of the head alone
+    are not attributed to the change. Findings that the decision dropped give no
+    suggestion.
     """
     comparable = decision.sides.are_comparable
     of_base = {
@@ -109,7 +117,9 @@ def _standing(decision: DecisionDocument) -> set[tuple[str, int, str, str]]:
 
 
 def suggested(decision: DecisionDocument) -> DecisionDocument:
-    """The decision with a suggestion for each regression: on a line or an operator of its causes, or on its stalls."""
+    """The decision with a suggestion for each regression: on a line or an operator of
+    its causes, or on its stalls.
+    """
     regressions = []
     for regression in decision.explained.regressions:
         first = _suggestion_for(regression, decision)
@@ -121,7 +131,9 @@ def suggested(decision: DecisionDocument) -> DecisionDocument:
 
 
 def _suggestion_for(regression: Regression, decision: DecisionDocument) -> int | None:
-    """The number of the first suggestion that fits: advice on a fault leads, then advice on the leading cause's operator."""
+    """The number of the first suggestion that fits: advice on a fault leads, then
+    advice on the leading cause's operator.
+    """
     causes = [decision.explained.causes[number] for number in regression.causes]
     leading = None
     if causes:
@@ -150,10 +162,12 @@ def _fits(suggestion: Suggestion, causes: Sequence[Cause]) -> bool:
 
 
 def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """Each suggestion once, ordered by its certain gain, then its possible gain, then severity.
+    """Each suggestion once, ordered by its certain gain, then its possible gain, then
+    severity.
 
-    Equal words on one line are the same advice, whichever rule, step, shape or rank gives it; the largest gain stays. Of advice
-    that contradicts other advice for the same workload, the first stays.
+    Equal words on one line are the same advice, whichever rule, step, shape or rank
+    gives it; the largest gain stays. Of advice that contradicts other advice for the
+    same workload, the first stays.
     """
     once: dict[tuple[object, ...], Suggestion] = {}
     sides: dict[str, int] = {}
@@ -181,7 +195,8 @@ def _rank(suggestion: Suggestion) -> tuple[int, float, int, bool, str, str]:
 
 
 def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:
-    """Whether the same step ran on the base without this finding; a value the base could not measure is not known to be new.
+    """Whether the same step ran on the base without this finding; a value the base
+    could not measure is not known to be new.
 
     An info-level finding may be chance, so only warnings and worse count.
     """
@@ -319,7 +334,8 @@ def _reachable_share(
     if source.stays:
         share *= 1 - (_number(evidence, source.stays) or 0.0)
     if source.of_busy:
-        # Without the device's own figure, its busy share stands in for the call's share, which is not larger.
+        # Without the device's own figure, its busy share stands in for the call's
+        # share, which is not larger.
         busy = _value(run, "utilization.busy", workload, evidence)
         if busy is not None and busy.value is not None:
             share *= busy.value

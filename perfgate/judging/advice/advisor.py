@@ -1,4 +1,6 @@
-"""Advisors, which plug-ins add: other tools' findings about recordings, merged with the findings of the steps."""
+"""Advisors, which plug-ins add: other tools' findings about recordings, merged with the
+findings of the steps.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,16 @@ class Advisor(Protocol):
     def advise(
         self, recording: Path, workload: str, say: Callable[[str], None]
     ) -> Advised:
-        """Analyse a file or folder; no findings for a format that the tool does not read."""
+        """Analyse a file or folder; no findings for a format that the tool does not
+        read.
+        """
         ...
 
 
 def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
-    """Yield the suggestions of other tools on problems that no step of perfgate found in the same workload."""
+    """Yield the suggestions of other tools on problems that no step of perfgate found
+    in the same workload.
+    """
     noticed: set[tuple[str, str]] = set()
     for step in run.checklist.steps:
         noticed |= {(step.workload, finding.rule) for finding in step.findings}

@@ -1,4 +1,6 @@
-"""Advice on the effects of a change: counters that regressed, and the parts that explain a slower call."""
+"""Advice on the effects of a change: counters that regressed, and the parts that
+explain a slower call.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ _OTHER_INPUTS = {
     "dtype": "other-dtype",
     "layout": "other-layout",
 }
-# These rules detect in counters the same problem that the explanation detects in operator inputs.
+# These rules detect in counters the same problem that the explanation detects in
+# operator inputs.
 _SAME = {
     "other-dtype": {"dropped-precision", "dtype-round-trip"},
     "other-layout": {"layout-copy"},
@@ -132,7 +135,8 @@ def _cast(rises: Sequence[Part]) -> Part | None:
 
 def _small_ops(comparison: Exact) -> Iterator[_Advised]:
     """Decomposed attention, or else the operator with the largest increase in calls."""
-    # torch_npu's own cast only changes a format (``npu::npu_format_cast`` and its in-place form).
+    # torch_npu's own cast only changes a format (``npu::npu_format_cast`` and its
+    # in-place form).
     rises = {
         part.name: part for part in _rises(comparison) if "format_cast" not in part.name
     }
@@ -176,7 +180,8 @@ def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
 def _rule_of(part: OperatorDelta, *, first: bool) -> str | None:
     """The rule for a part of a slower call that counters do not show.
 
-    An operator that merely takes longer gets advice only if it comes first: otherwise the operators before it are the cause.
+    An operator that merely takes longer gets advice only if it comes first: otherwise
+    the operators before it are the cause.
     """
     if part.inputs_change is not None:
         return _OTHER_INPUTS[part.inputs_change]
@@ -267,7 +272,9 @@ def _whole_if_possible(count: float) -> float:
 def _share_of_call(
     advised: OperatorDelta, decision: DecisionDocument
 ) -> tuple[float, Gain | None]:
-    """The seconds that the operator, or everything on its line, adds to a slower call, and the gain from undoing it."""
+    """The seconds that the operator, or everything on its line, adds to a slower call,
+    and the gain from undoing it.
+    """
     for explained in decision.explained.explanations:
         if explained.place != advised.place or not explained.metric:
             continue
@@ -287,7 +294,9 @@ def _share_of_call(
 
 
 def at_most(share: float) -> Gain | None:
-    """The most a call can gain from a part that takes ``share`` of its time (Amdahl, 1967); None for no part of it."""
+    """The most a call can gain from a part that takes ``share`` of its time (Amdahl,
+    1967); None for no part of it.
+    """
     if not 0 < share < 1:
         return None
     return Gain(kind="estimated", speedup=1 / (1 - share), share=share)

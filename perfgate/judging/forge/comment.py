@@ -1,10 +1,13 @@
-"""Our one comment on a change request: its marker, hidden state and maximum length, and the posting of it.
+"""Our one comment on a change request: its marker, hidden state and maximum length, and
+the posting of it.
 
-No forge offers compare-and-swap for comments, so every publisher repeats one loop until the state is settled: read,
-write or edit, read again. Creating a comment never overwrites another: of several, the lowest number stays and gets
-the text of the newest run; the others are deleted. An edit can overwrite the edit of a newer run that has already done its
-last read; therefore every publisher waits a moment after an edit before it reads again, and the newer run repairs the text.
-The remaining race is an older run that hangs for longer than SETTLE_SECONDS between its read and its edit.
+No forge offers compare-and-swap for comments, so every publisher repeats one loop until
+the state is settled: read, write or edit, read again. Creating a comment never
+overwrites another: of several, the lowest number stays and gets the text of the newest
+run; the others are deleted. An edit can overwrite the edit of a newer run that has
+already done its last read; therefore every publisher waits a moment after an edit
+before it reads again, and the newer run repairs the text. The remaining race is an
+older run that hangs for longer than SETTLE_SECONDS between its read and its edit.
 """
 
 from __future__ import annotations
@@ -45,7 +48,10 @@ State = TypeVar("State", bound=msgspec.Struct)
 
 
 def marker_line(kind: str, key: str) -> str:
-    """The first line of a text of a kind. ``key`` distinguishes several gates of one repository."""
+    """The first line of a text of a kind.
+
+    ``key`` distinguishes several gates of one repository.
+    """
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return f"<!-- perfgate:{kind} v1 key={digest}{_END}"
 
@@ -56,7 +62,9 @@ def begins_with(body: str, first_line: str) -> bool:
 
 
 def state_line(kind: str, state: msgspec.Struct) -> str:
-    """The second line of a text; angle brackets are escaped so that no name can end the HTML comment."""
+    """The second line of a text; angle brackets are escaped so that no name can end the
+    HTML comment.
+    """
     written = (
         msgspec.json.encode(state)
         .decode()
@@ -78,10 +86,12 @@ def read_state_line(body: str, kind: str, record: type[State]) -> State | None:
 
 
 def without_commands(lines: Sequence[str]) -> list[str]:
-    """Neutralize lines that a forge would execute as commands, by a zero-width space before the slash.
+    """Neutralize lines that a forge would execute as commands, by a zero-width space
+    before the slash.
 
-    GitLab executes a line that starts with a slash with our token's rights (docs.gitlab.com, "Quick actions"), and so do the
-    bots of many projects on Gitee and GitCode.
+    GitLab executes a line that starts with a slash with our token's rights
+    (docs.gitlab.com, "Quick actions"), and so do the bots of many projects on Gitee and
+    GitCode.
     """
     return [
         "\u200b" + line if line.lstrip().startswith("/") else line for line in lines
@@ -94,9 +104,10 @@ def without_commands(lines: Sequence[str]) -> list[str]:
 class CommentState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a comment, stored in its hidden second line.
 
-    ``run`` and ``attempt`` order comments of one change request: forges count runs upwards, and a repeated run keeps
-    its number. ``decided`` is the last PASS or FAIL, even if the newest verdict is neither. ``accepts`` holds, for each
-    numbered cause of the comment, the metrics to accept for it.
+    ``run`` and ``attempt`` order comments of one change request: forges count runs
+    upwards, and a repeated run keeps its number. ``decided`` is the last PASS or FAIL,
+    even if the newest verdict is neither. ``accepts`` holds, for each numbered cause of
+    the comment, the metrics to accept for it.
     """
 
     run: int
@@ -135,7 +146,10 @@ def state_of(
 
 
 def find_own(comments: list[Comment], first_line: str) -> list[Comment]:
-    """Our comments that begin with a line, oldest first. Anyone can write the marker, so the author is checked too."""
+    """Our comments that begin with a line, oldest first.
+
+    Anyone can write the marker, so the author is checked too.
+    """
     ours = [
         comment
         for comment in comments
@@ -149,7 +163,9 @@ def read_state(body: str) -> CommentState | None:
 
 
 def compose(text: str, state: CommentState, first_line: str) -> str:
-    """The body to post: marker, state, text; within MAX_CHARACTERS and without commands."""
+    """The body to post: marker, state, text; within MAX_CHARACTERS and without
+    commands.
+    """
     lines = without_commands(text.splitlines())
     if lines and lines[0] == first_line:
         lines = lines[1:]
@@ -172,14 +188,18 @@ def _decided(verdict: Verdict, last: Decided | None) -> Decided | None:
 
 
 def _turn_line(first_line: str, verdict: str) -> str:
-    """The first line of the reply that announces a changed verdict; ``first_line`` is the comment's."""
+    """The first line of the reply that announces a changed verdict; ``first_line`` is
+    the comment's.
+    """
     return first_line.removesuffix(_END) + f" turned={verdict}{_END}"
 
 
 def _find_turns(
     comments: list[Comment], first_line: str
 ) -> list[tuple[Comment, Decided]]:
-    """Our replies about changed verdicts, oldest first, each with the verdict it announces."""
+    """Our replies about changed verdicts, oldest first, each with the verdict it
+    announces.
+    """
     verdicts: tuple[Decided, ...] = ("PASS", "FAIL")
     turns = []
     for verdict in verdicts:
@@ -202,9 +222,11 @@ def post(
     turned: Callable[[Decided, Decided], str],
     double: str,
 ) -> Posted:
-    """Create or update our comment on a change request, and reply when the verdict changes between PASS and FAIL.
+    """Create or update our comment on a change request, and reply when the verdict
+    changes between PASS and FAIL.
 
-    ``turned`` words that reply from the verdicts before and now; ``double`` is the body of a duplicate that cannot be deleted.
+    ``turned`` words that reply from the verdicts before and now; ``double`` is the body
+    of a duplicate that cannot be deleted.
     """
     return _Posting(forge, number, text, state, first_line, sleep, turned, double).run()
 
@@ -231,7 +253,8 @@ class _Posting:
     def run(self) -> Posted:
         for _ in range(ROUNDS):
             ours = find_own(self.forge.comments(self.number), self.first_line)
-            # Deleted at once, or the forge lists it late: a duplicate would be worse than no comment.
+            # Deleted at once, or the forge lists it late: a duplicate would be worse
+            # than no comment.
             is_unlisted = not ours and self.written
             if is_unlisted or (ours and self._settle(*ours)):
                 self._announce_turn()
@@ -247,7 +270,9 @@ class _Posting:
         )
 
     def _write(self, body: str) -> bool:
-        """Write a new comment; False if the forge did not answer, so that the caller reads again before a retry."""
+        """Write a new comment; False if the forge did not answer, so that the caller
+        reads again before a retry.
+        """
         try:
             self.forge.add_comment(self.number, body)
         except ForgeUnansweredError as error:
@@ -280,7 +305,8 @@ class _Posting:
                 self._edit(stays, newest.body)
                 return False
         elif not self.written or self._is_to_edit(stays, is_alone=not duplicates):
-            # The state before our first write. After an unanswered write the text may be ours; then it equals ``now``.
+            # The state before our first write. After an unanswered write the text may
+            # be ours; then it equals ``now``.
             if stands is not None and stands != self.now and not self.written:
                 self.last = stands.decided
                 self.now = msgspec.structs.replace(
@@ -302,7 +328,9 @@ class _Posting:
         return compose(self.text, self.now, self.first_line)
 
     def _is_to_edit(self, stays: Comment, *, is_alone: bool) -> bool:
-        """Whether the comment that stays has an older text, or, among duplicates, a different one of this run."""
+        """Whether the comment that stays has an older text, or, among duplicates, a
+        different one of this run.
+        """
         state = read_state(stays.body)
         if state is None:
             return stays.id != self.edited
@@ -312,7 +340,9 @@ class _Posting:
         return state.is_older_than(self.now) or (is_other and not is_alone)
 
     def _edit(self, comment: Comment, body: str) -> bool:
-        """Replace a text and wait for concurrent edits; False if the comment is gone or the forge did not answer."""
+        """Replace a text and wait for concurrent edits; False if the comment is gone or
+        the forge did not answer.
+        """
         try:
             self.forge.edit_comment(self.number, comment.id, body)
         except ForgeGoneError:
@@ -327,15 +357,18 @@ class _Posting:
         try:
             self.forge.delete_comment(self.number, comment.id)
         except ForgeError:
-            # Not every token may delete. Without the marker the comment is not found again.
+            # Not every token may delete. Without the marker the comment is not found
+            # again.
             with contextlib.suppress(ForgeGoneError, ForgeUnansweredError):
                 self.forge.edit_comment(self.number, comment.id, self.double + "\n")
 
     def _announce_turn(self) -> None:
-        """Announce a changed verdict in a reply, unless a concurrent publisher did; duplicate replies are deleted.
+        """Announce a changed verdict in a reply, unless a concurrent publisher did;
+        duplicate replies are deleted.
 
-        An edit sends no notification, so a changed verdict gets a separate comment. A newer run that overwrote our text saw
-        no change, so we announce it as long as the newer verdict is the same.
+        An edit sends no notification, so a changed verdict gets a separate comment. A
+        newer run that overwrote our text saw no change, so we announce it as long as
+        the newer verdict is the same.
         """
         last, now = self.last, self.now.decided
         if (

@@ -1,4 +1,7 @@
-"""Detection of the CI job and its event. CI variables and event payloads are read only here."""
+"""Detection of the CI job and its event.
+
+CI variables and event payloads are read only here.
+"""
 
 from __future__ import annotations
 
@@ -31,29 +34,36 @@ from perfgate.judging.forge.payloads import (
 P = TypeVar("P")
 
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
-# The publishing job's own artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
+# The publishing job's own artifact, as upload-artifact names it in its output
+# `artifact-url`; the job passes it on.
 ARTIFACT_URL_VARIABLE, REPORT_URL_VARIABLE = (
     "PERFGATE_ARTIFACT_URL",
     "PERFGATE_REPORT_URL",
 )
-# The result of the measuring job, in GitHub's terms: success, failure, cancelled, timed_out.
+# The result of the measuring job, in GitHub's terms: success, failure, cancelled,
+# timed_out.
 MEASURED_VARIABLE = "PERFGATE_MEASURED"
 BRANCH_VARIABLE = "PERFGATE_BRANCH"
 # The number of a new comment on the change request, in a job that a webhook started.
 PLACE_VARIABLE = "PERFGATE_COMMENT"
-# The variables that describe a job on a CI unknown to perfgate (e.g. Jenkins). The first one enables them.
+# The variables that describe a job on a CI unknown to perfgate (e.g. Jenkins). The
+# first one enables them.
 _REQUIRED = (
     "PERFGATE_FORGE",
     "PERFGATE_REPOSITORY",
     "PERFGATE_HEAD_SHA",
     "PERFGATE_RUN_ID",
 )
-# A comment that starts a job and can be no order: an edited one, or one on something other than a change request.
+# A comment that starts a job and can be no order: an edited one, or one on something
+# other than a change request.
 _NO_ORDER = CommentEvent(number=0, body="", author="", bot=False, edited=False)
 
 
 def detect(environ: Mapping[str, str]) -> CiEvent | None:
-    """The event this process runs for; None outside CI. Raises UsageError if the CI provides too little."""
+    """The event this process runs for; None outside CI.
+
+    Raises UsageError if the CI provides too little.
+    """
     event = _read(environ)
     if event is None:
         return None
@@ -77,7 +87,8 @@ def _read(environ: Mapping[str, str]) -> CiEvent | None:
     if environ.get("PERFGATE_FORGE"):
         return _given(environ)
     if environ.get("GITEA_ACTIONS") == "true":
-        # Gitea's and Forgejo's runners set GITHUB_ACTIONS and the GITHUB_* variables too.
+        # Gitea's and Forgejo's runners set GITHUB_ACTIONS and the GITHUB_* variables
+        # too.
         return read_event("gitea", environ)
     if environ.get("GITHUB_ACTIONS") == "true":
         return github_event(environ)
@@ -89,7 +100,8 @@ def _read(environ: Mapping[str, str]) -> CiEvent | None:
 def is_draft(environ: Mapping[str, str]) -> bool:
     """Whether the change request of this job is a draft, as far as the CI host tells.
 
-    GitLab has CI_MERGE_REQUEST_DRAFT since 17.10; before, the title marks a draft (docs.gitlab.com, "Draft merge requests").
+    GitLab has CI_MERGE_REQUEST_DRAFT since 17.10; before, the title marks a draft
+    (docs.gitlab.com, "Draft merge requests").
     """
     if environ.get("GITHUB_ACTIONS") == "true" and environ.get("GITHUB_EVENT_PATH"):
         pull = _read_payload(environ, _Payload).pull_request
@@ -101,7 +113,9 @@ def is_draft(environ: Mapping[str, str]) -> bool:
 
 
 def read_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:
-    """The new comment on a change request or an issue that this process runs for; None for any other event."""
+    """The new comment on a change request or an issue that this process runs for; None
+    for any other event.
+    """
     if environ.get("PERFGATE_FORGE"):
         if not (environ.get(PLACE_VARIABLE) and environ.get("PERFGATE_CHANGE_REQUEST")):
             return None
@@ -134,9 +148,11 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | No
 
 
 def _gitea_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:
-    """The place of a new comment on a pull request; accounts in Gitea's payloads have no type, so the forge is asked.
+    """The place of a new comment on a pull request; accounts in Gitea's payloads have
+    no type, so the forge is asked.
 
-    The event is named as the workflow's trigger (docs.gitea.com, "Comparison to GitHub Actions").
+    The event is named as the workflow's trigger (docs.gitea.com, "Comparison to GitHub
+    Actions").
     """
     if environ.get("GITHUB_EVENT_NAME") not in (
         "issue_comment",
@@ -150,10 +166,12 @@ def _gitea_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | 
 
 
 def _gitlab_note(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:
-    """The place of a new note on a merge request, from the webhook that started this pipeline.
+    """The place of a new note on a merge request, from the webhook that started this
+    pipeline.
 
-    A webhook of comment events may call a pipeline trigger; its payload is in the file TRIGGER_PAYLOAD (docs.gitlab.com,
-    "Trigger pipelines with the API", "Webhook events"). ``action`` is sent since 16.11, edited notes too.
+    A webhook of comment events may call a pipeline trigger; its payload is in the file
+    TRIGGER_PAYLOAD (docs.gitlab.com, "Trigger pipelines with the API", "Webhook
+    events"). ``action`` is sent since 16.11, edited notes too.
     """
     if environ.get("CI_PIPELINE_SOURCE") != "trigger" or not environ.get(
         "TRIGGER_PAYLOAD"
@@ -171,7 +189,10 @@ def _gitlab_note(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | No
 def _read_payload(
     environ: Mapping[str, str], kind: type[P], variable: str = "GITHUB_EVENT_PATH"
 ) -> P:
-    """The payload of the CI job's event, decoded as ``kind``. Raises UsageError for a malformed one."""
+    """The payload of the CI job's event, decoded as ``kind``.
+
+    Raises UsageError for a malformed one.
+    """
     path = Path(_need(environ, variable))
     try:
         if path.stat().st_size > MAX_PAYLOAD_BYTES:
@@ -195,9 +216,10 @@ def _read_payload(
 class Trigger:
     """The event that started a pipeline. ``kind`` is the forge's own term, e.g. push.
 
-    ``branch`` is None for a tag or a change request. ``own`` is true if the commit came from the repository itself, not from
-    a fork. In a job that runs after the pipeline, ``tip`` is the newest commit of the default branch, and ``branch`` may
-    also be the name of a tag.
+    ``branch`` is None for a tag or a change request. ``own`` is true if the commit came
+    from the repository itself, not from a fork. In a job that runs after the pipeline,
+    ``tip`` is the newest commit of the default branch, and ``branch`` may also be the
+    name of a tag.
     """
 
     kind: str
@@ -208,7 +230,8 @@ class Trigger:
 
 
 def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
-    """The trigger of this job's pipeline, or of the pipeline that it follows; None outside CI.
+    """The trigger of this job's pipeline, or of the pipeline that it follows; None
+    outside CI.
 
     With PERFGATE_FORGE, the branch comes from PERFGATE_BRANCH.
     """
@@ -289,7 +312,9 @@ class _Payload(msgspec.Struct):
 
 
 def github_event(environ: Mapping[str, str]) -> CiEvent:
-    """The event of a job of GitHub Actions, or of a CI with the same variables and payloads."""
+    """The event of a job of GitHub Actions, or of a CI with the same variables and
+    payloads.
+    """
     payload = _read_payload(environ, _Payload)
     event = _github_job(environ)
     if payload.workflow_run is not None:
@@ -300,7 +325,8 @@ def github_event(environ: Mapping[str, str]) -> CiEvent:
         )
     if payload.pull_request is not None:
         pull = payload.pull_request
-        # In a pull_request job GITHUB_SHA is the test merge of head into base; in a pull_request_target job the base.
+        # In a pull_request job GITHUB_SHA is the test merge of head into base; in a
+        # pull_request_target job the base.
         built = None
         if environ.get("GITHUB_EVENT_NAME") == "pull_request":
             built = event.built_sha
@@ -348,9 +374,11 @@ def _after_workflow(
 ) -> CiEvent:
     """The event of the completed run; the current run only reports it.
 
-    The report link still goes to this run's own artifact, because only the samples of the other run's artifact are trusted.
+    The report link still goes to this run's own artifact, because only the samples of
+    the other run's artifact are trusted.
 
-    ``pull_requests`` is empty for a run from a fork, and may name one that has moved on since; the head SHA decides.
+    ``pull_requests`` is empty for a run from a fork, and may name one that has moved on
+    since; the head SHA decides.
     """
     run_url = f"{event.host.server_url}/{event.repository}/actions/runs/{run.id}"
     owner = None
@@ -427,11 +455,14 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
 
 
 def _gitlab(environ: Mapping[str, str]) -> CiEvent:
-    """Read GitLab's predefined variables (docs.gitlab.com, "Predefined CI/CD variables").
+    """Read GitLab's predefined variables (docs.gitlab.com, "Predefined CI/CD
+    variables").
 
-    CI_PROJECT_ID is the fork in a fork's pipeline: the merge request lives in CI_MERGE_REQUEST_PROJECT_ID. In a merged
-    results pipeline CI_COMMIT_SHA is the merge and CI_MERGE_REQUEST_SOURCE_BRANCH_SHA the head; otherwise the latter is empty.
-    A retried job keeps the pipeline and its number, so there are no attempts to distinguish.
+    CI_PROJECT_ID is the fork in a fork's pipeline: the merge request lives in
+    CI_MERGE_REQUEST_PROJECT_ID. In a merged results pipeline CI_COMMIT_SHA is the merge
+    and CI_MERGE_REQUEST_SOURCE_BRANCH_SHA the head; otherwise the latter is empty. A
+    retried job keeps the pipeline and its number, so there are no attempts to
+    distinguish.
     """
     built = _need(environ, "CI_COMMIT_SHA")
     server = _need(environ, "CI_SERVER_URL").rstrip("/")
@@ -463,7 +494,9 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
 
 
 def _github_trigger(environ: Mapping[str, str]) -> Trigger:
-    """Read GitHub's payload and variables (docs.github.com, "Webhook events and payloads", "Variables reference")."""
+    """Read GitHub's payload and variables (docs.github.com, "Webhook events and
+    payloads", "Variables reference").
+    """
     payload = _read_payload(environ, _Payload)
     default = None
     if payload.repository:
@@ -477,7 +510,8 @@ def _github_trigger(environ: Mapping[str, str]) -> Trigger:
             and source.full_name
             and source.full_name == target.full_name
         )
-        # "GITHUB_SHA: last commit on default branch" (docs.github.com, "Events that trigger workflows", workflow_run).
+        # "GITHUB_SHA: last commit on default branch" (docs.github.com, "Events that
+        # trigger workflows", workflow_run).
         return Trigger(
             run.event, run.head_branch, default, own, tip=environ.get("GITHUB_SHA", "")
         )
@@ -485,21 +519,26 @@ def _github_trigger(environ: Mapping[str, str]) -> Trigger:
     prefix, _, branch = environ.get("GITHUB_REF", "").partition("refs/heads/")
     if prefix or not branch:
         return Trigger(kind, None, default, not kind.startswith("pull_request"))
-    # "Scheduled workflows run on the latest commit on the default branch" (docs.github.com, "Events that trigger workflows").
+    # "Scheduled workflows run on the latest commit on the default branch"
+    # (docs.github.com, "Events that trigger workflows").
     if default is None and kind == "schedule":
         default = branch
     return Trigger(kind, branch, default, not kind.startswith("pull_request"))
 
 
 def own_artifact_url(environ: Mapping[str, str], *places: str | None) -> str | None:
-    """The page of this job's artifact as the job passes it on, if it lies below one of the places."""
+    """The page of this job's artifact as the job passes it on, if it lies below one of
+    the places.
+    """
     return _own_page(environ, ARTIFACT_URL_VARIABLE, *places)
 
 
 def _own_page(
     environ: Mapping[str, str], variable: str, *places: str | None
 ) -> str | None:
-    """The address that the job passes on in a variable, if it lies below the project or the job."""
+    """The address that the job passes on in a variable, if it lies below the project or
+    the job.
+    """
     url = _link(environ, variable)
     for place in places:
         below = None

@@ -1,4 +1,6 @@
-"""Comments and commit statuses by GitHub's API; forges with a similar one are dialects of it (plugins/perfgate-forges)."""
+"""Comments and commit statuses by GitHub's API; forges with a similar one are dialects
+of it (plugins/perfgate-forges).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from perfgate.judging.forge.payloads import PostedComment, User
 
 @dataclass(frozen=True)
 class Dialect:
-    """The differences of one forge. ``talk`` is the API path that holds the comments of a change request.
+    """The differences of one forge. ``talk`` is the API path that holds the comments of
+    a change request.
 
     ``max_description`` is the longest description of a commit status, in characters.
     """

@@ -1,4 +1,6 @@
-"""The operations that the gate needs from every forge, in neutral terms: change request, comment, status."""
+"""The operations that the gate needs from every forge, in neutral terms: change
+request, comment, status.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from perfgate.plugins import (
 Sleep = Callable[[float], None]
 Clock = Callable[[], float]
 StatusState = Literal["success", "failure", "pending", "error"]
-# The login of the token's account, for tokens that cannot query it, e.g. of a custom app on GitHub.
+# The login of the token's account, for tokens that cannot query it, e.g. of a custom
+# app on GitHub.
 ACCOUNT_VARIABLE = "PERFGATE_LOGIN"
 
 
@@ -53,13 +56,17 @@ class CiJob:
 
 @dataclass(frozen=True)
 class CiEvent:
-    """The CI job as described by its environment. It is trusted: artifacts and comments are checked against it."""
+    """The CI job as described by its environment.
+
+    It is trusted: artifacts and comments are checked against it.
+    """
 
     forge: str
     host: ForgeHost
     # The repository in which the pipeline runs.
     repository: str
-    # The API's name of the repository that gets the comment: ``owner/name``, or a number on GitLab.
+    # The API's name of the repository that gets the comment: ``owner/name``, or a
+    # number on GitLab.
     project: str
     job: CiJob
     # The commit under review.
@@ -72,7 +79,8 @@ class CiEvent:
     branch: str | None = None
     # The commit that a merge queue puts ``head_sha`` on.
     base_sha: str | None = None
-    # Whether the forge ties the change request to the job's own pipeline, so that no commit status is needed.
+    # Whether the forge ties the change request to the job's own pipeline, so that no
+    # commit status is needed.
     is_check: bool = False
 
     def context(self) -> CiContext:
@@ -90,8 +98,9 @@ class CiEvent:
 class ChangeRequest:
     """A pull or merge request; ``merge_sha`` is the forge's test merge of it, if any.
 
-    ``target`` is the branch it is to be merged into and ``base_sha`` the commit of that branch that the forge compares the
-    change with. These and ``from_fork`` are None if the forge does not provide them.
+    ``target`` is the branch it is to be merged into and ``base_sha`` the commit of that
+    branch that the forge compares the change with. These and ``from_fork`` are None if
+    the forge does not provide them.
     """
 
     number: int
@@ -106,7 +115,8 @@ class ChangeRequest:
 class ForgeArtifact:
     """An artifact of a run; ``expired`` if its content is deleted.
 
-    ``url`` is its page, and ``files_url`` the address prefix of its single files; None on forges without them.
+    ``url`` is its page, and ``files_url`` the address prefix of its single files; None
+    on forges without them.
     """
 
     id: int
@@ -119,7 +129,10 @@ class ForgeArtifact:
 
 @dataclass(frozen=True)
 class Comment:
-    """A comment on a change request. ``own`` is true only if the account of our token wrote it."""
+    """A comment on a change request.
+
+    ``own`` is true only if the account of our token wrote it.
+    """
 
     id: int
     body: str
@@ -138,32 +151,45 @@ class CommitStatus:
 
 
 class Forge(Protocol):
-    """One repository on one forge, through one token. Every method raises ForgeError if the forge refuses."""
+    """One repository on one forge, through one token.
+
+    Every method raises ForgeError if the forge refuses.
+    """
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """The change request that the event names, or else a change request with the event's head, or None.
+        """The change request that the event names, or else a change request with the
+        event's head, or None.
 
-        If several have this head, the number ``prefer`` is taken, else an open change request, else the newest.
+        If several have this head, the number ``prefer`` is taken, else an open change
+        request, else the newest.
         """
         ...
 
     def changed_files(self, number: int) -> list[str] | None:
-        """The paths that a change request adds, edits, renames or removes; None if the forge cannot list all."""
+        """The paths that a change request adds, edits, renames or removes; None if the
+        forge cannot list all.
+        """
         ...
 
     def merge_base(self, first: str, second: str) -> str | None:
-        """The merge base of two commits or branches; None if the forge does not support the query.
+        """The merge base of two commits or branches; None if the forge does not support
+        the query.
 
         Raises ForgeGoneError if one of them is not in the repository.
         """
         ...
 
     def parents(self, sha: str) -> list[str] | None:
-        """The parents of a commit, in order; None if the forge does not support the query. Raises ForgeGoneError as above."""
+        """The parents of a commit, in order; None if the forge does not support the
+        query. Raises ForgeGoneError as above.
+        """
         ...
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """The artifacts of the event's run, over all attempts. Raises ForgeHasNoArtifactsError if the forge stores none."""
+        """The artifacts of the event's run, over all attempts.
+
+        Raises ForgeHasNoArtifactsError if the forge stores none.
+        """
         ...
 
     def download(self, artifact: ForgeArtifact) -> bytes: ...
@@ -173,14 +199,17 @@ class Forge(Protocol):
         ...
 
     def add_comment(self, number: int, body: str) -> None:
-        """Write a new comment, which notifies people. Raises ForgeUnansweredError if it may have been written."""
+        """Write a new comment, which notifies people. Raises ForgeUnansweredError if it
+        may have been written.
+        """
         ...
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:
         """Replace a comment's text, without a notification.
 
-        Raises ForgeGoneError if the comment is deleted. Raises ForgeUnansweredError, after the wait the forge asks for, if the
-        edit may or may not be done: the caller must read concurrent changes before it tries again.
+        Raises ForgeGoneError if the comment is deleted. Raises ForgeUnansweredError,
+        after the wait the forge asks for, if the edit may or may not be done: the
+        caller must read concurrent changes before it tries again.
         """
         ...
 

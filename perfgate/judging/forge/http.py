@@ -1,4 +1,6 @@
-"""Requests to a forge: the token is sent to its API only; answers and waits are bounded."""
+"""Requests to a forge: the token is sent to its API only; answers and waits are
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ MAX_ANSWER_BYTES = 20 * 1024 * 1024
 MAX_REQUEST_BYTES = 1024 * 1024
 MAX_PAGES = 500
 TRIES = 5
-# Seconds over all requests: CI ends our job after 15 minutes, and then it could not report the reason.
+# Seconds over all requests: CI ends our job after 15 minutes, and then it could not
+# report the reason.
 MAX_WAIT = 600.0
 SHORT_WAIT, SECONDARY_WAIT = 1.0, 60.0
 TRANSIENT = (500, 502, 503, 504)
@@ -50,7 +53,8 @@ RIGHTS = (
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """An answer of an expected status: its bytes and the address of the next page, checked to be on the same host.
+    """An answer of an expected status: its bytes and the address of the next page,
+    checked to be on the same host.
 
     ``location`` is the target of a redirect, unchecked.
     """
@@ -62,7 +66,10 @@ class HttpAnswer:
 
 
 class _Request(NamedTuple):
-    """A request to send. ``where`` names it in errors; ``repeatable`` means idempotent."""
+    """A request to send.
+
+    ``where`` names it in errors; ``repeatable`` means idempotent.
+    """
 
     method: str
     url: str
@@ -76,8 +83,9 @@ class _Request(NamedTuple):
 class ForgeSession:
     """Requests to one API root with one token.
 
-    ``sleep`` and ``clock`` (seconds since the epoch) are parameters, so that tests do not wait. ``rights`` is the advice about
-    the rights the token needs on this forge. An answer may take ``answer_timeout`` seconds in all.
+    ``sleep`` and ``clock`` (seconds since the epoch) are parameters, so that tests do
+    not wait. ``rights`` is the advice about the rights the token needs on this forge.
+    An answer may take ``answer_timeout`` seconds in all.
     """
 
     def __init__(
@@ -100,7 +108,8 @@ class ForgeSession:
         self._clock = clock
         self._answer_timeout = answer_timeout
         self._waited = 0.0
-        # As an argument of every request: requests lets REQUESTS_CA_BUNDLE overwrite the session's own setting.
+        # As an argument of every request: requests lets REQUESTS_CA_BUNDLE overwrite
+        # the session's own setting.
         self._verify: bool | str = ca_file or True
         self._session = open_session(self._root, self._auth, {"Accept": accept})
 
@@ -115,7 +124,10 @@ class ForgeSession:
         query: Query | None = None,
         field: str | None = None,
     ) -> T:
-        """Read one value, or one field of it. ``kind`` is the record that the value or field must fit."""
+        """Read one value, or one field of it.
+
+        ``kind`` is the record that the value or field must fit.
+        """
         return self._decode(
             self._request("GET", path, (200,), query=query).body, kind, path, field
         )
@@ -123,7 +135,9 @@ class ForgeSession:
     def get_unless_refused(
         self, path: str, kind: type[T], *, refused: int, field: str | None = None
     ) -> T | None:
-        """Read one value or field, or None if the forge answers with the status ``refused``."""
+        """Read one value or field, or None if the forge answers with the status
+        ``refused``.
+        """
         answer = self._request("GET", path, (200, refused))
         if answer.status == refused:
             return None
@@ -137,7 +151,9 @@ class ForgeSession:
         query: Query | None = None,
         field: str | None = None,
     ) -> Iterator[T]:
-        """Yield the elements of a list over all its pages; the list may be a field of each answer."""
+        """Yield the elements of a list over all its pages; the list may be a field of
+        each answer.
+        """
         for answer in self._answers(path, query):
             elements = self._decode(answer.body, list[kind], path, field)  # type: ignore[valid-type]  # made here, for msgspec
             yield from elements
@@ -167,9 +183,11 @@ class ForgeSession:
         repeatable: bool,
         field: str | None = None,
     ) -> T:
-        """Send a write and read the answer, or one field of it; ``repeatable`` means idempotent.
+        """Send a write and read the answer, or one field of it; ``repeatable`` means
+        idempotent.
 
-        Raises ForgeUnansweredError if a write that is not repeatable got no answer, and ForgeGoneError if its target is gone.
+        Raises ForgeUnansweredError if a write that is not repeatable got no answer, and
+        ForgeGoneError if its target is gone.
         """
         expected = expect if isinstance(expect, tuple) else (expect,)
         answer = self._request(
@@ -180,8 +198,9 @@ class ForgeSession:
     def replace(self, method: str, path: str, body: Mapping[str, Any]) -> None:
         """Overwrite something that others may overwrite too; the request is sent once.
 
-        If the forge asks to wait or does not answer, this waits and raises ForgeUnansweredError: by then the forge may hold a
-        newer text, so the caller must read again. Raises ForgeGoneError if the target is gone.
+        If the forge asks to wait or does not answer, this waits and raises
+        ForgeUnansweredError: by then the forge may hold a newer text, so the caller
+        must read again. Raises ForgeGoneError if the target is gone.
         """
         self._request(method, path, (200,), data=_bounded(body, path), again=False)
 
@@ -221,7 +240,9 @@ class ForgeSession:
         expect: int,
         refused: int,
     ) -> str | None:
-        """Send a write that may be refused with one known status; return the forge's text if it was, else None."""
+        """Send a write that may be refused with one known status; return the forge's
+        text if it was, else None.
+        """
         answer = self._request(
             method, path, (expect, refused), data=_bounded(body, path), repeatable=True
         )
@@ -424,7 +445,10 @@ def _explain(status: int, words: str, rights: str) -> Activity:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A failed try that may succeed later. ``headers`` are the response's, names in lower case."""
+    """A failed try that may succeed later.
+
+    ``headers`` are the response's, names in lower case.
+    """
 
     reason: str
     headers: Mapping[str, str]
@@ -434,8 +458,9 @@ class Refusal:
 def is_rate_limit(status: int, headers: Mapping[str, str], body: bytes) -> bool:
     """Whether an answer means "later" rather than "no".
 
-    GitHub uses 403 for both (docs.github.com, REST API, "Rate limits": retry-after, x-ratelimit-remaining 0, or a
-    message about the secondary limit); GitLab uses 429 only.
+    GitHub uses 403 for both (docs.github.com, REST API, "Rate limits": retry-after,
+    x-ratelimit-remaining 0, or a message about the secondary limit); GitLab uses 429
+    only.
     """
     if status == 429:
         return True
@@ -449,10 +474,11 @@ def is_rate_limit(status: int, headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def wait_after(refusal: Refusal, attempt: int, now: float) -> float:
-    """The seconds to wait before the next try; ``attempt`` counts from 0, ``now`` is seconds since the epoch.
+    """The seconds to wait before the next try; ``attempt`` counts from 0, ``now`` is
+    seconds since the epoch.
 
-    In the order GitHub documents: retry-after, then the reset time, then at least a minute, doubled each time. GitLab
-    sends Retry-After and RateLimit-Reset.
+    In the order GitHub documents: retry-after, then the reset time, then at least a
+    minute, doubled each time. GitLab sends Retry-After and RateLimit-Reset.
     """
     headers = refusal.headers
     if (text := headers.get("retry-after")) is not None:

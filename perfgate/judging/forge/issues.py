@@ -1,6 +1,8 @@
-"""Our one issue of a repository: found by label, marker and author; its text is replaced in place, never by an older run.
+"""Our one issue of a repository: found by label, marker and author; its text is
+replaced in place, never by an older run.
 
-Two concurrent jobs may each open one; so each looks again after opening, and closes its own if another is older.
+Two concurrent jobs may each open one; so each looks again after opening, and closes its
+own if another is older.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Issue:
 
 @runtime_checkable
 class IssueForge(Protocol):
-    """The additional operations of a forge that can keep an issue. Every method raises ForgeError if the forge refuses."""
+    """The additional operations of a forge that can keep an issue. Every method raises
+    ForgeError if the forge refuses.
+    """
 
     def issues(self, label: str) -> list[Issue]:
         """All issues with a label, including closed issues, without change requests."""
@@ -53,7 +57,9 @@ class IssueForge(Protocol):
     def edit_issue(
         self, number: int, body: str, state: Literal["open", "closed"] | None = None
     ) -> None:
-        """Replace an issue's text, without a notification, and open or close it if a state is given."""
+        """Replace an issue's text, without a notification, and open or close it if a
+        state is given.
+        """
         ...
 
     def comment_issue(self, number: int, body: str) -> None:
@@ -62,7 +68,9 @@ class IssueForge(Protocol):
 
 
 class IssueState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state in an issue's hidden second line: the run that wrote it, and the trend it reported."""
+    """The state in an issue's hidden second line: the run that wrote it, and the trend
+    it reported.
+    """
 
     run: int
     attempt: int
@@ -87,7 +95,9 @@ def keeps_issues(forge: Forge) -> IssueForge:
 
 
 def find_own(forge: IssueForge, first_line: str) -> Issue | None:
-    """Our oldest issue. Anyone can write the marker and set the label, so the author is checked too."""
+    """Our oldest issue. Anyone can write the marker and set the label, so the author is
+    checked too.
+    """
     return next(iter(_all_own(forge, first_line)), None)
 
 
@@ -137,10 +147,11 @@ def post_issue(
     first_line: str,
     news: str | None,
 ) -> IssuePosted:
-    """Open our issue, or replace its text; ``news`` becomes a comment below it, because an edit sends no notification.
+    """Open our issue, or replace its text; ``news`` becomes a comment below it, because
+    an edit sends no notification.
 
-    A run older than the text's writer has no effect. An issue that people closed is reopened only if there is
-    news.
+    A run older than the text's writer has no effect. An issue that people closed is
+    reopened only if there is news.
     """
     body = compose(text, state, first_line)
     if current is None:

@@ -17,21 +17,27 @@ MAX_LINE = 1_000
 _SEPARATOR = ","
 # The number of a cause in perfgate's comment; never the name of a metric.
 _NUMBER = re.compile(r"[0-9]{1,3}")
-# A day as in "until 2027-01-31"; `date.fromisoformat` of Python 3.11 reads other forms too.
+# A day as in "until 2027-01-31"; `date.fromisoformat` of Python 3.11 reads other forms
+# too.
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# The ASCII subset of the workload names perfgate.toml allows: this one is passed on to a CI shell.
+# The ASCII subset of the workload names perfgate.toml allows: this one is passed on to
+# a CI shell.
 _WORKLOAD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 # Two commits of main, as the weekly report names them.
 _RANGE = re.compile(r"([0-9a-f]{7,40})\.\.([0-9a-f]{7,40})")
-# A metric or pattern, with a place; passed on like a workload. It cannot begin like an option.
+# A metric or pattern, with a place; passed on like a workload. It cannot begin like an
+# option.
 _METRIC = re.compile(r"[A-Za-z0-9_*?\[][A-Za-z0-9_.:*?!\[\]@/-]{0,199}")
 
 
 @dataclass(frozen=True)
 class CommentEvent:
-    """The comment on a change request, or on an issue, that the CI job runs for. None of it is trusted.
+    """The comment on a change request, or on an issue, that the CI job runs for.
 
-    ``bot`` is the forge's classification of the author; ``edited`` is true if the text is not the original one.
+    None of it is trusted.
+
+    ``bot`` is the forge's classification of the author; ``edited`` is true if the text
+    is not the original one.
     """
 
     number: int
@@ -44,7 +50,9 @@ class CommentEvent:
 
 @dataclass(frozen=True)
 class CommentPlace:
-    """The place of a comment on a change request; the rest comes from the forge, as webhooks are not trusted."""
+    """The place of a comment on a change request; the rest comes from the forge, as
+    webhooks are not trusted.
+    """
 
     number: int
     comment_id: int
@@ -52,7 +60,9 @@ class CommentPlace:
 
 @dataclass(frozen=True)
 class RunOrder:
-    """Measure the change again, or one workload of it; ``head`` is the commit that the author reviewed."""
+    """Measure the change again, or one workload of it; ``head`` is the commit that the
+    author reviewed.
+    """
 
     head: str | None = None
     workload: str | None = None
@@ -60,10 +70,11 @@ class RunOrder:
 
 @dataclass(frozen=True)
 class AcceptOrder:
-    """Accept regressions of these metrics as intended; ``head`` is the commit that the author reviewed.
+    """Accept regressions of these metrics as intended; ``head`` is the commit that the
+    author reviewed.
 
-    ``blocks`` replace the metrics: the numbers of causes in perfgate's own comment. ``until`` is the last day on which the
-    acceptance counts.
+    ``blocks`` replace the metrics: the numbers of causes in perfgate's own comment.
+    ``until`` is the last day on which the acceptance counts.
     """
 
     metrics: tuple[str, ...]
@@ -75,7 +86,8 @@ class AcceptOrder:
 
 @dataclass(frozen=True)
 class BisectOrder:
-    """Find the commit that makes the change slower, by ``metric`` or any; ``head`` is the commit that the author reviewed.
+    """Find the commit that makes the change slower, by ``metric`` or any; ``head`` is
+    the commit that the author reviewed.
 
     ``between`` are a good and a bad commit of main instead, which may be shortened.
     """
@@ -90,10 +102,12 @@ Order = RunOrder | AcceptOrder | BisectOrder
 
 @dataclass(frozen=True)
 class OrderedChange:
-    """The forge's data about the change request of an order; ``author`` is None if the account is deleted.
+    """The forge's data about the change request of an order; ``author`` is None if the
+    account is deleted.
 
-    ``ref`` is the git reference of its head in the target repository, and ``branch`` the source branch, which is in another
-    repository if the change is from a fork. Both are None where they are not needed.
+    ``ref`` is the git reference of its head in the target repository, and ``branch``
+    the source branch, which is in another repository if the change is from a fork. Both
+    are None where they are not needed.
     """
 
     number: int
@@ -108,18 +122,25 @@ class OrderedChange:
 
 @runtime_checkable
 class OrderForge(Protocol):
-    """The additional operations of a forge that takes orders. Every method raises ForgeError if the forge refuses."""
+    """The additional operations of a forge that takes orders.
+
+    Every method raises ForgeError if the forge refuses.
+    """
 
     def ordered_change(self, number: int) -> OrderedChange: ...
 
     def may_push(self, login: str) -> bool:
-        """Whether an account may push to the repository, by its role and not by the comment's author association."""
+        """Whether an account may push to the repository, by its role and not by the
+        comment's author association.
+        """
         ...
 
 
 @runtime_checkable
 class CommentForge(Protocol):
-    """The additional operation of a forge with jobs that know only the place of a comment."""
+    """The additional operation of a forge with jobs that know only the place of a
+    comment.
+    """
 
     def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
         """The comment as it is now; None if it was deleted."""
@@ -128,10 +149,14 @@ class CommentForge(Protocol):
 
 @runtime_checkable
 class PipelineForge(Protocol):
-    """The additional operation of a forge that must not measure in the job of a comment, which has the main branch's rights."""
+    """The additional operation of a forge that must not measure in the job of a
+    comment, which has the main branch's rights.
+    """
 
     def start_pipeline(self, branch: str, variables: Mapping[str, str]) -> str:
-        """Start a pipeline of a branch with these variables, and return its page. Raises ForgeError if the forge refuses."""
+        """Start a pipeline of a branch with these variables, and return its page.
+        Raises ForgeError if the forge refuses.
+        """
         ...
 
 
@@ -212,7 +237,8 @@ def _bisect_order(head: str | None, rest: Sequence[str]) -> BisectOrder:
 def _without_end(words: list[str]) -> tuple[list[str], date | None]:
     """The words of an acceptance without ``until DATE`` at their end, and the date.
 
-    Raises OrderDateError for another word there: "until Friday" means no acceptance for ever.
+    Raises OrderDateError for another word there: "until Friday" means no acceptance for
+    ever.
     """
     if len(words) < 2 or words[-2].lower() != "until":
         return words, None
@@ -234,17 +260,21 @@ def cause_numbers(names: Sequence[str]) -> tuple[int, ...]:
 
 
 def numbered_order(number: int, commit: str | None) -> str:
-    """The first line of a comment that accepts the regressions of one cause of perfgate's comment.
+    """The first line of a comment that accepts the regressions of one cause of
+    perfgate's comment.
 
-    The commit may be omitted if only accounts with push rights can change the head: perfgate's comment stores its commit.
+    The commit may be omitted if only accounts with push rights can change the head:
+    perfgate's comment stores its commit.
     """
     return " ".join(filter(None, (CALL, "accept", commit, str(number), "REASON")))
 
 
 def accept_order(commit: str, metrics: Sequence[str]) -> str | None:
-    """The first line of a comment that accepts these metrics of this commit; None if they do not fit the syntax.
+    """The first line of a comment that accepts these metrics of this commit; None if
+    they do not fit the syntax.
 
-    It names the commit, so that it accepts no commit pushed in the meantime and is also valid for a fork.
+    It names the commit, so that it accepts no commit pushed in the meantime and is also
+    valid for a fork.
     """
     line = f"{CALL} accept {commit} {_SEPARATOR.join(metrics)} REASON"
     try:

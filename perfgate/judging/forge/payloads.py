@@ -1,4 +1,6 @@
-"""Records that GitHub's API and the payloads of its events have in common (docs.github.com, "REST API", "Webhook events")."""
+"""Records that GitHub's API and the payloads of its events have in common
+(docs.github.com, "REST API", "Webhook events").
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Output for GitHub's runner: summary, outputs, annotations (docs.github.com, "Workflow commands for GitHub Actions").
+"""Output for GitHub's runner: summary, outputs, annotations (docs.github.com, "Workflow
+commands for GitHub Actions").
 
 Other hosts that run such CI steps (Gitea, Forgejo) read the same files and lines.
 """
@@ -20,11 +21,13 @@ MAX_ANNOTATIONS = 10
 
 
 def log_lines(text: str, environ: Mapping[str, str]) -> str:
-    """Wrap a text that may contain foreign input, so that the runner executes none of it as a command.
+    """Wrap a text that may contain foreign input, so that the runner executes none of
+    it as a command.
 
-    GitHub's runner executes lines that begin with ``::``, and ``##[`` anywhere (actions/runner, ActionCommand.cs), until
-    stop-commands turns this off (docs.github.com, "Workflow commands for GitHub Actions"). The token that turns it on again
-    is random, so that the author of the text cannot know it.
+    GitHub's runner executes lines that begin with ``::``, and ``##[`` anywhere
+    (actions/runner, ActionCommand.cs), until stop-commands turns this off
+    (docs.github.com, "Workflow commands for GitHub Actions"). The token that turns it
+    on again is random, so that the author of the text cannot know it.
     """
     if environ.get("GITHUB_ACTIONS") != "true":
         return text
@@ -49,7 +52,10 @@ def outputs_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def append_to(path: Path, text: str, variable: str) -> None:
-    """Append to the runner's file named in ``variable``. Raises UsageError if it cannot be written."""
+    """Append to the runner's file named in ``variable``.
+
+    Raises UsageError if it cannot be written.
+    """
     try:
         with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(text)
@@ -63,7 +69,9 @@ def append_to(path: Path, text: str, variable: str) -> None:
 
 
 def output_lines(values: Mapping[str, str]) -> str:
-    """Outputs in the file's format: each between random delimiters, so that no value can inject another output."""
+    """Outputs in the file's format: each between random delimiters, so that no value
+    can inject another output.
+    """
     lines = []
     for name, value in values.items():
         delimiter = f"perfgate_{secrets.token_hex(16)}"
@@ -79,7 +87,9 @@ def annotation_command(
     message: str,
     place: tuple[str, int] | None = None,
 ) -> str:
-    """The line that annotates a place (a path from the repository's root, and a line), or the job."""
+    """The line that annotates a place (a path from the repository's root, and a line),
+    or the job.
+    """
     properties = {"title": title}
     if place is not None:
         properties = {"file": place[0], "line": str(place[1]), **properties}
@@ -92,5 +102,7 @@ def annotation_command(
 
 
 def _data(text: str) -> str:
-    """Escape a command's text as the runner unescapes it (actions/toolkit, packages/core/src/command.ts)."""
+    """Escape a command's text as the runner unescapes it (actions/toolkit,
+    packages/core/src/command.ts).
+    """
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

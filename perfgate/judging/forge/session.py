@@ -1,4 +1,6 @@
-"""The HTTP session of every request: it authenticates with the given token only and follows no redirect."""
+"""The HTTP session of every request: it authenticates with the given token only and
+follows no redirect.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from perfgate.version import __version__
 
 
 class _StillSession(requests.Session):
-    """Ignores redirects: requests would read their whole answer and parse the target even with allow_redirects=False."""
+    """Ignores redirects: requests would read their whole answer and parse the target
+    even with allow_redirects=False.
+    """
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         """None, as for an answer without a redirect."""
@@ -37,14 +41,17 @@ def open_session(
 class BearerAuth(AuthBase):
     """The token as an auth object.
 
-    requests replaces an Authorization header given in ``headers=`` by the ~/.netrc entry of the host, but not an auth object;
-    and it drops only Authorization when a host changes, so GitLab's token is sent the same way (GitLab REST API,
-    "Authentication"). ``scheme`` is the word before the token: Gitea's documentation writes ``token``.
+    requests replaces an Authorization header given in ``headers=`` by the ~/.netrc
+    entry of the host, but not an auth object; and it drops only Authorization when a
+    host changes, so GitLab's token is sent the same way (GitLab REST API,
+    "Authentication"). ``scheme`` is the word before the token: Gitea's documentation
+    writes ``token``.
     """
 
     def __init__(self, token: str, scheme: str = "Bearer") -> None:
         token = token.strip()
-        # The HTTP library would quote a bad header value, including the token, in its error.
+        # The HTTP library would quote a bad header value, including the token, in its
+        # error.
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise ForgeSettingError(
                 "the token is empty or has characters no token has; check the secret the job passes on"
@@ -65,7 +72,10 @@ class BearerAuth(AuthBase):
 
 
 class NoAuth(AuthBase):
-    """No authentication. Without an auth object requests would send the ~/.netrc entry of the host."""
+    """No authentication.
+
+    Without an auth object requests would send the ~/.netrc entry of the host.
+    """
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Leave a request unchanged."""
@@ -82,14 +92,19 @@ class TooSlowError(ForgeError):
 
 
 class NothingArrivedError(ForgeError):
-    """The storage sent no answer, an error or a truncated file; asking the forge for a new address may help."""
+    """The storage sent no answer, an error or a truncated file; asking the forge for a
+    new address may help.
+    """
 
 
 def within(seconds: float, where: str, request: Callable[[], T]) -> T:
-    """The result of ``request``. Raises TooSlowError if it takes longer than ``seconds`` in all.
+    """The result of ``request``.
 
-    A socket timeout bounds only the wait for the next byte, so a server that drips can hold a reader indefinitely: in the
-    headers, in the body, inside a compressed block. The thread that still reads is abandoned; it ends with the process.
+    Raises TooSlowError if it takes longer than ``seconds`` in all.
+
+    A socket timeout bounds only the wait for the next byte, so a server that drips can
+    hold a reader indefinitely: in the headers, in the body, inside a compressed block.
+    The thread that still reads is abandoned; it ends with the process.
     """
     outcome: list[T | BaseException] = []
     context = copy_context()  # with the language of errors
@@ -117,10 +132,11 @@ def within(seconds: float, where: str, request: Callable[[], T]) -> T:
 def download(
     location: str, *, api_root: str, most_bytes: int, verify: bool | str
 ) -> bytes:
-    """Fetch a file from an address of the forge's storage, which is https unless both are on this machine.
+    """Fetch a file from an address of the forge's storage, which is https unless both
+    are on this machine.
 
-    ``verify`` is True, or a CA file to check the storage's certificate against. Raises NothingArrivedError if a retry may
-    help, ForgeError otherwise.
+    ``verify`` is True, or a CA file to check the storage's certificate against. Raises
+    NothingArrivedError if a retry may help, ForgeError otherwise.
     """
     url = download_address(location, api_root)
     where = url.partition("?")[0]  # the rest of a signed address is a secret

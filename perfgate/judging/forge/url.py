@@ -9,7 +9,10 @@ from perfgate.system.loopback import is_loopback_host
 
 
 def api_root(url: str) -> str:
-    """An API root without a trailing slash. Raises ForgeSettingError unless it is https, or on this machine."""
+    """An API root without a trailing slash.
+
+    Raises ForgeSettingError unless it is https, or on this machine.
+    """
     parts = _split(url)
     if (
         parts.username
@@ -36,7 +39,9 @@ def is_loopback(url: str) -> bool:
 
 
 def check_page_url(url: str, root: str) -> str:
-    """The address of a list's next page. Raises ForgeError if it leads to another host or scheme."""
+    """The address of a list's next page. Raises ForgeError if it leads to another host
+    or scheme.
+    """
     page, home = _split(url), _split(root)
     if (page.scheme, page.netloc) != (
         home.scheme,
@@ -52,7 +57,9 @@ def check_page_url(url: str, root: str) -> str:
 
 
 def download_address(url: str, root: str) -> str:
-    """The address of a file the forge keeps elsewhere. Raises ForgeError unless it is https, or both are on this machine."""
+    """The address of a file the forge keeps elsewhere. Raises ForgeError unless it is
+    https, or both are on this machine.
+    """
     parts = _split(url)
     local = parts.scheme == "http" and is_loopback(url) and is_loopback(root)
     if (

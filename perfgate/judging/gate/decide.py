@@ -1,4 +1,5 @@
-"""The decision: two run documents, a policy and the stored history in, one decision document out.
+"""The decision: two run documents, a policy and the stored history in, one decision
+document out.
 
 A pure function: the same documents give the same bytes, on any machine, at any time.
 """
@@ -72,7 +73,8 @@ NOTHING_REQUIRED = Required()
 
 
 def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
-    """Judge the documents of a check folder again, under its own settings: for trusted folders.
+    """Judge the documents of a check folder again, under its own settings: for trusted
+    folders.
 
     Without a policy, the policy recorded in its decision.json is used.
     Raises DocumentError if a document is missing or damaged.
@@ -99,7 +101,8 @@ def decide(
     chosen_because: Message | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
-    """Judge head against base; ``required`` is the trusted side's requirements for both.
+    """Judge head against base; ``required`` is the trusted side's requirements for
+    both.
 
     Raises DocumentError if the two were not measured as the two sides of one session.
     """
@@ -127,7 +130,9 @@ def _judge(
     history: History,
     required: Required,
 ) -> DecisionDocument:
-    """The decision on the evidence of both sides: what is missing, how they compare, why, and what follows."""
+    """The decision on the evidence of both sides: what is missing, how they compare,
+    why, and what follows.
+    """
     numbers = NumberTable.of(
         evidence, Rules(policy, numbers_of_jobs(evidence, required.jobs))
     )
@@ -217,7 +222,9 @@ def _notes(
 
 
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
-    """Judge one run, measured or recorded, by the rules without a base: its check, budgets, limits, expected kernels."""
+    """Judge one run, measured or recorded, by the rules without a base: its check,
+    budgets, limits, expected kernels.
+    """
     header = header_of_head(head)
     sides = replace(header.sides, comparing="rules")
     comparisons = compare_rules(

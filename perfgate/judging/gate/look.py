@@ -37,10 +37,11 @@ from perfgate.judging.gate.evidence.work_table import WorkTable
 
 
 class Look:
-    """The documents' evidence on one workload or job while it is measured; others in them are not judged, only counted.
+    """The documents' evidence on one workload or job while it is measured; others in
+    them are not judged, only counted.
 
-    ``to_come`` workloads and jobs are measured after this one: a result must still hold when all share the gate's alpha.
-    ``start_luck`` is that of main's stored runs.
+    ``to_come`` workloads and jobs are measured after this one: a result must still hold
+    when all share the gate's alpha. ``start_luck`` is that of main's stored runs.
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class Look:
         # Then a difference of the head is not evidence.
         self.base_differs = any(floor.differs for floor in session.floors)
         self._is_invalid = bool(session.invalid)
-        # Of the gating comparisons those that are undecided, that regressed, and that fail the gate regardless of the times.
+        # Of the gating comparisons those that are undecided, that regressed, and that
+        # fail the gate regardless of the times.
         self._open: list[Comparison] = []
         self._regressed: list[Comparison] = []
         self._failing: list[Comparison] = []
@@ -90,7 +92,9 @@ class Look:
         return [comparison.metric for comparison in self._regressed]
 
     def differing_counts(self) -> list[str]:
-        """The counts that differ between the sides, or between processes of the head alone."""
+        """The counts that differ between the sides, or between processes of the head
+        alone.
+        """
         return [
             comparison.metric
             for comparison in self.comparisons
@@ -98,14 +102,17 @@ class Look:
         ]
 
     def is_settled_by_counters(self) -> bool:
-        """Whether counters fail the gate regardless of the times, each regressed counter by itself."""
+        """Whether counters fail the gate regardless of the times, each regressed
+        counter by itself.
+        """
         for comparison in self._regressed:
             if not isinstance(comparison, Exact) or comparison not in self._failing:
                 return False
         return bool(self._regressed)
 
     def fails_for_certain(self) -> bool:
-        """Whether the gate fails regardless of the times: by a count or a rule that no time excuses.
+        """Whether the gate fails regardless of the times: by a count or a rule that no
+        time excuses.
 
         Lost precision may be why calls are faster, so their times must be known first.
         """
@@ -118,7 +125,9 @@ class Look:
         return False
 
     def names_would_help(self) -> bool:
-        """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""
+        """Whether operators are judged, or something moved or looks worse, so that its
+        cause needs a name.
+        """
         if judges_subroutines(self._policy.tolerances):
             return True
         for comparison in self.comparisons:
@@ -134,10 +143,11 @@ class Look:
     def more_pairs_would_help(self) -> bool:
         """Whether the verdict hangs on a time comparison that more pairs could decide.
 
-        Besides comparisons that must be decided, this includes any that looks worse than tolerated but is not yet shown to
-        be. A lean towards a regression is worth 64 pairs, an undecided time every look, and so is a counter that only warns if
-        calls are no slower. If a count fails the gate whatever the times are, they only show its cost: an interval that
-        excludes "no change" is enough.
+        Besides comparisons that must be decided, this includes any that looks worse
+        than tolerated but is not yet shown to be. A lean towards a regression is worth
+        64 pairs, an undecided time every look, and so is a counter that only warns if
+        calls are no slower. If a count fails the gate whatever the times are, they only
+        show its cost: an interval that excludes "no change" is enough.
         """
         times = [time for time in self._times() if time.gating]
         measured = 0
@@ -172,8 +182,8 @@ class Look:
         )
 
     def _is_awaited(self, time: Paired) -> bool:
-        """Whether more pairs are worth it for a time that is undecided or leans towards a
-        regression.
+        """Whether more pairs are worth it for a time that is undecided or leans towards
+        a regression.
         """
         leans = time.excluded is not None and leans_slower(
             time.worsening, time.tolerance or 0.0, pairs=time.pairs or 0
@@ -185,7 +195,9 @@ class Look:
         return time.outcome == "inconclusive" and time.looks_worse
 
     def _is_undecided(self, time: Paired) -> bool:
-        """Whether a slowdown above the target is not excluded yet, or it improves by more than a first look can show."""
+        """Whether a slowdown above the target is not excluded yet, or it improves by
+        more than a first look can show.
+        """
         if time.evidence == "turn":
             return False
         if time.excluded is None:
@@ -198,21 +210,27 @@ class Look:
         return time.is_better and -time.worsening > (time.tolerance or 0.0)
 
     def pairs_needed(self) -> int | None:
-        """About how many pairs would decide the open comparisons; None if that is not known."""
+        """About how many pairs would decide the open comparisons; None if that is not
+        known.
+        """
         times = [
             time for time in self._times() if time.is_of_call and time in self._open
         ]
         return _most_needed(times)
 
     def more_calls_would_help(self) -> bool:
-        """Whether the mean of calls, or their stalls, look worse and further stretches may show it.
+        """Whether the mean of calls, or their stalls, look worse and further stretches
+        may show it.
 
-        Also if the gate fails already: its regressions may be accepted later, and the stalls are not.
+        Also if the gate fails already: its regressions may be accepted later, and the
+        stalls are not.
         """
         return more_calls_would_help(self._numbers, self.comparisons)
 
     def rerun_would_help(self) -> bool:
-        """Whether another job could add to this workload: it is undecided, or its times were invalid."""
+        """Whether another job could add to this workload: it is undecided, or its times
+        were invalid.
+        """
         return (
             self._is_invalid
             or self.more_pairs_would_help()
@@ -222,7 +240,9 @@ class Look:
     # --- turns
 
     def repetitions_would_help(self) -> bool:
-        """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""
+        """Whether a number of the checklist that a tolerance names is measured in turns
+        and not yet decided.
+        """
         for number in self._paired:
             is_repeated = number.evidence == "turn" and number.pairs
             if is_repeated and number.outcome == "inconclusive":
@@ -232,13 +252,16 @@ class Look:
     def more_turns_would_help(self) -> bool:
         """Whether a number that the verdict of a job rests on is undecided.
 
-        If the job fails already, by a number or a count, only numbers that look worse are waited for: they show its cost. The
-        cost of different work or a wrong output does not matter.
+        If the job fails already, by a number or a count, only numbers that look worse
+        are waited for: they show its cost. The cost of different work or a wrong output
+        does not matter.
         """
         return bool(self._open_numbers())
 
     def quads_needed(self) -> int | None:
-        """About how many quads of a job would decide all numbers that are waited for; None if no number of quads would."""
+        """About how many quads of a job would decide all numbers that are waited for;
+        None if no number of quads would.
+        """
         needed = _most_needed(self._open_numbers())
         if needed is None or needed >= MOST_PAIRS:
             return None
@@ -259,7 +282,9 @@ class Look:
 
 
 def _most_needed(numbers: Iterable[Paired]) -> int | None:
-    """The most pairs or quads that a number needs; None without any, or if one of them is not known."""
+    """The most pairs or quads that a number needs; None without any, or if one of them
+    is not known.
+    """
     most: int | None = None
     for number in numbers:
         if number.pairs_needed is None:
@@ -274,7 +299,9 @@ def _most_needed(numbers: Iterable[Paired]) -> int | None:
 def interim_interval(
     base: Sequence[Replicate], head: Sequence[Replicate], workload: str
 ) -> tuple[float, float] | None:
-    """The interval of head's slowdown relative to base on the shape that looks worst; None of fewer than six pairs."""
+    """The interval of head's slowdown relative to base on the shape that looks worst;
+    None of fewer than six pairs.
+    """
     pairs = pairs_of(base, head)[workload]
     clocks = deciding_clocks(base, head)
     intervals = []

@@ -1,4 +1,6 @@
-"""Select the changes worth measuring: by the path filter of perfgate.toml, and by the code of the files they touch."""
+"""Select the changes worth measuring: by the path filter of perfgate.toml, and by the
+code of the files they touch.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,12 @@ def skipped_because(
 ) -> Message | None:
     """Why a change needs no measurement; None if it needs one, or is empty.
 
-    ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that a
-    renamed file counts under both names; ``always`` are those that count despite the filter. Only if the filter leaves
-    something, ``same_code`` is asked whether these files differ only in text that does not run; then ``read`` is asked
-    which of the files that a pattern excludes may be read by a measured process.
+    ``changed`` are the files that base and head do not share, as
+    ``git diff --name-only --no-renames`` prints them, so that a renamed file counts
+    under both names; ``always`` are those that count despite the filter. Only if the
+    filter leaves something, ``same_code`` is asked whether these files differ only in
+    text that does not run; then ``read`` is asked which of the files that a pattern
+    excludes may be read by a measured process.
     """
     if any(file in always for file in changed):
         return None
@@ -91,7 +95,8 @@ def _pattern_of(
 ) -> str | None:
     """The pattern that ignores a file, None if the last that matches takes it in.
 
-    A pattern means files: it ignores the files of a folder only if it ends in ``/`` or ``**``.
+    A pattern means files: it ignores the files of a folder only if it ends in ``/`` or
+    ``**``.
     """
     for pattern, text in reversed(list(zip(compiled.patterns, written))):
         matched = pattern.match_file(file)
@@ -159,8 +164,9 @@ _VERDICTS: dict[str, Verdict] = {"skip": "SKIPPED", "warn": "WARN", "fail": "FAI
 def settles(coverage: Coverage | None, policy: Policy) -> bool:
     """Whether trials end a check, because no workload runs the changed code.
 
-    Where that must be measured, a changed Python file without a changed function is measured: if the functions were taken out
-    of a document, it would look like a change of text.
+    Where that must be measured, a changed Python file without a changed function is
+    measured: if the functions were taken out of a document, it would look like a change
+    of text.
     """
     if coverage is None or not coverage.runs_nothing:
         return False
@@ -178,10 +184,12 @@ def measured_nothing(head: RunIndex) -> bool:
 def unmeasured(
     head: RunIndex, changed: frozenset[str] | None, policy: Policy
 ) -> tuple[Verdict, Message] | None:
-    """The verdict on a change of which no workload runs anything, and its reason; None if it has to be measured.
+    """The verdict on a change of which no workload runs anything, and its reason; None
+    if it has to be measured.
 
-    ``changed`` are the files of the change as the trusted side knows them: each must have been looked at. A change of text
-    alone needs no workload, whatever the policy requires for code.
+    ``changed`` are the files of the change as the trusted side knows them: each must
+    have been looked at. A change of text alone needs no workload, whatever the policy
+    requires for code.
     """
     coverage = head.coverage
     if (

@@ -1,4 +1,6 @@
-"""The verdict: rules in the order in which they are asked, of which the first that applies decides, and its exit code."""
+"""The verdict: rules in the order in which they are asked, of which the first that
+applies decides, and its exit code.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,15 @@ from perfgate.document.message import Message, as_message
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.judging.gate.plan.harness import is_consequence
 
-# The first of these that a testbed has is the verdict of all. A testbed that was skipped, because no relevant
-# file changed, does not count.
+# The first of these that a testbed has is the verdict of all. A testbed that was
+# skipped, because no relevant file changed, does not count.
 ORDER: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "WARN", "PASS", "SKIPPED")
 
 
 class VerdictRule(NamedTuple):
-    """A verdict, the code of its reason, and the names it applies to: it gives the verdict if ``names`` is not empty."""
+    """A verdict, the code of its reason, and the names it applies to: it gives the
+    verdict if ``names`` is not empty.
+    """
 
     verdict: Verdict
     code: str
@@ -38,8 +42,9 @@ class VerdictRule(NamedTuple):
 class VerdictBasis:
     """Everything that a verdict rests on.
 
-    ``untimed`` are places of recordings without a time of kernels. ``uncounted`` is why there are no counts in the recording of
-    a side: its tables contradict each other, or are cut off.
+    ``untimed`` are places of recordings without a time of kernels. ``uncounted`` is why
+    there are no counts in the recording of a side: its tables contradict each other, or
+    are cut off.
     """
 
     sides: ComparedSides
@@ -69,7 +74,8 @@ def verdict_of(basis: VerdictBasis) -> tuple[Verdict, list[Message]]:
 def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
     """Every rule in the order in which they are asked.
 
-    An upgrade report judges a stack, and no commit is to blame for it: a slowdown is a warning, after everything unmeasured.
+    An upgrade report judges a stack, and no commit is to blame for it: a slowdown is a
+    warning, after everything unmeasured.
     """
     regressed = []
     for comparison in basis.comparisons:
@@ -83,7 +89,9 @@ def verdict_rules(basis: VerdictBasis) -> list[VerdictRule]:
 
 
 def _unmeasured(basis: VerdictBasis) -> list[VerdictRule]:
-    """The rules on evidence that is missing or worthless: it may be the very evidence of a regression."""
+    """The rules on evidence that is missing or worthless: it may be the very evidence
+    of a regression.
+    """
     failed = set()
     counted_only = []
     for failure in basis.gaps.failures:
@@ -159,7 +167,8 @@ def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
         elif comparison.metric == SETTINGS:
             settings.append(_about(comparison.workload, comparison.reason))
         elif isinstance(comparison, Exact):
-            # It differs between the head's own calls, so it cannot be compared with the base's, and must not hide behind that.
+            # It differs between the head's own calls, so it cannot be compared with the
+            # base's, and must not hide behind that.
             unsteady.append(_about(_name(comparison), comparison.reason))
     costless = []
     accepted = []
@@ -185,7 +194,9 @@ def _warnings(basis: VerdictBasis) -> list[VerdictRule]:
 
 
 def exit_code(decision: DecisionDocument) -> int:
-    """The documented exit code: an error is not a verdict, so a failed measurement has its own."""
+    """The documented exit code: an error is not a verdict, so a failed measurement has
+    its own.
+    """
     if decision.verdict == "FAIL":
         return EXIT_FAIL
     if decision.verdict != "INCONCLUSIVE":
@@ -199,7 +210,9 @@ def exit_code(decision: DecisionDocument) -> int:
 
 
 def _is_error(failure: Failure, changes: list[HarnessChange]) -> bool:
-    """Whether something failed, and not by a changed workload file; a workload that was only counted did not fail."""
+    """Whether something failed, and not by a changed workload file; a workload that was
+    only counted did not fail.
+    """
     return not failure.error.lacks_time_for_pairs and not is_consequence(
         failure, changes
     )
@@ -217,5 +230,7 @@ def _name(comparison: Comparison) -> str:
 
 
 def joint_verdict(verdicts: Collection[Verdict]) -> Verdict:
-    """The verdict of a matrix: FAIL if any testbed fails, else INCONCLUSIVE if any is undecided or missing."""
+    """The verdict of a matrix: FAIL if any testbed fails, else INCONCLUSIVE if any is
+    undecided or missing.
+    """
     return next(verdict for verdict in ORDER if verdict in verdicts)

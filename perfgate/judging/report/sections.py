@@ -60,7 +60,9 @@ KEEP = 0
 
 
 class SectionText(NamedTuple):
-    """The Markdown of a section, and the title of its fold, which is empty if the section stays outside of folds."""
+    """The Markdown of a section, and the title of its fold, which is empty if the
+    section stays outside of folds.
+    """
 
     text: Words
     summary: Words
@@ -73,8 +75,9 @@ Fill = Callable[[Summary], "SectionText | None"]
 class Section:
     """One section of the comment.
 
-    ``fill`` gives its text, None if the section does not apply. ``title`` names the section in the comment's list of omissions.
-    ``drop`` is its rank for removal if the comment is over its size budget: KEEP never, else the highest first. Neighbours of
+    ``fill`` gives its text, None if the section does not apply. ``title`` names the
+    section in the comment's list of omissions. ``drop`` is its rank for removal if the
+    comment is over its size budget: KEEP never, else the highest first. Neighbours of
     the same ``fold`` share one.
     """
 
@@ -154,7 +157,10 @@ def notes(summary: Summary) -> SectionText | None:
 
 @section("how it was compared", fold="compared")
 def facts(summary: Summary) -> SectionText | None:
-    """Counts and noise floor; base, head and testbed. Folded, unless the testbeds are the problem."""
+    """Counts and noise floor; base, head and testbed.
+
+    Folded, unless the testbeds are the problem.
+    """
     if summary.is_unread:
         return None
     differs = summary.verdict == "INCONCLUSIVE" and bool(
@@ -172,7 +178,9 @@ def facts(summary: Summary) -> SectionText | None:
 
 @section("what to do")
 def remedy(summary: Summary) -> SectionText | None:
-    """The reasons of a verdict other than PASS, and of a FAIL without a regression, and the next action."""
+    """The reasons of a verdict other than PASS, and of a FAIL without a regression, and
+    the next action.
+    """
     if has_remedy(summary):
         return SectionText(remedy_text(summary), EMPTY)
     return None
@@ -180,7 +188,9 @@ def remedy(summary: Summary) -> SectionText | None:
 
 @section("workload file")
 def harness(summary: Summary) -> SectionText | None:
-    """How an edited workload file changed the measurement itself; shown with any verdict."""
+    """How an edited workload file changed the measurement itself; shown with any
+    verdict.
+    """
     changes = summary.telling_harness_changes
     if not changes:
         return None
@@ -210,7 +220,9 @@ def failures(summary: Summary) -> SectionText | None:
 
 @section("missing numbers", fold="moved")
 def missing(summary: Summary) -> SectionText | None:
-    """Values missing from the documents of a FAIL; an undecided verdict lists them as a reason, with the remedy."""
+    """Values missing from the documents of a FAIL; an undecided verdict lists them as a
+    reason, with the remedy.
+    """
     entries = summary.decision.gaps.missing
     if summary.verdict != "FAIL" or not entries:
         return None
@@ -231,7 +243,9 @@ _MOST_SETTINGS = 3
 
 @section("causes")
 def causes(summary: Summary) -> SectionText | None:
-    """One block per cause with the findings that it introduced, the most expensive first."""
+    """One block per cause with the findings that it introduced, the most expensive
+    first.
+    """
     blocks, more = blocks_with_more(summary)
     if not blocks:
         return None
@@ -249,7 +263,10 @@ def causes(summary: Summary) -> SectionText | None:
 
 @section("table", fold="moved")
 def failing(summary: Summary) -> SectionText | None:
-    """Regressed metrics, worst first, then improvements. Folded after causes or a PASS."""
+    """Regressed metrics, worst first, then improvements.
+
+    Folded after causes or a PASS.
+    """
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None
@@ -296,7 +313,9 @@ def _improvement(comparison: Comparison) -> str:
 
 @section("why", drop=10, fold="moved")
 def why(summary: Summary) -> SectionText | None:
-    """Operator changes and counter parts, the largest first, and how much time they account for."""
+    """Operator changes and counter parts, the largest first, and how much time they
+    account for.
+    """
     if (
         summary.verdict not in {"FAIL", "WARN"}
         or not summary.regressed
@@ -315,7 +334,9 @@ def why(summary: Summary) -> SectionText | None:
 
 @section("slower operators", drop=15, fold="moved")
 def operators(summary: Summary) -> SectionText | None:
-    """Operators that got slower by themselves, hardly visible in the whole call; none of them fails the gate."""
+    """Operators that got slower by themselves, hardly visible in the whole call; none
+    of them fails the gate.
+    """
     slower, pairs = [], 0
     for operator in summary.tested_operators:
         if operator.alone:
@@ -362,7 +383,9 @@ def _identity(tip: Suggestion) -> tuple[str, str | None]:
 
 @section("if intended")
 def intended(summary: Summary) -> SectionText | None:
-    """The budgets and limits that would accept the change; a wrong output cannot be tolerated."""
+    """The budgets and limits that would accept the change; a wrong output cannot be
+    tolerated.
+    """
     if summary.verdict != "FAIL" or summary.is_about_rules:
         return None
     budgets, limits, wrong_output = [], [], False
@@ -372,7 +395,8 @@ def intended(summary: Summary) -> SectionText | None:
         if isinstance(comparison, Checked):
             wrong_output = True
         elif isinstance(comparison, Bound):
-            # The line that accepts the measured value, rounded away from it to two digits.
+            # The line that accepts the measured value, rounded away from it to two
+            # digits.
             bound = to_two_digits(
                 comparison.head or 0.0, up=comparison.better == "lower"
             )
@@ -401,7 +425,9 @@ _MOST_CARDS = 10
 
 @section("checklist in short")
 def card(summary: Summary) -> SectionText | None:
-    """One line for each workload: P50, utilization, top operators, batch knee and transfer, with base and main."""
+    """One line for each workload: P50, utilization, top operators, batch knee and
+    transfer, with base and main.
+    """
     cards = card_lines(summary)
     most = min(_MOST_CARDS, summary.detail)
     if cards:
@@ -413,7 +439,8 @@ def card(summary: Summary) -> SectionText | None:
 
 @section("trace")
 def trace(summary: Summary) -> SectionText | None:
-    """Kept traces of both sides, the page that draws them, and the command that repeats the check.
+    """Kept traces of both sides, the page that draws them, and the command that repeats
+    the check.
 
     None for a skipped change.
     """
@@ -434,7 +461,9 @@ def trace(summary: Summary) -> SectionText | None:
 
 @section("new findings")
 def findings(summary: Summary) -> SectionText | None:
-    """New findings of the checklist, except those shown with their cause, and the findings that are gone."""
+    """New findings of the checklist, except those shown with their cause, and the
+    findings that are gone.
+    """
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding.block is None]
     if new or gone:
@@ -444,7 +473,8 @@ def findings(summary: Summary) -> SectionText | None:
 
 @section("checklist", drop=70)
 def checklist(summary: Summary) -> SectionText | None:
-    """Every step of the head with its leading number, the decision, and a summary of the other numbers.
+    """Every step of the head with its leading number, the decision, and a summary of
+    the other numbers.
 
     ``outside`` are those outside main's range; the page has all numbers.
     """
@@ -524,7 +554,9 @@ def informing(summary: Summary) -> SectionText | None:
 
 @section("recorded times", drop=70, fold="rest")
 def recorded(summary: Summary) -> SectionText | None:
-    """The profiler's times of whole steps and of their heaviest operators, side by side and not compared."""
+    """The profiler's times of whole steps and of their heaviest operators, side by side
+    and not compared.
+    """
     rows = summary.recorded
     if rows:
         return section_text(summary, "recorded", rows=rows)
@@ -533,7 +565,9 @@ def recorded(summary: Summary) -> SectionText | None:
 
 @section("undecided metrics", drop=80, fold="rest")
 def undecided(summary: Summary) -> SectionText | None:
-    """Inconclusive metrics, then those that are not comparable, and the evidence that would settle them."""
+    """Inconclusive metrics, then those that are not comparable, and the evidence that
+    would settle them.
+    """
     rows = [*summary.inconclusive, *summary.not_comparable]
     if not rows:
         return None

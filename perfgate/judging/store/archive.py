@@ -17,7 +17,8 @@ TAR = ".tar"
 
 
 def write_export(files: Iterable[tuple[str, bytes]], target: Path) -> None:
-    """Write files below a folder, or into a tar file if ``target`` ends in .tar, first under a temporary name.
+    """Write files below a folder, or into a tar file if ``target`` ends in .tar, first
+    under a temporary name.
 
     Raises UsageError if the target exists, StoreRefusedError if it cannot be written.
     """
@@ -63,7 +64,9 @@ def _write_folder(files: Iterable[tuple[str, bytes]], folder: Path) -> None:
 
 
 def _write_tar(files: Iterable[tuple[str, bytes]], path: Path) -> None:
-    """The same files give the same bytes: times, owners and modes of this machine are left out."""
+    """The same files give the same bytes: times, owners and modes of this machine are
+    left out.
+    """
     with path.open("xb") as file:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name, data in files:

@@ -1,10 +1,12 @@
-"""The artifact store: traces, flame graphs and report pages of runs and checks, below one URL.
+"""The artifact store: traces, flame graphs and report pages of runs and checks, below
+one URL.
 
     PROJECT/sets/ID.json          the record of a set, written last: without it the set is not listed
     PROJECT/files/ID/PATH         its files, by their paths in the folder of the run or check
 
-ID follows from the documents, which list the size and SHA-256 of each trace and flame graph, so their names hold the same
-bytes for ever; a report page may be drawn again, and the record has its SHA-256.
+ID follows from the documents, which list the size and SHA-256 of each trace and flame
+graph, so their names hold the same bytes for ever; a report page may be drawn again,
+and the record has its SHA-256.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ Sending = Callable[[str, int, int], None]
 
 
 class KeptArtifacts(NamedTuple):
-    """What was kept in the store at ``place``: the files and bytes that were sent, and the files that were there already.
+    """What was kept in the store at ``place``: the files and bytes that were sent, and
+    the files that were there already.
 
     ``left_out`` is why each listed file that is missing is.
     """
@@ -42,7 +45,9 @@ class KeptArtifacts(NamedTuple):
 
 
 class ArtifactStore:
-    """The sets below a place. ``address`` is the URL under which browsers read the same paths, "" if there is none."""
+    """The sets below a place. ``address`` is the URL under which browsers read the same
+    paths, "" if there is none.
+    """
 
     def __init__(self, place: ObjectPlace, address: str) -> None:
         self._place, self._address = place, address.rstrip("/")
@@ -55,16 +60,19 @@ class ArtifactStore:
     def keep(
         self, artifacts: ArtifactSet, folder: Path, sending: Sending
     ) -> KeptArtifacts:
-        """Send the files of a set, which lie in ``folder`` under their paths, and then its record.
+        """Send the files of a set, which lie in ``folder`` under their paths, and then
+        its record.
 
-        What is there already with the same size and hash is not sent again, so a repetition continues an upload that broke off.
-        Files of the set that were kept before stay, also if they are not among these: CI may no longer have them.
+        What is there already with the same size and hash is not sent again, so a
+        repetition continues an upload that broke off. Files of the set that were kept
+        before stay, also if they are not among these: CI may no longer have them.
         """
         before = self.find(artifacts.project, artifacts.id)
         sent, sent_bytes = 0, 0
         for number, file in enumerate(artifacts.files, 1):
             path = _file_path(artifacts, file.path)
-            # Under one name and of one size, all but a report page have the same bytes for ever.
+            # Under one name and of one size, all but a report page have the same bytes
+            # for ever.
             is_known = file.kind != "report" or (
                 before is not None and before.file(file.path) == file
             )
@@ -85,18 +93,25 @@ class ArtifactStore:
         return KeptArtifacts(artifacts, self.name, sent, sent_bytes, there)
 
     def find(self, project: str, set_id: str) -> ArtifactSet | None:
-        """The set with this id; None if there is none. Raises StoreError for a damaged record."""
+        """The set with this id; None if there is none. Raises StoreError for a damaged
+        record.
+        """
         return self._find(project_key(project), set_id)
 
     def at(self, key: str, set_id: str) -> ArtifactSet | None:
-        """The set at an address, in which the project stands as ``project_key`` writes it."""
+        """The set at an address, in which the project stands as ``project_key`` writes
+        it.
+        """
         artifacts = self._find(key, set_id)
         if artifacts is None or project_key(artifacts.project) != key:
             return None
         return artifacts
 
     def sets(self, project: str) -> list[ArtifactSet]:
-        """The sets of a project, the oldest first. Raises StoreError for a damaged record."""
+        """The sets of a project, the oldest first.
+
+        Raises StoreError for a damaged record.
+        """
         sets: list[ArtifactSet] = []
         for set_id in self._listed_ids(project):
             artifacts = self.find(project, set_id)
@@ -105,7 +120,9 @@ class ArtifactStore:
         return sorted(sets, key=lambda artifacts: (artifacts.kept_at, artifacts.id))
 
     def unfinished(self, project: str, before: datetime) -> list[str]:
-        """The ids of sets without a record and unchanged since ``before``: interrupted uploads."""
+        """The ids of sets without a record and unchanged since ``before``: interrupted
+        uploads.
+        """
         files, listed = f"{project_key(project)}/files", self._listed_ids(project)
         unfinished: list[str] = []
         for set_id in self._place.names(files):

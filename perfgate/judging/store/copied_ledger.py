@@ -15,7 +15,9 @@ _AT_ONCE = 1_000
 
 
 class LeftBehind(msgspec.Struct, kw_only=True):
-    """Content that was not copied: the target keeps none, or it belongs to all projects and only some were copied."""
+    """Content that was not copied: the target keeps none, or it belongs to all projects
+    and only some were copied.
+    """
 
     tokens: int = 0
     audit_entries: int = 0
@@ -23,10 +25,11 @@ class LeftBehind(msgspec.Struct, kw_only=True):
 
 
 class LedgerCopy:
-    """A copy of tokens and audit history of some projects, or of all if ``projects`` is None.
+    """A copy of tokens and audit history of some projects, or of all if ``projects`` is
+    None.
 
-    Tokens are identified by their hash, and entries by their content, so a copy can be repeated. ``left`` counts the content
-    that the target does not keep.
+    Tokens are identified by their hash, and entries by their content, so a copy can be
+    repeated. ``left`` counts the content that the target does not keep.
     """
 
     def __init__(
@@ -45,7 +48,9 @@ class LedgerCopy:
         self.left = LeftBehind()
 
     def bring_tokens(self) -> int:
-        """Copy the tokens, revoked tokens too; return the number of tokens that are new or newly revoked."""
+        """Copy the tokens, revoked tokens too; return the number of tokens that are new
+        or newly revoked.
+        """
         if self._source is None:
             return 0
         selected: list[StoredToken] = []
@@ -60,7 +65,9 @@ class LedgerCopy:
         return self._target.restore_tokens(selected)
 
     def bring_history(self) -> None:
-        """Copy the entries that the target lacks, in their order; the next call continues from there."""
+        """Copy the entries that the target lacks, in their order; the next call
+        continues from there.
+        """
         missing = self._missing()
         while entries := list(islice(missing, _AT_ONCE)):
             if self._target is None:
@@ -84,7 +91,9 @@ class LedgerCopy:
 
 
 def _content(entry: AuditEntry) -> bytes:
-    """What two entries of different stores share if they are of one change. Short, as a store may have a million."""
+    """What two entries of different stores share if they are of one change. Short, as a
+    store may have a million.
+    """
     text = "\0".join(
         (entry.at, entry.actor, entry.action, entry.project, entry.subject)
     )

@@ -1,4 +1,6 @@
-"""The index of a project: its runs and their values by series, made from the entries of its log."""
+"""The index of a project: its runs and their values by series, made from the entries of
+its log.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ _NEWEST_RUNS = 50
 
 
 class Series(NamedTuple):
-    """One metric of one workload and shape over time, on comparable testbeds; ``labels`` exclude the shape."""
+    """One metric of one workload and shape over time, on comparable testbeds;
+    ``labels`` exclude the shape.
+    """
 
     workload: str
     shape: str
@@ -45,14 +49,19 @@ class Series(NamedTuple):
 
 
 class SeriesValue(NamedTuple):
-    """One value of a series: one run, which is one session. ``position`` is the run's in the index."""
+    """One value of a series: one run, which is one session.
+
+    ``position`` is the run's in the index.
+    """
 
     position: int
     value: float
 
 
 class Index:
-    """The runs of a project, oldest session first, how their steps were measured, and the values of each series."""
+    """The runs of a project, oldest session first, how their steps were measured, and
+    the values of each series.
+    """
 
     def __init__(self, newest_first: Sequence[RunEntry]) -> None:
         self.runs: list[StoredRun] = []
@@ -61,7 +70,9 @@ class Index:
         self._add(newest_first)
 
     def renew(self, newest_first: Sequence[RunEntry]) -> None:
-        """Put the newest page of the log in the place of the runs since the oldest one in it."""
+        """Put the newest page of the log in the place of the runs since the oldest one
+        in it.
+        """
         oldest = newest_first[-1].run.id
         start = len(self.runs) - 1
         while self.runs[start].id != oldest:
@@ -85,7 +96,9 @@ class Index:
                 yield SeriesValue(position, value)
 
     def series(self) -> dict[SeriesPlace, Series]:
-        """Every series, in the order of workload, shape, metric, labels and fingerprint."""
+        """Every series, in the order of workload, shape, metric, labels and
+        fingerprint.
+        """
         series: dict[SeriesPlace, Series] = {}
         for place, column in sorted(self._values.items(), key=itemgetter(0)):
             if column.positions:
@@ -116,7 +129,9 @@ class Index:
 
 
 class _Column:
-    """The values of a series with the positions of their runs, as arrays: a service keeps all its projects in memory."""
+    """The values of a series with the positions of their runs, as arrays: a service
+    keeps all its projects in memory.
+    """
 
     def __init__(self) -> None:
         self.positions, self.values = array("q"), array("d")
@@ -156,7 +171,9 @@ def read_log(store: Store, project: str) -> ProjectLog:
 
 
 class FollowedLog:
-    """The log of a project for repeated reading: only the newest runs, unless the number of runs shows that others changed."""
+    """The log of a project for repeated reading: only the newest runs, unless the
+    number of runs shows that others changed.
+    """
 
     def __init__(self, project: str) -> None:
         self._project = project

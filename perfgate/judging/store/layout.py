@@ -1,10 +1,12 @@
-"""The layout of a branch store: a small file for each entry and a compressed document for each run, so writers never conflict.
+"""The layout of a branch store: a small file for each entry and a compressed document
+for each run, so writers never conflict.
 
     README.md, perfgate-store-v1          a description, and the version of this layout
     KIND/PROJECT/KEY-TAG.json             an entry: its kind, a hash of its key, and the id of a run or the time of a statement
     documents/ID.json.gz                  the document of a run
 
-The paths contain all that a writer needs (the keys, and the run of each session), so it reads no file.
+The paths contain all that a writer needs (the keys, and the run of each session), so it
+reads no file.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ def pack_document(data: bytes) -> bytes:
 
 
 def unpack_document(packed: bytes, *, name: str) -> bytes:
-    """Decompress a run document, at most MAX_BYTES of it. Raises StoreError if it cannot be read."""
+    """Decompress a run document, at most MAX_BYTES of it.
+
+    Raises StoreError if it cannot be read.
+    """
     try:
         return zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
     except zlib.error as error:
@@ -130,7 +135,10 @@ def check_mark(paths: Iterable[str], *, name: str) -> None:
 
 
 def decode_run(data: bytes, path: str, *, name: str) -> RunEntry:
-    """The entry of a run. Raises StoreError if it is damaged or has the path of another run."""
+    """The entry of a run.
+
+    Raises StoreError if it is damaged or has the path of another run.
+    """
     entry = decode(data, RunEntry, name=name)
     try:
         moment(entry.run.started_at)

@@ -1,4 +1,6 @@
-"""The tokens of a store's service, and the audit log of its changes, in the database of the log."""
+"""The tokens of a store's service, and the audit log of its changes, in the database of
+the log.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,16 @@ from perfgate.judging.store.database import StoreDatabase
 from perfgate.judging.store.store import COPIER, LOCAL
 from perfgate.judging.store.tables import AUDIT, TOKENS
 
-# A token begins with this, so that no other secret is ever sent to a service, and scanners of leaked secrets recognise it.
+# A token begins with this, so that no other secret is ever sent to a service, and
+# scanners of leaked secrets recognise it.
 TOKEN_PREFIX = "perfgate_"  # noqa: S105 - not a secret
-# 256 random bits, which cannot be tried out, so a fast hash is enough: salt and slow hashes protect passwords.
+# 256 random bits, which cannot be tried out, so a fast hash is enough: salt and slow
+# hashes protect passwords.
 _TOKEN_BYTES = 32
 _PAGE = 1_000
 
-# Every request of a service is admitted by the first, and every upload noted by the second, so they are built once.
+# Every request of a service is admitted by the first, and every upload noted by the
+# second, so they are built once.
 _VALID = sa.select(TOKENS).where(
     TOKENS.c.sha256 == sa.bindparam("sent"), TOKENS.c.revoked_at.is_(None)
 )
@@ -47,7 +52,9 @@ AuditAction = Literal[
 
 
 class ServiceToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token without its secret, of one project, or of all if it is None. ``write`` includes reading; times are ISO 8601."""
+    """A token without its secret, of one project, or of all if it is None. ``write``
+    includes reading; times are ISO 8601.
+    """
 
     id: str
     name: str
@@ -58,7 +65,9 @@ class ServiceToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as the database holds it: with the SHA-256 of its secret, by which it is found."""
+    """A token as the database holds it: with the SHA-256 of its secret, by which it is
+    found.
+    """
 
     token: ServiceToken
     sha256: str
@@ -72,7 +81,9 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the store. ``number`` rises from entry to entry; ``subject`` is the run, metric and commit, or token."""
+    """A change of the store. ``number`` rises from entry to entry; ``subject`` is the
+    run, metric and commit, or token.
+    """
 
     number: int
     at: str
@@ -89,7 +100,9 @@ class Ledger:
         self._database, self._clock = database, clock
 
     def bring_up_to_date(self) -> None:
-        """Bring the tables of an older perfgate up to date. Raises StoreError if they cannot be."""
+        """Bring the tables of an older perfgate up to date. Raises StoreError if they
+        cannot be.
+        """
         try:
             self.tokens()
         except OlderStoreError:
@@ -117,7 +130,11 @@ class Ledger:
         return NewToken(token=token, secret=secret)
 
     def revoke(self, token_id: str) -> ServiceToken:
-        """Revoke a token for good. Raises StoreError if there is none with this id; revoking it again has no effect."""
+        """Revoke a token for good.
+
+        Raises StoreError if there is none with this id; revoking it again has no
+        effect.
+        """
         with self._database.writing() as connection:
             row = (
                 connection.execute(sa.select(TOKENS).where(TOKENS.c.id == token_id))
@@ -156,7 +173,9 @@ class Ledger:
     def entries(
         self, *, project: str | None = None, limit: int, before: int | None = None
     ) -> list[AuditEntry]:
-        """The audit log, newest first: of one project or all, and only entries with a lower number than ``before``."""
+        """The audit log, newest first: of one project or all, and only entries with a
+        lower number than ``before``.
+        """
         query = sa.select(AUDIT).order_by(AUDIT.c.number.desc()).limit(limit)
         if project is not None:
             query = query.where(AUDIT.c.project == project)
@@ -165,7 +184,9 @@ class Ledger:
         return [AuditEntry(**row) for row in self._rows(query)]
 
     def projects(self) -> list[str]:
-        """The projects that the audit log names: every project that was ever written to, or has a token."""
+        """The projects that the audit log names: every project that was ever written
+        to, or has a token.
+        """
         query = (
             sa.select(AUDIT.c.project)
             .distinct()
@@ -180,9 +201,11 @@ class Ledger:
         return [StoredToken(token=_token(row), sha256=row["sha256"]) for row in rows]
 
     def restore_tokens(self, tokens: Sequence[StoredToken]) -> int:
-        """Add the tokens of another store, and revoke tokens that are revoked there; return the number of changes.
+        """Add the tokens of another store, and revoke tokens that are revoked there;
+        return the number of changes.
 
-        A token is identified by its hash. Revoked tokens stay revoked. A new token whose id is in use gets a new id.
+        A token is identified by its hash. Revoked tokens stay revoked. A new token
+        whose id is in use gets a new id.
         """
         if not tokens:
             return 0
@@ -206,7 +229,9 @@ class Ledger:
         return changed
 
     def history(self, *, after: int = 0) -> Iterator[AuditEntry]:
-        """The audit log of all projects, oldest first, behind the entry with the number ``after``."""
+        """The audit log of all projects, oldest first, behind the entry with the number
+        ``after``.
+        """
         following = (
             sa.select(AUDIT)
             .where(AUDIT.c.number > sa.bindparam("after"))
@@ -219,7 +244,9 @@ class Ledger:
             after = rows[-1]["number"]
 
     def restore_history(self, entries: Sequence[AuditEntry]) -> None:
-        """Add the entries of another store as they are, under new numbers in their order."""
+        """Add the entries of another store as they are, under new numbers in their
+        order.
+        """
         if not entries:
             return
         rows = [msgspec.structs.asdict(entry) for entry in entries]
@@ -243,7 +270,9 @@ class Ledger:
         project: str,
         subject: str,
     ) -> None:
-        """Add an entry in the transaction of the change itself: there is never one without the other."""
+        """Add an entry in the transaction of the change itself: there is never one
+        without the other.
+        """
         at = self._clock().isoformat()
         row = {
             "at": at,

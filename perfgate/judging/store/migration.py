@@ -1,4 +1,6 @@
-"""Bring the tables of an older perfgate up to date with Alembic: the scripts lie in migrations/versions/."""
+"""Bring the tables of an older perfgate up to date with Alembic: the scripts lie in
+migrations/versions/.
+"""
 
 from __future__ import annotations
 

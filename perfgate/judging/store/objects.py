@@ -1,7 +1,9 @@
-"""Files below a URL, through fsspec: each is written whole or not at all, read in ranges, listed and removed.
+"""Files below a URL, through fsspec: each is written whole or not at all, read in
+ranges, listed and removed.
 
-fsspec brings folders and memory; every other protocol has its own package (s3fs, gcsfs, adlfs …), which reads the usual
-settings of its protocol, such as AWS_ACCESS_KEY_ID or AWS_ENDPOINT_URL. Every error of such a package becomes a StoreError.
+fsspec brings folders and memory; every other protocol has its own package (s3fs, gcsfs,
+adlfs …), which reads the usual settings of its protocol, such as AWS_ACCESS_KEY_ID or
+AWS_ENDPOINT_URL. Every error of such a package becomes a StoreError.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from perfgate.errors import PerfgateError, StoreError, StoreRefusedError
 from perfgate.judging.store.store import shown_location
 from perfgate.locale import Activity
 
-# Object stores show an object once it is complete. Elsewhere a file grows under its name, so it gets another one until then.
+# Object stores show an object once it is complete. Elsewhere a file grows under its
+# name, so it gets another one until then.
 _OBJECT_STORES = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"))
 _UNFINISHED = ".part"
 _CHUNK = 4 * 1024 * 1024
@@ -41,7 +44,9 @@ class _System(NamedTuple):
 
 
 class ObjectPlace:
-    """A URL of fsspec, opened on first use; ``environ`` gives the secrets to leave out of errors."""
+    """A URL of fsspec, opened on first use; ``environ`` gives the secrets to leave out
+    of errors.
+    """
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
         self.name = shown_location(url).rstrip("/")
@@ -132,7 +137,9 @@ class ObjectPlace:
                 return None
 
     def chunks(self, path: str, start: int, end: int) -> Iterator[bytes]:
-        """The bytes from ``start`` up to ``end`` in pieces, so that no file has to fit into memory."""
+        """The bytes from ``start`` up to ``end`` in pieces, so that no file has to fit
+        into memory.
+        """
         for first in range(start, end, _CHUNK):
             with self._refusals(path):
                 yield bytes(
@@ -142,7 +149,9 @@ class ObjectPlace:
                 )
 
     def names(self, folder: str) -> list[str]:
-        """The names right below a folder, sorted; empty if there is none. Raises StoreError for a missing bucket."""
+        """The names right below a folder, sorted; empty if there is none. Raises
+        StoreError for a missing bucket.
+        """
         with self._refusals(folder):
             try:
                 paths = self._system.files.ls(self._at(folder), detail=False)
@@ -227,7 +236,9 @@ class ObjectPlace:
         )
 
     def _reason(self, error: Exception) -> str:
-        """The first line of an error, without the secrets of the environment and of the address."""
+        """The first line of an error, without the secrets of the environment and of the
+        address.
+        """
         text = (
             shown_location(str(error).replace(self._url, self.name))
             or type(error).__name__
@@ -239,7 +250,9 @@ class ObjectPlace:
 
 
 def _is_about_credentials(error: Exception) -> bool:
-    """By the names that botocore, google-auth and azure-core give such errors; those packages are not ours to import."""
+    """By the names that botocore, google-auth and azure-core give such errors; those
+    packages are not ours to import.
+    """
     return (
         re.search("Credential|Authentication|TokenRetrieval|SSO", type(error).__name__)
         is not None

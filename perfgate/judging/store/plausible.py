@@ -1,4 +1,6 @@
-"""What a service refuses in an entry, whoever sends it: ids that are not hexadecimal, impossible times, unprintable names."""
+"""What a service refuses in an entry, whoever sends it: ids that are not hexadecimal,
+impossible times, unprintable names.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from perfgate.locale import Activity
 
 _ID = re.compile("[0-9a-f]{1,64}")
 _FIRST_YEAR, _LAST_YEAR = 2000, 2100
-# Names are shown in one line: without control characters and without those that turn the direction of text around.
+# Names are shown in one line: without control characters and without those that turn
+# the direction of text around.
 _NAME = re.compile("[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]{1,500}")
 _MOST_TEXT = 4_000
 
@@ -69,7 +72,9 @@ _FIELDS: Mapping[type[object], _Fields] = {
 
 
 def refuse_implausible_run(run: RunDocument, entry: RunEntry) -> None:
-    """Raise DocumentError for a run that no perfgate writes; ``entry`` is its entry in the log."""
+    """Raise DocumentError for a run that no perfgate writes; ``entry`` is its entry in
+    the log.
+    """
     for record in (entry.run, run.session, run.source):
         refuse_implausible(record)
     _refuse_names(entry.run.workloads)

@@ -1,4 +1,6 @@
-"""The PostgreSQL database of a store: its address, its connections, its first use by many at once, and its errors."""
+"""The PostgreSQL database of a store: its address, its connections, its first use by
+many at once, and its errors.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ from perfgate.locale import Activity
 
 PREFIXES = ("postgresql://", "postgres://")
 DRIVER = "postgresql+psycopg"
-# What the address does not set itself (libpq, "Parameter Key Words"): a server that is gone is noticed within half a minute.
-# Statements are not prepared, because a pooler may pass the next one to another connection (psycopg, "Prepared statements").
+# What the address does not set itself (libpq, "Parameter Key Words"): a server that is
+# gone is noticed within half a minute. Statements are not prepared, because a pooler
+# may pass the next one to another connection (psycopg, "Prepared statements").
 OPTIONS: dict[str, Any] = {
     "connect_timeout": 10,
     "tcp_user_timeout": 30_000,
@@ -37,13 +40,17 @@ OPTIONS: dict[str, Any] = {
     "prepare_threshold": None,
 }
 WAIT_FOR_LOCKS = "SET LOCAL lock_timeout = '30s'"
-# The number of the lock that the first writers take in turn; any number that no other program on the database uses.
+# The number of the lock that the first writers take in turn; any number that no other
+# program on the database uses.
 FIRST_USE = int.from_bytes(b"perfgate", "big") >> 1
 LONGEST_TEXT = 400
 
 
 class PostgresDatabase:
-    """A store in a database of a PostgreSQL server. A forked process opens new connections."""
+    """A store in a database of a PostgreSQL server.
+
+    A forked process opens new connections.
+    """
 
     restore = "restore the database from a backup, or copy what is intact of it to a new one with `perfgate store copy`"
 
@@ -59,9 +66,11 @@ class PostgresDatabase:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection | None]:
         with clear_errors(self.name), self._engine.connect() as connection:
-            # One query sees one state of the database by itself; a transaction would cost two more journeys to the server.
+            # One query sees one state of the database by itself; a transaction would
+            # cost two more journeys to the server.
             connection.execution_options(isolation_level="AUTOCOMMIT")
-            # Outside a transaction a failed query does no harm, and all names of tables take longer to read than a version.
+            # Outside a transaction a failed query does no harm, and all names of tables
+            # take longer to read than a version.
             is_known = False
             with suppress(sa.exc.ProgrammingError):
                 is_known = is_current(connection)
@@ -85,7 +94,9 @@ class PostgresDatabase:
         self._has_tables = True
 
     def write(self, work: Callable[[sa.Connection], None]) -> None:
-        """Do some work in a new transaction; the server groups commits of several connections."""
+        """Do some work in a new transaction; the server groups commits of several
+        connections.
+        """
         with self.writing() as connection:
             work(connection)
 
@@ -97,7 +108,8 @@ class PostgresDatabase:
             if name not in self._url.query
         }
         try:
-            # No table has the type hstore; SQLAlchemy would ask the server for it on every first connection.
+            # No table has the type hstore; SQLAlchemy would ask the server for it on
+            # every first connection.
             engine = sa.create_engine(
                 self._url,
                 connect_args=options,
@@ -117,9 +129,13 @@ class PostgresDatabase:
 
 
 def parse_address(location: str) -> sa.URL:
-    """Read ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``. Raises StoreError, which does not repeat it, for another text."""
+    """Read ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``.
+
+    Raises StoreError, which does not repeat it, for another text.
+    """
     url = None
-    # SQLAlchemy ends the password at the first @ and takes the rest for a host, which messages show.
+    # SQLAlchemy ends the password at the first @ and takes the rest for a host, which
+    # messages show.
     if location.count("@") < 2:
         with suppress(sa.exc.ArgumentError, ValueError):
             url = sa.make_url(location).set(drivername=DRIVER)
@@ -132,7 +148,9 @@ def parse_address(location: str) -> sa.URL:
 
 
 class DatabaseTrouble(NamedTuple):
-    """A kind of error: the beginnings of its SQLSTATEs, words of its message, and whether the server refused a correct call."""
+    """A kind of error: the beginnings of its SQLSTATEs, words of its message, and
+    whether the server refused a correct call.
+    """
 
     remedy: Activity
     states: tuple[str, ...] = ()
@@ -140,7 +158,8 @@ class DatabaseTrouble(NamedTuple):
     is_refusal: bool = False
 
 
-# SQLSTATEs are in PostgreSQL's documentation, "PostgreSQL Error Codes"; the words are from version 15.
+# SQLSTATEs are in PostgreSQL's documentation, "PostgreSQL Error Codes"; the words are
+# from version 15.
 _TROUBLES = (
     DatabaseTrouble(
         Activity(
@@ -227,7 +246,10 @@ _UNKNOWN_TROUBLE = DatabaseTrouble(Activity("if it happens again, please report 
 
 @contextmanager
 def clear_errors(name: str) -> Iterator[None]:
-    """Convert errors of the database into a StoreError with a remedy. The text of none of them has a password."""
+    """Convert errors of the database into a StoreError with a remedy.
+
+    The text of none of them has a password.
+    """
     try:
         yield
     except (sa.exc.SQLAlchemyError, OSError, ValueError) as error:
@@ -247,7 +269,10 @@ def clear_errors(name: str) -> Iterator[None]:
 
 
 def _trouble_of(state: str, text: str) -> DatabaseTrouble:
-    """The first that fits counts. An error while connecting has no SQLSTATE, only libpq's and the server's words."""
+    """The first that fits counts.
+
+    An error while connecting has no SQLSTATE, only libpq's and the server's words.
+    """
     for trouble in _TROUBLES:
         if state and state.startswith(trouble.states):
             return trouble
@@ -257,7 +282,9 @@ def _trouble_of(state: str, text: str) -> DatabaseTrouble:
 
 
 def _leave_inherited(engine: sa.Engine) -> None:
-    """Leave a connection to the process that opened it (SQLAlchemy, "Using Connection Pools with Multiprocessing")."""
+    """Leave a connection to the process that opened it (SQLAlchemy, "Using Connection
+    Pools with Multiprocessing").
+    """
 
     @sa.event.listens_for(engine, "connect")
     def note_process(_connection: Any, record: Any) -> None:

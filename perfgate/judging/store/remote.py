@@ -1,4 +1,6 @@
-"""The git repository of a branch store, and the access to it: no prompt, no redirect, a token for one server only."""
+"""The git repository of a branch store, and the access to it: no prompt, no redirect, a
+token for one server only.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,18 @@ _REMOTE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 # host:path and user@host:path, ssh's short form (git-fetch, "GIT URLS").
 _SCP_LIKE = re.compile(r"(?:[^/@]+@)?([^/:@]+):(?!/{0,1}$)")
 _USERINFO = re.compile(r"(?<=//)[^/@\s]+(?=@)")
-# Excludes "ext::": git would run the command in such an address, and the address may come from others.
+# Excludes "ext::": git would run the command in such an address, and the address may
+# come from others.
 _PROTOCOLS = "file:git:http:https:ssh"
 
 
 @dataclass(frozen=True)
 class RemoteBranch:
-    """A branch of a repository: its address, its name in messages, and the git settings for access.
+    """A branch of a repository: its address, its name in messages, and the git settings
+    for access.
 
-    ``settings`` are git's configuration, ``environ`` its environment; with a token git reads only our configuration.
+    ``settings`` are git's configuration, ``environ`` its environment; with a token git
+    reads only our configuration.
     """
 
     branch: str
@@ -61,7 +66,9 @@ class RemoteBranch:
         return f"the branch {self.branch} of {self.shown}"
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """The additions to git's inherited environment; settings are passed in no file and no argument."""
+        """The additions to git's inherited environment; settings are passed in no file
+        and no argument.
+        """
         settings = (*_SETTINGS, (f"remote.{REMOTE}.url", self.url), *self.settings)
         if self.isolated:
             return {**self.environ, **alone_in(scratch), **as_environment(settings)}
@@ -80,7 +87,8 @@ class RemoteBranch:
 _SETTINGS = (
     # A partial clone: unneeded content, above all the documents, is not fetched.
     (f"remote.{REMOTE}.promisor", "true"),
-    # Older versions do not serve objects by their id (git-config, uploadpack.allowAnySHA1InWant).
+    # Older versions do not serve objects by their id (git-config,
+    # uploadpack.allowAnySHA1InWant).
     ("protocol.version", "2"),
     ("http.followRedirects", "false"),
     # Abort a connection below 1 kB/s for half a minute.
@@ -94,7 +102,8 @@ _SETTINGS = (
 )
 _ENVIRON = {
     "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
-    # An empty value is never run, and hides SSH_ASKPASS and core.askPass (git, prompt.c).
+    # An empty value is never run, and hides SSH_ASKPASS and core.askPass (git,
+    # prompt.c).
     "GIT_ASKPASS": "",
     "SSH_ASKPASS_REQUIRE": "never",
     "GIT_TRACE_REDACT": "1",
@@ -132,10 +141,12 @@ def parse_location(location: str) -> tuple[str, str | None]:
 
 
 def find_link(branch: str, remote: str | None, place: StorePlace) -> RemoteBranch:
-    """The repository of a branch, and the access to it. Raises StoreError if there is none.
+    """The repository of a branch, and the access to it.
 
-    PERFGATE_STORE_REMOTE comes first, then the remote of the clone that the project lies in, then the repository that the
-    CI job runs for.
+    Raises StoreError if there is none.
+
+    PERFGATE_STORE_REMOTE comes first, then the remote of the clone that the project
+    lies in, then the repository that the CI job runs for.
     """
     access = place.access
     url = _address(branch, remote, place)
@@ -185,7 +196,8 @@ def _address(branch: str, remote: str | None, place: StorePlace) -> str:
     if url:
         return _checked(url, Path.cwd(), REMOTE_VARIABLE)
     name = remote or "origin"
-    # In a job with a token, the machine's settings (e.g. url.insteadOf) must not change the address either.
+    # In a job with a token, the machine's settings (e.g. url.insteadOf) must not change
+    # the address either.
     settings: Mapping[str, str] = {}
     if place.access is not None and place.access.token:
         settings = NO_FILES

@@ -1,4 +1,6 @@
-"""Which kept artifacts may go: by age and size, the oldest first, and never those that a regression or main's level needs."""
+"""Which kept artifacts may go: by age and size, the oldest first, and never those that
+a regression or main's level needs.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ def expired_sets(
     older_than: timedelta | None = None,
     larger_than: int | None = None,
 ) -> tuple[list[ArtifactSet], int, int]:
-    """The sets that may go, oldest first; the number of retained sets; and the bytes by which the rest is too large.
+    """The sets that may go, oldest first; the number of retained sets; and the bytes by
+    which the rest is too large.
 
-    Sets may go above an age, and above a total size of the project; None means no limit. The sets of ``retained_runs``, ids of
-    runs of main, stay.
+    Sets may go above an age, and above a total size of the project; None means no
+    limit. The sets of ``retained_runs``, ids of runs of main, stay.
     """
     # A check that found a regression holds the traces of its base too.
     free = [

@@ -1,4 +1,6 @@
-"""Runs of main in a store: which are fit to be stored, their entries in the log, and their documents."""
+"""Runs of main in a store: which are fit to be stored, their entries in the log, and
+their documents.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from perfgate.judging.store.store import (
     utc_now,
 )
 
-# Limit on how far the clock of a measuring machine may be ahead: a trend omits runs dated later.
+# Limit on how far the clock of a measuring machine may be ahead: a trend omits runs
+# dated later.
 AHEAD = timedelta(weeks=4)
 
 
@@ -40,7 +43,10 @@ def record_run(
     allow_dirty: bool = False,
     now: datetime | None = None,
 ) -> str:
-    """Store a run and return its id; a stored run is not stored again. Raises UnfitRunError for an unfit run."""
+    """Store a run and return its id; a stored run is not stored again.
+
+    Raises UnfitRunError for an unfit run.
+    """
     record_runs(store, [run], allow_dirty=allow_dirty, now=now)
     return content_sha256(run)
 
@@ -52,7 +58,9 @@ def record_runs(
     allow_dirty: bool = False,
     now: datetime | None = None,
 ) -> list[str]:
-    """Store several runs of one project in one write, and return the ids of the new runs. Raises UnfitRunError."""
+    """Store several runs of one project in one write, and return the ids of the new
+    runs. Raises UnfitRunError.
+    """
     recorded_at = now or utc_now()
     entries: list[RunEntry] = []
     documents: dict[str, bytes] = {}
@@ -73,19 +81,27 @@ def stored_runs(store: Store, project: str, page: Page = ALL_RUNS) -> list[Store
 
 
 def stored_run(store: Store, project: str, run_id: str) -> RunDocument:
-    """The run with an id, or the only run with this beginning of an id. Raises StoreError if it is unknown or damaged."""
+    """The run with an id, or the only run with this beginning of an id.
+
+    Raises StoreError if it is unknown or damaged.
+    """
     return intact_run(store.documents(project, [run_id])[0])
 
 
 def stored_document(store: Store, project: str, run_id: str) -> bytes:
-    """The document of a run as it was recorded: its SHA-256 is the id. Raises StoreError if it is unknown or damaged."""
+    """The document of a run as it was recorded: its SHA-256 is the id.
+
+    Raises StoreError if it is unknown or damaged.
+    """
     document = store.documents(project, [run_id])[0]
     intact_run(document)
     return document.data
 
 
 def prune_runs(store: Store, project: str, *, keep: int) -> int:
-    """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
+    """Remove all but the newest ``keep`` runs of each testbed of a project; return how
+    many were removed.
+    """
     if keep < 0:
         raise StoreError(
             "the number of runs to keep must be 0 or more, found {keep}", keep=keep
@@ -133,9 +149,11 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
 
 
 def intact_run(document: StoredDocument) -> RunDocument:
-    """The run of a document that a store gave. Raises StoreError, with the remedy if its bytes differ from the recorded bytes.
+    """The run of a document that a store gave. Raises StoreError, with the remedy if
+    its bytes differ from the recorded bytes.
 
-    Intact bytes that cannot be read come from a newer or a very old perfgate: the store is not damaged.
+    Intact bytes that cannot be read come from a newer or a very old perfgate: the store
+    is not damaged.
     """
     if document.fault:
         raise StoreError(document.fault)
@@ -184,7 +202,9 @@ def workload_names(run: RunDocument) -> list[str]:
 
 
 def stored_values(run: RunDocument) -> list[StoredValue]:
-    """Every available value and counter of a run, one per workload, shape, metric and further labels."""
+    """Every available value and counter of a run, one per workload, shape, metric and
+    further labels.
+    """
     values: dict[tuple[str, str, str, str], float] = {}
     for step in run.checklist.steps:
         for value in step.values:
@@ -209,7 +229,10 @@ def stored_values(run: RunDocument) -> list[StoredValue]:
 
 
 def started(run: RunDocument) -> float:
-    """The start of the session, in seconds since 1970. Raises UnfitRunError if it is not a valid time."""
+    """The start of the session, in seconds since 1970.
+
+    Raises UnfitRunError if it is not a valid time.
+    """
     text = run.session.started_at
     try:
         return moment(text).timestamp()

@@ -1,7 +1,9 @@
-"""A remote branch without a clone: its newest commit in a bare scratch repository, and commits pushed on top of it.
+"""A remote branch without a clone: its newest commit in a bare scratch repository, and
+commits pushed on top of it.
 
-No checkout, no index: the project's own clone, its branches, configuration and hooks are never touched. If the server
-supports partial clones (git-fetch, --filter), only requested content is fetched.
+No checkout, no index: the project's own clone, its branches, configuration and hooks
+are never touched. If the server supports partial clones (git-fetch, --filter), only
+requested content is fetched.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _AUTHOR = "perfgate <perfgate@noreply.invalid>"
 
 @dataclass(frozen=True)
 class Tip:
-    """The newest commit of the branch: the object id of each file by path, and the length of its history.
+    """The newest commit of the branch: the object id of each file by path, and the
+    length of its history.
 
     ``commit`` is None if the branch does not exist yet.
     """
@@ -47,7 +50,9 @@ class Tip:
 
 @dataclass(frozen=True)
 class StoreChange:
-    """The change of a commit: files to write and to remove, and its message; ``alone`` drops the earlier history."""
+    """The change of a commit: files to write and to remove, and its message; ``alone``
+    drops the earlier history.
+    """
 
     message: str
     write: Mapping[str, bytes] = field(default_factory=dict)
@@ -69,7 +74,10 @@ class Scratch:
         self._must("init", "--quiet", "--bare", "--template=", ".")
 
     def fetch(self) -> Tip:
-        """Fetch the current tip of the branch. Raises StoreError if the server does not provide it."""
+        """Fetch the current tip of the branch.
+
+        Raises StoreError if the server does not provide it.
+        """
         result = self._git(
             "fetch",
             "--quiet",
@@ -95,7 +103,8 @@ class Scratch:
     def read(
         self, names: Sequence[str], *, most: int = MAX_FILE_BYTES
     ) -> dict[str, bytes]:
-        """Contents by object id, fetched in one request; the ids may come from another scratch repository.
+        """Contents by object id, fetched in one request; the ids may come from another
+        scratch repository.
 
         Raises StoreError for a content larger than ``most``.
         """
@@ -124,7 +133,8 @@ class Scratch:
         return dict(contents_of(self._must("cat-file", "--batch", feed=request)))
 
     def push(self, tip: Tip, change: StoreChange, *, seconds_since_1970: int) -> bool:
-        """Push a commit unless the branch has moved since; return whether the branch is at it now.
+        """Push a commit unless the branch has moved since; return whether the branch is
+        at it now.
 
         Raises StoreError if the server refuses it for another reason.
         """
@@ -202,7 +212,9 @@ class Scratch:
         return files
 
     def _fetch_missing(self, names: Iterable[str]) -> None:
-        """Fetch the filtered-out objects in one request; git itself would fetch one after the other."""
+        """Fetch the filtered-out objects in one request; git itself would fetch one
+        after the other.
+        """
         missing = set(names)
         if self._has_tip:
             listed = self._must(
@@ -279,7 +291,9 @@ class Scratch:
         )
 
     def _refuse_old_git(self) -> None:
-        """Raise StoreError for a git older than OLDEST_GIT; checked only after a failure."""
+        """Raise StoreError for a git older than OLDEST_GIT; checked only after a
+        failure.
+        """
         output = self._git("version").data.decode(errors="replace").strip()
         match = re.search(r"(\d+)\.(\d+)", output)
         if match is None or (int(match[1]), int(match[2])) < OLDEST_GIT:

@@ -1,4 +1,6 @@
-"""The SQLite file of a store: how it is created and opened, its safety under concurrent processes, and its errors."""
+"""The SQLite file of a store: how it is created and opened, its safety under concurrent
+processes, and its errors.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ _FULL = "disk is full|disk I/O error|No space left|File too large|Disk quota exc
 _LOCKED = "is locked"
 _UNKNOWN = Activity("if it happens again, please report it")
 
-# SQLite's messages (sqlite3.c, sqlite3ErrStr): Python before 3.11 does not expose its error codes.
+# SQLite's messages (sqlite3.c, sqlite3ErrStr): Python before 3.11 does not expose its
+# error codes.
 _REMEDIES = (
     ("not a database|malformed|file is encrypted", RESTORE),
     (
@@ -59,10 +62,11 @@ _REMEDIES = (
 
 
 class SqliteFile:
-    """A store in one SQLite file. No connection is held between calls, so it survives a fork.
+    """A store in one SQLite file. No connection is held between calls, so it survives a
+    fork.
 
-    A service, which asks often and uses the store in no fork, ``keeps_connections``: opening one reads the schema, and closing
-    the last one copies the log into the file.
+    A service, which asks often and uses the store in no fork, ``keeps_connections``:
+    opening one reads the schema, and closing the last one copies the log into the file.
     """
 
     restore = RESTORE
@@ -112,7 +116,8 @@ class SqliteFile:
             yield connection
 
     def write(self, work: Callable[[sa.Connection], None]) -> None:
-        """Do some work in one transaction with the work of waiting threads, because a commit waits for the disk.
+        """Do some work in one transaction with the work of waiting threads, because a
+        commit waits for the disk.
 
         Work that raises an error is undone; the work of others stays.
         """
@@ -126,7 +131,10 @@ class SqliteFile:
     def _write_together(
         self, waiting: Sequence[WaitingWork], *, apart: bool = False
     ) -> None:
-        """Do work in one transaction. If some of it fails, all is undone and repeated, ``apart`` from each other by savepoints.
+        """Do work in one transaction.
+
+        If some of it fails, all is undone and repeated, ``apart`` from each other by
+        savepoints.
 
         Work rarely fails, and a savepoint costs two statements.
         """
@@ -147,7 +155,10 @@ class SqliteFile:
             work.is_done = True
 
     def _try(self, work: WaitingWork, connection: sa.Connection) -> None:
-        """Do some work completely or not at all. Raises StoreError if the database ended the whole transaction."""
+        """Do some work completely or not at all.
+
+        Raises StoreError if the database ended the whole transaction.
+        """
         savepoint = connection.begin_nested()
         try:
             with clear_errors(self._path):
@@ -155,8 +166,9 @@ class SqliteFile:
                 savepoint.commit()
         except StoreError as error:
             work.error = error
-            # A full disk, for one (SQLite documentation, lang_transaction.html, "Response To Errors Within A Transaction").
-            # Later statements would be committed one by one, and the commit at the end would have no effect.
+            # A full disk, for one (SQLite documentation, lang_transaction.html,
+            # "Response To Errors Within A Transaction"). Later statements would be
+            # committed one by one, and the commit at the end would have no effect.
             if not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
                 raise
             savepoint.rollback()
@@ -214,15 +226,17 @@ def open_engine(path: Path, *, keeps_connections: bool = False) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
-        # We begin transactions ourselves: the driver's begin as readers, and a reader that starts to write fails at once if
-        # another process has written since (SQLite documentation, isolation.html and lang_transaction.html).
+        # We begin transactions ourselves: the driver's begin as readers, and a reader
+        # that starts to write fails at once if another process has written since
+        # (SQLite documentation, isolation.html and lang_transaction.html).
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # A query sees one state of the file by itself, and a service reads a token for every request.
+        # A query sees one state of the file by itself, and a service reads a token for
+        # every request.
         if connection.get_execution_options().get("immediate"):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -232,7 +246,9 @@ def open_engine(path: Path, *, keeps_connections: bool = False) -> sa.Engine:
 
 
 def _close_replaced(engine: sa.Engine, path: Path) -> None:
-    """Close a kept connection if a copy was restored in the meantime: it would go on in the file that is no longer there."""
+    """Close a kept connection if a copy was restored in the meantime: it would go on in
+    the file that is no longer there.
+    """
 
     @sa.event.listens_for(engine, "connect")
     def note_file(_connection: Any, record: Any) -> None:
@@ -247,8 +263,9 @@ def _close_replaced(engine: sa.Engine, path: Path) -> None:
 def create_file(path: Path) -> None:
     """Create a store with its tables, unless another process does first.
 
-    The file gets its name only when it is complete. SQLite would create an empty file first, and a crash before its first
-    write would leave a file that looks like a store with lost content.
+    The file gets its name only when it is complete. SQLite would create an empty file
+    first, and a crash before its first write would leave a file that looks like a store
+    with lost content.
     """
     with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
         fresh = Path(folder) / path.name
@@ -265,7 +282,8 @@ def create_file(path: Path) -> None:
         except FileExistsError:
             return
         except OSError:
-            # A file system without hard links: a race between two first writers goes undetected.
+            # A file system without hard links: a race between two first writers goes
+            # undetected.
             if not path.exists():
                 fresh.rename(path)
 
@@ -273,8 +291,9 @@ def create_file(path: Path) -> None:
 def open_read_only(path: Path) -> sa.Engine:
     """An engine on a file in a read-only place.
 
-    A write-ahead log needs a second file even for reading, unless the store is opened as immutable (SQLite
-    documentation, wal.html, "Read-Only Databases"). If a log exists already, its content must be read.
+    A write-ahead log needs a second file even for reading, unless the store is opened
+    as immutable (SQLite documentation, wal.html, "Read-Only Databases"). If a log
+    exists already, its content must be read.
     """
     address = f"file:{quote(str(path.absolute()))}?mode=ro"
     log = path.with_name(path.name + "-wal")
@@ -288,9 +307,11 @@ def open_read_only(path: Path) -> sa.Engine:
 
 
 def write_ahead(engine: sa.Engine) -> None:
-    """Switch the file permanently to the write-ahead log, so that readers and a writer do not block each other.
+    """Switch the file permanently to the write-ahead log, so that readers and a writer
+    do not block each other.
 
-    The switch needs exclusive access and does not wait for it, so it is retried until other processes release the file.
+    The switch needs exclusive access and does not wait for it, so it is retried until
+    other processes release the file.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:

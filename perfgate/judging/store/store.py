@@ -1,4 +1,6 @@
-"""The store of a project: an append-only log of main's runs and of statements about its commits."""
+"""The store of a project: an append-only log of main's runs and of statements about its
+commits.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 STORE_VARIABLE = "PERFGATE_STORE"
 # Locations of `perfgate serve`, which bounds its own store.
 SERVICE_SCHEMES = ("https://", "http://")
-# The writer in an audit log if it was a command on the machine of the store, and no service.
+# The writer in an audit log if it was a command on the machine of the store, and no
+# service.
 LOCAL = "local"
 # The writer of entries that `perfgate store copy` adds.
 COPIER = "store copy"
@@ -45,7 +48,9 @@ _SECRET = re.compile(r"(?i)(password|token|secret)=[^&]*")
 
 
 class SeriesPlace(NamedTuple):
-    """The key of a series of a project, in the sort order of lists; ``labels`` as `labels_text` writes them."""
+    """The key of a series of a project, in the sort order of lists; ``labels`` as
+    `labels_text` writes them.
+    """
 
     workload: str
     shape: str
@@ -55,7 +60,9 @@ class SeriesPlace(NamedTuple):
 
 
 class StoredValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One value of a run, with its workload, shape, metric and further labels as `labels_text` writes them."""
+    """One value of a run, with its workload, shape, metric and further labels as
+    `labels_text` writes them.
+    """
 
     workload: str
     shape: str
@@ -70,7 +77,10 @@ class StoredValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in the log, derived from its document. ``started`` is in seconds since 1970."""
+    """A run in the log, derived from its document.
+
+    ``started`` is in seconds since 1970.
+    """
 
     run: StoredRun
     started: float
@@ -103,9 +113,11 @@ _NAMES: Mapping[type[object], str] = {kind: name for name, kind in ENTRIES.items
 
 
 class StoredDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The bytes of a run document as they were recorded; ``fault`` is why they cannot be read, and empty if they can.
+    """The bytes of a run document as they were recorded; ``fault`` is why they cannot
+    be read, and empty if they can.
 
-    ``name`` is its name in messages, and ``remedy`` the way out if the bytes differ from the recorded bytes.
+    ``name`` is its name in messages, and ``remedy`` the way out if the bytes differ
+    from the recorded bytes.
     """
 
     id: str
@@ -123,7 +135,9 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a list of runs: of one testbed, the newest ``limit``, and only runs listed after the run with id ``before``."""
+    """A part of a list of runs: of one testbed, the newest ``limit``, and only runs
+    listed after the run with id ``before``.
+    """
 
     testbed: str | None = None
     limit: int | None = None
@@ -136,9 +150,11 @@ NO_DOCUMENTS: Mapping[str, bytes] = {}
 
 @dataclass(frozen=True)
 class GitAccess:
-    """A CI job's access to its git server: the address of its repository, and the job's token.
+    """A CI job's access to its git server: the address of its repository, and the job's
+    token.
 
-    The token is sent to ``server`` only, as the password of ``user``. ``ca_file`` is the server's own certificate authority.
+    The token is sent to ``server`` only, as the password of ``user``. ``ca_file`` is
+    the server's own certificate authority.
     """
 
     server: str
@@ -150,9 +166,11 @@ class GitAccess:
 
 @dataclass(frozen=True)
 class StorePlace:
-    """The context to open a store in: the project's folder, the environment and, in a CI job, the access to its server.
+    """The context to open a store in: the project's folder, the environment and, in a
+    CI job, the access to its server.
 
-    ``is_served`` is whether a service opens it, which may keep connections between calls.
+    ``is_served`` is whether a service opens it, which may keep connections between
+    calls.
     """
 
     root: Path
@@ -164,8 +182,9 @@ class StorePlace:
 class Store(Protocol):
     """An append-only log of each project.
 
-    Of two statements with one key the later counts. The key of a run is its session, because sessions are the true replicate
-    (facts: noise between sessions). Every method raises StoreError if the store cannot be opened, read or written; reading
+    Of two statements with one key the later counts. The key of a run is its session,
+    because sessions are the true replicate (facts: noise between sessions). Every
+    method raises StoreError if the store cannot be opened, read or written; reading
     never creates one.
     """
 
@@ -177,19 +196,26 @@ class Store(Protocol):
         *,
         actor: str = ...,
     ) -> list[str]:
-        """Add entries and return the ids of the runs that were not there, in their order.
+        """Add entries and return the ids of the runs that were not there, in their
+        order.
 
-        They are one write, all or none; a service stores one a request. ``documents`` has the canonical bytes of each run.
-        A run that is there stays as it is. Raises SessionKeptError for a session that is stored with another document.
+        They are one write, all or none; a service stores one a request. ``documents``
+        has the canonical bytes of each run. A run that is there stays as it is. Raises
+        SessionKeptError for a session that is stored with another document.
         """
 
     def entries(self, project: str, kind: type[Entry], page: Page = ...) -> list[Entry]:
-        """The entries of a kind, newest first; ``page`` selects runs. Raises UnknownRunError for an unknown ``before``."""
+        """The entries of a kind, newest first; ``page`` selects runs.
+
+        Raises UnknownRunError for an unknown ``before``.
+        """
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
-        """The documents of runs as they were recorded, by their ids or the beginnings of these; none of them is checked.
+        """The documents of runs as they were recorded, by their ids or the beginnings
+        of these; none of them is checked.
 
-        Raises UnknownRunError for an id that the log lacks, and for the beginning of several.
+        Raises UnknownRunError for an id that the log lacks, and for the beginning of
+        several.
         """
 
     def remove(self, project: str, run_ids: Sequence[str], *, actor: str = ...) -> int:
@@ -199,16 +225,23 @@ class Store(Protocol):
         """The projects with a stored run, in alphabetical order."""
 
     def revision(self, project: str) -> str:
-        """A text that is another one after every change of the log; empty if there is none."""
+        """A text that is another one after every change of the log; empty if there is
+        none.
+        """
 
     def damaged(self, project: str) -> list[str]:
-        """The unreadable runs: one message each, with location and remedy. `entries` omits them; they are never removed."""
+        """The unreadable runs: one message each, with location and remedy.
+
+        `entries` omits them; they are never removed.
+        """
 
     def ledger(self) -> Ledger | None:
         """The tokens and the audit log of the store; None if it keeps none."""
 
     def clock_ahead(self) -> timedelta:
-        """How far the store's own clock is ahead of this machine's, by its last answer; 0 for a store without one."""
+        """How far the store's own clock is ahead of this machine's, by its last answer;
+        0 for a store without one.
+        """
 
 
 def utc_now() -> datetime:
@@ -233,7 +266,9 @@ def revision_text(runs: int, changes: int) -> str:
 
 
 def run_count(revision: str) -> float:
-    """The number of runs in a log at a revision; NaN, which equals no number, if the revision does not contain it."""
+    """The number of runs in a log at a revision; NaN, which equals no number, if the
+    revision does not contain it.
+    """
     runs, _, changes = revision.partition(" ")
     if not changes:
         return math.nan
@@ -270,7 +305,10 @@ def unknown_run(run_id: str, *, name: str) -> UnknownRunError:
 
 
 def the_only_run(run_ids: Sequence[str], beginning: str, *, name: str) -> str:
-    """The id of the only run that begins so. Raises UnknownRunError if there is none, or several."""
+    """The id of the only run that begins so.
+
+    Raises UnknownRunError if there is none, or several.
+    """
     if not run_ids or not beginning:
         raise unknown_run(beginning, name=name)
     if len(run_ids) > 1:
@@ -283,7 +321,9 @@ def the_only_run(run_ids: Sequence[str], beginning: str, *, name: str) -> str:
 
 
 def store_location(config: Config, environ: Mapping[str, str]) -> str:
-    """The file or URL of the store: PERFGATE_STORE, then ``[store] path``, then the user's data folder."""
+    """The file or URL of the store: PERFGATE_STORE, then ``[store] path``, then the
+    user's data folder.
+    """
     if environ.get(STORE_VARIABLE):
         return environ[STORE_VARIABLE]
     if "://" in config.store.path:
@@ -299,12 +339,16 @@ def shown_location(location: str) -> str:
 
 
 def is_shared(location: str) -> bool:
-    """Whether others write to the store too, so that in a CI job the rules for main's runs hold."""
+    """Whether others write to the store too, so that in a CI job the rules for main's
+    runs hold.
+    """
     return "://" in location and not location.startswith("sqlite:///")
 
 
 def open_location(location: str, place: StorePlace) -> Store:
-    """The store at a location, opened on first use. Raises StoreError for an unknown kind of location."""
+    """The store at a location, opened on first use. Raises StoreError for an unknown
+    kind of location.
+    """
     for backend in load_members(backends, STORES):
         if backend.accepts(location):
             store: Store = backend.open_backend(location, place)
@@ -319,7 +363,9 @@ def open_location(location: str, place: StorePlace) -> Store:
 
 
 def _data_folder(environ: Mapping[str, str]) -> Path:
-    """The folder of the XDG Base Directory Specification 0.8, which ignores a relative XDG_DATA_HOME."""
+    """The folder of the XDG Base Directory Specification 0.8, which ignores a relative
+    XDG_DATA_HOME.
+    """
     folder = Path(environ.get("XDG_DATA_HOME", ""))
     if folder.is_absolute():
         return folder

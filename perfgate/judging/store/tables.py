@@ -6,12 +6,14 @@ import sqlalchemy as sa
 
 from perfgate.errors import OlderStoreError, StoreError
 
-# Texts sort by their code points, as in the other stores, whatever the locale of the server.
+# Texts sort by their code points, as in the other stores, whatever the locale of the
+# server.
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 METADATA = sa.MetaData()
 
-# An entry has its key once in a project and kind. Runs are listed by their testbed, start and id (``run``).
+# An entry has its key once in a project and kind. Runs are listed by their testbed,
+# start and id (``run``).
 LOG = sa.Table(
     "log",
     METADATA,
@@ -29,7 +31,8 @@ LOG = sa.Table(
     sa.Index("log_by_testbed", "project", "testbed", "started"),
 )
 
-# Apart from the entries: their lists would otherwise be spread over the pages of all documents.
+# Apart from the entries: their lists would otherwise be spread over the pages of all
+# documents.
 DOCUMENTS = sa.Table(
     "run_documents",
     METADATA,
@@ -61,11 +64,12 @@ AUDIT = sa.Table(
     sa.Index("audit_by_project", "project", "number"),
 )
 
-# Version of the tables above, and of the newest script in migrations/. After a release, a change of the tables needs a new
-# version and a script that brings old stores to it.
+# Version of the tables above, and of the newest script in migrations/. After a release,
+# a change of the tables needs a new version and a script that brings old stores to it.
 STORE_VERSION = 1
-# Alembic's own table of the version (alembic/runtime/migration.py), under a name of our own. It is not part of the
-# metadata, which Alembic compares with everything else in the database.
+# Alembic's own table of the version (alembic/runtime/migration.py), under a name of our
+# own. It is not part of the metadata, which Alembic compares with everything else in
+# the database.
 VERSION = sa.Table(
     "perfgate_store",
     sa.MetaData(),
@@ -74,12 +78,15 @@ VERSION = sa.Table(
 VERSION.append_constraint(
     sa.PrimaryKeyConstraint("version_num", name=f"{VERSION.name}_pkc")
 )
-# As a text, because it is sent before every other query, and SQLAlchemy takes longer over a statement than SQLite.
+# As a text, because it is sent before every other query, and SQLAlchemy takes longer
+# over a statement than SQLite.
 _VERSION_OF_STORE = f"SELECT version_num FROM {VERSION.name}"  # noqa: S608 - our own name
 
 
 def prepare_tables(connection: sa.Connection, place: str) -> None:
-    """Create the tables, or upgrade the tables of an older perfgate, within the transaction of the only writer."""
+    """Create the tables, or upgrade the tables of an older perfgate, within the
+    transaction of the only writer.
+    """
     version = stored_version(connection, place)
     if version is None:
         METADATA.create_all(connection)
@@ -94,12 +101,16 @@ def prepare_tables(connection: sa.Connection, place: str) -> None:
 
 
 def is_current(connection: sa.Connection) -> bool:
-    """Whether tables that were there before are still of this version, by one short query."""
+    """Whether tables that were there before are still of this version, by one short
+    query.
+    """
     return connection.exec_driver_sql(_VERSION_OF_STORE).scalar() == str(STORE_VERSION)
 
 
 def has_tables(connection: sa.Connection, place: str) -> bool:
-    """Whether the tables exist; False for an empty database. Raises StoreError for tables of an older version."""
+    """Whether the tables exist; False for an empty database. Raises StoreError for
+    tables of an older version.
+    """
     version = stored_version(connection, place)
     if version is not None and version < STORE_VERSION:
         raise OlderStoreError(
@@ -115,7 +126,8 @@ def has_tables(connection: sa.Connection, place: str) -> bool:
 def stored_version(connection: sa.Connection, place: str) -> int | None:
     """The version of the tables; None for an empty database.
 
-    Raises StoreError for a newer version, for a foreign database, and for a store written before the first release.
+    Raises StoreError for a newer version, for a foreign database, and for a store
+    written before the first release.
     """
     inspector = sa.inspect(connection)
     names = (

@@ -1,4 +1,6 @@
-"""Carry the content of a store elsewhere: into another store, or into files that need no store to be read."""
+"""Carry the content of a store elsewhere: into another store, or into files that need
+no store to be read.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ Advance = Callable[[str, int, int], None]
 
 
 class Exported(msgspec.Struct, kw_only=True):
-    """What was exported, in numbers, and a message for each run that is damaged and was left out."""
+    """What was exported, in numbers, and a message for each run that is damaged and was
+    left out.
+    """
 
     runs: int = 0
     acceptances: int = 0
@@ -42,7 +46,9 @@ class Exported(msgspec.Struct, kw_only=True):
 
 
 class Copied(Exported, kw_only=True):
-    """The numbers of copied entries; ``not_copied`` counts entries that the target does not keep or the copy does not cover."""
+    """The numbers of copied entries; ``not_copied`` counts entries that the target does
+    not keep or the copy does not cover.
+    """
 
     tokens: int = 0
     audit_entries: int = 0
@@ -57,14 +63,17 @@ def copy_store(
     *,
     is_whole: bool,
 ) -> Copied:
-    """Copy projects; runs of the target stay, and of two statements about the same the newer one counts.
+    """Copy projects; runs of the target stay, and of two statements about the same the
+    newer one counts.
 
-    So a copy that was interrupted can be repeated, and one store can follow another. ``is_whole`` is whether the projects
-    are all of them: then the tokens for all projects are copied, too.
+    So a copy that was interrupted can be repeated, and one store can follow another.
+    ``is_whole`` is whether the projects are all of them: then the tokens for all
+    projects are copied, too.
     """
     copied_projects = None if is_whole else projects
     ledger = LedgerCopy(source.ledger(), target.ledger(), copied_projects)
-    # Before the runs, so that the history has lower numbers than the entries of this copy itself.
+    # Before the runs, so that the history has lower numbers than the entries of this
+    # copy itself.
     ledger.bring_history()
     copied = Copied(not_copied=ledger.left)
     for project in projects:
@@ -74,7 +83,8 @@ def copy_store(
             target.append(project, newer, actor=COPIER)
             copied.count(name, len(newer))
     copied.tokens = ledger.bring_tokens()
-    # The changes of the source since then, e.g. of runs that were recorded while this copied.
+    # The changes of the source since then, e.g. of runs that were recorded while this
+    # copied.
     ledger.bring_history()
     copied.audit_entries = ledger.entries
     return copied

@@ -1,6 +1,8 @@
-"""The turns of the threads of one process that write to one SQLite file, which takes one writer at a time.
+"""The turns of the threads of one process that write to one SQLite file, which takes
+one writer at a time.
 
-Without them SQLite would let each of them sleep and try again, and every small write would wait for the disk by itself.
+Without them SQLite would let each of them sleep and try again, and every small write
+would wait for the disk by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _AT_ONCE = 50
 
 
 class WaitingWork:
-    """The work of a thread that waits for its turn; another thread may do it, which then sets ``is_done``, and the error."""
+    """The work of a thread that waits for its turn; another thread may do it, which
+    then sets ``is_done``, and the error.
+    """
 
     def __init__(self, do: Callable[[sa.Connection], None]) -> None:
         self.do = do
@@ -27,7 +31,10 @@ class WaitingWork:
 
 
 class WriterTurns:
-    """A queue of work, and the lock of the thread that writes. A forked process begins with its own."""
+    """A queue of work, and the lock of the thread that writes.
+
+    A forked process begins with its own.
+    """
 
     def __init__(self) -> None:
         self._begin()

@@ -1,4 +1,6 @@
-"""Check a store: each document against its hash and format, and each entry against its document."""
+"""Check a store: each document against its hash and format, and each entry against its
+document.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Histories from main's stored runs: their changes, the certainty of these, and the health of runs."""
+"""Histories from main's stored runs: their changes, the certainty of these, and the
+health of runs.
+"""

@@ -1,8 +1,9 @@
 """Follow the changes of a testbed that was replaced on the testbed that replaced it.
 
-Times of two testbeds do not compare, but relative changes do: a regression of the old testbed is repaired if the new one gets
-faster by as much. Between the last version of the old testbed and the first of the new one a change shows only in exact
-counts, which compare without a bridge, and in a commit that was measured on both.
+Times of two testbeds do not compare, but relative changes do: a regression of the old
+testbed is repaired if the new one gets faster by as much. Between the last version of
+the old testbed and the first of the new one a change shows only in exact counts, which
+compare without a bridge, and in a commit that was measured on both.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def _bridge_commit(old: TrendSeries, new: TrendSeries) -> str | None:
 def _boundary(
     old: TrendSeries, new: TrendSeries, bridge: str | None
 ) -> list[TrendChange]:
-    """The change between the last version of the old testbed and the first of the new one, if one is certain."""
+    """The change between the last version of the old testbed and the first of the new
+    one, if one is certain.
+    """
     last, first = old.points[-1], new.points[0]
     if old.is_exact:
         return (
@@ -101,10 +104,12 @@ def _boundary(
         )
     if bridge is None or first.commit != bridge or old.points[-1].commit != bridge:
         return []
-    # The bridge is the old testbed's last version; what follows on the new one is measured against it.
+    # The bridge is the old testbed's last version; what follows on the new one is
+    # measured against it.
     end = new.changes[0].at if new.changes else len(new.points)
     level = [point.value for point in new.points[1:end]]
-    # Both values are of the new testbed. Its noise counts alone once it has enough versions to tell it.
+    # Both values are of the new testbed. Its noise counts alone once it has enough
+    # versions to tell it.
     noise = new.noise or 0.0
     if not is_long_enough(new):
         noise = max(noise, old.noise or 0.0)

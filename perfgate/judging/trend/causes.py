@@ -1,4 +1,6 @@
-"""Group the changes of metrics and counters that began with the same version of main into causes."""
+"""Group the changes of metrics and counters that began with the same version of main
+into causes.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,19 @@ from perfgate.judging.trend.find import (
 )
 from perfgate.stats.arrays import Floats
 
-# A shift lies, with 80 % confidence, at one of the places with a 2 log likelihood ratio below this:
-# (1 - exp(-x / 2))^2 = 0.80. Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks,
-# Quantitative Economics 6 (2015), for a shift of a mean that is small against the noise. Of shifts of 3 % in noise of 1.2 %,
-# 95 % are aligned with the counter of their commit, 75 % without alignment; if only the next commit moved a counter, half
-# are aligned with the next.
+# A shift lies, with 80 % confidence, at one of the places with a 2 log likelihood ratio
+# below this: (1 - exp(-x / 2))^2 = 0.80. Source: Eo & Morley, Likelihood-ratio-based
+# confidence sets for the timing of structural breaks, Quantitative Economics 6 (2015),
+# for a shift of a mean that is small against the noise. Of shifts of 3 % in noise of
+# 1.2 %, 95 % are aligned with the counter of their commit, 75 % without alignment; if
+# only the next commit moved a counter, half are aligned with the next.
 _LOCATION_80 = 4.5
-# No shift moves at a greater loss: one wild value, whose cost is capped, may lie between the shifts of two shapes.
+# No shift moves at a greater loss: one wild value, whose cost is capped, may lie
+# between the shifts of two shapes.
 _MOST_LOSS = _LOCATION_80 + CAP_OF_WORSE**2
-# Two commits that by chance move two workloads one after the other: 2 log of one window in twenty, and of one version of its
-# twelve. Noise that displaces all shapes of a workload by a version costs less, a shift that is there costs more.
+# Two commits that by chance move two workloads one after the other: 2 log of one window
+# in twenty, and of one version of its twelve. Noise that displaces all shapes of a
+# workload by a version costs less, a shift that is there costs more.
 _TWO_COMMITS = 2 * math.log(20 * 12)
 # A cause has the first of these standings that any of its changes has.
 _STANDINGS: tuple[Standing, ...] = (
@@ -87,10 +92,12 @@ class _Member(NamedTuple):
 
 
 def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
-    """The series with the shifts of times of each workload at as few versions as they may lie at. ``with_changes`` found them.
+    """The series with the shifts of times of each workload at as few versions as they
+    may lie at. ``with_changes`` found them.
 
-    Noise displaces a shift by some versions, and the effects of one commit would be reported as several causes. Counters give
-    the exact place, and so do machines that measured the same commits.
+    Noise displaces a shift by some versions, and the effects of one commit would be
+    reported as several causes. Counters give the exact place, and so do machines that
+    measured the same commits.
     """
     aligned = list(series)
     groups: dict[str, list[int]] = {}
@@ -105,7 +112,9 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
 
 
 def _with_joined_workloads(series: Sequence[TrendSeries]) -> list[TrendSeries]:
-    """The series with the shifts of a machine's workloads at one version that are likelier one event than two commits."""
+    """The series with the shifts of a machine's workloads at one version that are
+    likelier one event than two commits.
+    """
     joined = list(series)
     machines: dict[str, list[int]] = {}
     for index, entry in enumerate(series):
@@ -119,7 +128,8 @@ def _with_joined_workloads(series: Sequence[TrendSeries]) -> list[TrendSeries]:
 
 
 def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
-    """The changes of all series that are still measured, grouped by the versions between which they began, the worst first.
+    """The changes of all series that are still measured, grouped by the versions
+    between which they began, the worst first.
 
     The changes of a testbed that was replaced are followed on the new one.
     """
@@ -145,7 +155,9 @@ def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
 
 
 def with_culprits(series: Sequence[TrendSeries]) -> list[TrendSeries]:
-    """The series whose changes name the culprit that a bisection found as their only commit."""
+    """The series whose changes name the culprit that a bisection found as their only
+    commit.
+    """
     culprits: dict[_Versions, str] = {}
     for member in _members(series):
         culprit = culprit_of([member.change])
@@ -175,7 +187,9 @@ def _with_culprit(change: TrendChange, culprit: str | None) -> TrendChange:
 def with_superseded(
     series: Sequence[TrendSeries], explained: Sequence[TrendCause]
 ) -> list[TrendSeries]:
-    """The series with the open changes before a change of the benchmark superseded: their levels do not compare any more."""
+    """The series with the open changes before a change of the benchmark superseded:
+    their levels do not compare any more.
+    """
     completed = list(series)
     for cause in explained:
         if cause.origin != "benchmark":
@@ -194,7 +208,8 @@ def with_superseded(
 
 
 def with_repairs(series: Sequence[TrendSeries]) -> list[TrendSeries]:
-    """The series with the other side of each repair settled: the end of an improvement that the regression brought.
+    """The series with the other side of each repair settled: the end of an improvement
+    that the regression brought.
 
     A commit that makes calls slower may save memory, and its revert needs the memory
     again. That is no regression of the revert if the level from before is back. If what
@@ -222,7 +237,9 @@ def with_repairs(series: Sequence[TrendSeries]) -> list[TrendSeries]:
 
 
 def _without_end_of(improvement: TrendChange, series: TrendSeries) -> TrendSeries:
-    """The series with the change that ended an improvement settled, unless it left a worse level than before."""
+    """The series with the change that ended an improvement settled, unless it left a
+    worse level than before.
+    """
     changes = list(series.changes)
     for number, change in enumerate(changes):
         is_end = change.first_bad == improvement.resolved_by
@@ -234,7 +251,9 @@ def _without_end_of(improvement: TrendChange, series: TrendSeries) -> TrendSerie
 
 
 def _is_back(improvement: TrendChange, end: TrendChange, series: TrendSeries) -> bool:
-    """Whether the level after the end of an improvement is no worse than before it, up to the noise of its versions."""
+    """Whether the level after the end of an improvement is no worse than before it, up
+    to the noise of its versions.
+    """
     difference = end.after - improvement.before
     if direction_of(series, difference) != "worse":
         return True
@@ -263,7 +282,9 @@ def _versions(change: TrendChange) -> _Versions:
 
 
 class _Move(NamedTuple):
-    """A shift's new place, its loss there, and how much more that is than at its present place."""
+    """A shift's new place, its loss there, and how much more that is than at its
+    present place.
+    """
 
     member: _Member
     at: int
@@ -272,7 +293,9 @@ class _Move(NamedTuple):
 
 
 class _Alignment:
-    """Series of one workload or machine, whose shifts of times are moved together until no fewer versions hold all."""
+    """Series of one workload or machine, whose shifts of times are moved together until
+    no fewer versions hold all.
+    """
 
     def __init__(self, series: Sequence[TrendSeries]) -> None:
         self._series = list(series)
@@ -296,7 +319,9 @@ class _Alignment:
         return self._series
 
     def _cheapest_join(self) -> list[_Move]:
-        """The moves of all changes at one version to changes of another workload at the least loss; empty if none is likely."""
+        """The moves of all changes at one version to changes of another workload at the
+        least loss; empty if none is likely.
+        """
         by_versions = self._by_versions()
         best: list[_Move] = []
         least = _TWO_COMMITS
@@ -317,7 +342,9 @@ class _Alignment:
         return by_versions
 
     def _cheapest_moves(self) -> list[_Move]:
-        """The moves that clear one version of changes at the least loss; empty if none can be cleared."""
+        """The moves that clear one version of changes at the least loss; empty if none
+        can be cleared.
+        """
         by_versions = self._by_versions()
         best: list[_Move] = []
         least = math.inf
@@ -333,7 +360,10 @@ class _Alignment:
         members: Sequence[_Member],
         by_versions: Mapping[_Versions, Sequence[_Member]],
     ) -> list[_Move]:
-        """The moves of all changes at one version; empty if one has to stay. Times of one shape follow the clearest."""
+        """The moves of all changes at one version; empty if one has to stay.
+
+        Times of one shape follow the clearest.
+        """
         targets: dict[tuple[str, str], _Versions] = {}
         moves: list[_Move] = []
         for member in sorted(members, key=_clearness):
@@ -367,7 +397,9 @@ class _Alignment:
     def _near(
         self, member: _Member, by_versions: Mapping[_Versions, Sequence[_Member]]
     ) -> list[_Versions]:
-        """The versions with changes at which a shift may lie, in their order: a project has hundreds of others."""
+        """The versions with changes at which a shift may lie, in their order: a project
+        has hundreds of others.
+        """
         points = member.series.points
         loss_at = self._losses[member.place][1 : len(points)]
         near: set[_Versions] = set()
@@ -380,7 +412,9 @@ class _Alignment:
         return changed
 
     def _move(self, member: _Member, versions: _Versions) -> _Move | None:
-        """The move of a shift; None if it would not stay between the changes before and after it."""
+        """The move of a shift; None if it would not stay between the changes before and
+        after it.
+        """
         at, now = self._place_of(member, versions), member.change.at
         changes, number = member.series.changes, member.place.change
         if at is None or at == now:
@@ -393,7 +427,9 @@ class _Alignment:
         return _Move(member, at, float(loss_at[at]), float(loss_at[at] - loss_at[now]))
 
     def _place_of(self, member: _Member, versions: _Versions) -> int | None:
-        """The newest place at which a series has these two versions one after the other."""
+        """The newest place at which a series has these two versions one after the
+        other.
+        """
         number, points = member.place.series, member.series.points
         if number not in self._places:
             places: dict[str | None, list[int]] = {}
@@ -414,7 +450,9 @@ class _Alignment:
 
 
 def _may_join(members: Sequence[_Member], others: Sequence[_Member]) -> bool:
-    """Whether times of another workload moved in the direction of these, of which no counter tells the version."""
+    """Whether times of another workload moved in the direction of these, of which no
+    counter tells the version.
+    """
     own, of_others = _times_that_moved(members), _times_that_moved(others)
     is_counted = any(member.series.is_exact for member in members)
     workloads = {member.series.workload for member in own} & {
@@ -448,7 +486,8 @@ def _loss_of_shapes(moves: Sequence[_Move]) -> float:
 
 
 def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
-    """The most loss of a shift that moves to other changes; negative if none is of its kind.
+    """The most loss of a shift that moves to other changes; negative if none is of its
+    kind.
 
     A counter may be another commit's.
     """
@@ -460,7 +499,8 @@ def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
             if another.series.fingerprint == member.series.fingerprint:
                 most = max(most, _LOCATION_80)
         elif len(directions) == 1 or "changed" in directions:
-            # A commit with other counts may move times in any direction, and informing metrics have none.
+            # A commit with other counts may move times in any direction, and informing
+            # metrics have none.
             most = max(most, _MOST_LOSS)
     return most
 
@@ -468,7 +508,8 @@ def _most_loss(member: _Member, others: Sequence[_Member]) -> float:
 def _cause(members: Sequence[_Member]) -> TrendCause:
     # Informing metrics moved with the others; they neither start nor prolong a cause.
     judged = [member for member in members if not member.series.informing] or members
-    # The end of an improvement, settled by its own commit, is the other side of a repair.
+    # The end of an improvement, settled by its own commit, is the other side of a
+    # repair.
     judged = [member for member in judged if not member.is_side_of_repair] or judged
     live = _live(judged)
     directions = {member.change.direction for member in live}
@@ -496,7 +537,9 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
 
 
 def culprit_of(changes: Iterable[TrendChange]) -> str | None:
-    """The commit that a bisection found, "" if it found none; None if none of the changes was bisected."""
+    """The commit that a bisection found, "" if it found none; None if none of the
+    changes was bisected.
+    """
     culprits: list[str] = []
     for change in changes:
         if change.confirmation is not None and change.confirmation.culprit is not None:
@@ -505,9 +548,11 @@ def culprit_of(changes: Iterable[TrendChange]) -> str | None:
 
 
 def _live(members: Sequence[_Member]) -> list[_Member]:
-    """The members that are not settled, of the places whose clearest change is not; if all are settled, the clearest.
+    """The members that are not settled, of the places whose clearest change is not; if
+    all are settled, the clearest.
 
-    A return that is lost in the noise of one metric is seen in another one of the same place.
+    A return that is lost in the noise of one metric is seen in another one of the same
+    place.
     """
     clearest: dict[tuple[str, str, str], _Member] = {}
     for member in members:
@@ -525,7 +570,9 @@ def _live(members: Sequence[_Member]) -> list[_Member]:
 def _relevance(
     member: _Member, direction: Direction, standing: Standing
 ) -> tuple[object, ...]:
-    """Order the changes of a cause by importance: first those that moved as the cause did; times first, then by size."""
+    """Order the changes of a cause by importance: first those that moved as the cause
+    did; times first, then by size.
+    """
     series, change = member.series, member.change
     return (
         series.informing,

@@ -1,7 +1,9 @@
-"""Whether two workloads of one machine took the same course around a change: then the machine moved both, not a commit.
+"""Whether two workloads of one machine took the same course around a change: then the
+machine moved both, not a commit.
 
-A machine that slows down little by little has no version at which it moved: the search places a step of each series at
-another version. So the workloads are compared version by version, over the whole drift that the change is a part of.
+A machine that slows down little by little has no version at which it moved: the search
+places a step of each series at another version. So the workloads are compared version
+by version, over the whole drift that the change is a part of.
 """
 
 from __future__ import annotations
@@ -18,17 +20,21 @@ from perfgate.stats.arrays import Floats
 from perfgate.stats.changes import CAP, noise
 
 Course = Literal["alike", "other", "unknown"]
-# The versions before and after a drift in which the workloads are compared, and the fewest of each. Changes in one direction
-# that are no further apart are parts of one drift.
+# The versions before and after a drift in which the workloads are compared, and the
+# fewest of each. Changes in one direction that are no further apart are parts of one
+# drift.
 _WINDOW, _FEWEST = 12, 3
 # The workloads moved alike if the shift of one is this share of the other's.
 _ALIKE = (0.5, 1.6)
-# Two commits that each move one workload by as much within a window are rare: 2 log of one window in twenty.
+# Two commits that each move one workload by as much within a window are rare: 2 log of
+# one window in twenty.
 _PRIOR = 6.0
 
 
 class _Stretch(NamedTuple):
-    """The versions from ``start`` to ``end``, of which those from ``first`` to ``last`` drift; a single step has one."""
+    """The versions from ``start`` to ``end``, of which those from ``first`` to ``last``
+    drift; a single step has one.
+    """
 
     start: int
     first: int
@@ -37,14 +43,18 @@ class _Stretch(NamedTuple):
 
 
 class _Courses(NamedTuple):
-    """The logarithms of both workloads by version, and the place of each version in the leading series."""
+    """The logarithms of both workloads by version, and the place of each version in the
+    leading series.
+    """
 
     lead: Floats
     another: Floats
     places: Floats
 
     def share(self, stretch: _Stretch) -> float | None:
-        """The shift of the second workload over the shift of the first; None with too few versions."""
+        """The shift of the second workload over the shift of the first; None with too
+        few versions.
+        """
         before, after = self.places < stretch.first, self.places >= stretch.last
         if min(before.sum(), after.sum()) < _FEWEST:
             return None
@@ -61,7 +71,8 @@ def common_course(
     own: Sequence[TrendSeries],
     another: Sequence[TrendSeries],
 ) -> Course:
-    """Whether the shapes ``another`` of a second workload moved like the ``own`` ones of the first at the change of ``lead``.
+    """Whether the shapes ``another`` of a second workload moved like the ``own`` ones
+    of the first at the change of ``lead``.
 
     Unknown with too few versions.
     """
@@ -72,7 +83,8 @@ def common_course(
         return "unknown"
     if not _ALIKE[0] <= share <= _ALIKE[1]:
         return "other"
-    # A sensitive workload suffers more from a slow machine. The share is distorted by a commit within a drift.
+    # A sensitive workload suffers more from a slow machine. The share is distorted by a
+    # commit within a drift.
     is_alike = _is_common(courses, share, lead, change, another)
     return "alike" if is_alike else "other"
 
@@ -84,7 +96,9 @@ def _is_common(
     change: TrendChange,
     another: Sequence[TrendSeries],
 ) -> bool:
-    """Whether one course explains both workloads around a change better than the separate steps that were found."""
+    """Whether one course explains both workloads around a change better than the
+    separate steps that were found.
+    """
     difference = courses.lead - courses.another / share
     scale = max(noise(difference), 1e-9)
     around = _around(lead, change)
@@ -115,9 +129,11 @@ def _clearest(shapes: Sequence[TrendSeries]) -> TrendSeries:
 
 
 def _stretch(lead: TrendSeries, change: TrendChange, another: TrendSeries) -> _Stretch:
-    """The drift that a change is a part of, with the versions around it up to the next changes.
+    """The drift that a change is a part of, with the versions around it up to the next
+    changes.
 
-    A slow machine moves both workloads, but the search finds a step of one where it finds none of the other.
+    A slow machine moves both workloads, but the search finds a step of one where it
+    finds none of the other.
     """
     first = last = change.at
     is_rise = change.after > change.before
@@ -195,7 +211,9 @@ def _positive_values(series: TrendSeries) -> dict[str, float]:
 
 
 def _undisturbed(logarithms: Floats, shapes: Sequence[TrendSeries]) -> Floats:
-    """The best shape of each version, all on one level: a wild value is a slow one, and seldom hits all shapes."""
+    """The best shape of each version, all on one level: a wild value is a slow one, and
+    seldom hits all shapes.
+    """
     if not logarithms.size:
         return np.zeros(0)
     centred = logarithms - np.median(logarithms, axis=1, keepdims=True)

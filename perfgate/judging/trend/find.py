@@ -1,4 +1,6 @@
-"""Find the changes of one series: the place, size and direction of each shift of its level."""
+"""Find the changes of one series: the place, size and direction of each shift of its
+level.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,18 @@ Floats = npt.NDArray[np.float64]
 # Fewest versions in which a change can be found: a counter needs two to differ.
 VERSIONS_NEEDED = ENOUGH_VALUES
 EXACT_VERSIONS_NEEDED = 2
-# A value far from its level costs at most this number of standard deviations where a shift is placed. Wild values are slow
-# ones, so a slow one costs less; one right before a shift would otherwise move the shift to it.
+# A value far from its level costs at most this number of standard deviations where a
+# shift is placed. Wild values are slow ones, so a slow one costs less; one right before
+# a shift would otherwise move the shift to it.
 CAP_OF_BETTER, CAP_OF_WORSE = 5.0, 3.0
 
 
 def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
-    """One point for consecutive runs of one commit: their median, at the place of the last of them.
+    """One point for consecutive runs of one commit: their median, at the place of the
+    last of them.
 
-    Several runs of a version are not evidence of a change: they differ from each other less than versions do.
+    Several runs of a version are not evidence of a change: they differ from each other
+    less than versions do.
     """
     values: list[TrendPoint] = []
     for commit, group in groupby(points, key=lambda point: point.commit):
@@ -57,7 +62,9 @@ def is_long_enough(series: TrendSeries) -> bool:
 
 
 def with_changes(series: TrendSeries) -> TrendSeries:
-    """A series with its changes, oldest first, and its noise. Every change is exact or suspected, and new."""
+    """A series with its changes, oldest first, and its noise. Every change is exact or
+    suspected, and new.
+    """
     values = _values(series)
     if not is_long_enough(series) or not np.isfinite(values).all():
         return series
@@ -72,7 +79,9 @@ def with_changes(series: TrendSeries) -> TrendSeries:
 
 
 def _placed(series: TrendSeries) -> list[TrendChange]:
-    """The changes at the versions where they are likeliest, each between its neighbours."""
+    """The changes at the versions where they are likeliest, each between its
+    neighbours.
+    """
     placed: list[TrendChange] = []
     ends = [change.at for change in series.changes[1:]]
     ends.append(len(series.points) - MIN_LAST + 1)
@@ -97,7 +106,9 @@ def moved(series: TrendSeries, change: TrendChange, at: int) -> TrendChange:
 
 
 def noise_of(series: TrendSeries) -> float | None:
-    """The standard deviation of one version in logarithms; None for too few versions, or values that have none."""
+    """The standard deviation of one version in logarithms; None for too few versions,
+    or values that have none.
+    """
     values = _values(series)
     if (
         len(values) < ENOUGH_VALUES
@@ -118,7 +129,8 @@ def losses(series: TrendSeries, change: TrendChange) -> Floats:
     costs = np.minimum(
         distances**2, np.where(is_better, CAP_OF_BETTER, CAP_OF_WORSE) ** 2
     )
-    # The additional cost of every value with the level before the shift rather than with the level after it.
+    # The additional cost of every value with the level before the shift rather than
+    # with the level after it.
     more = costs[0] - costs[1]
     loss_at: Floats = np.concatenate([[0.0], np.cumsum(more)])
     loss_at -= loss_at[change.at]
@@ -130,7 +142,9 @@ def _values(series: TrendSeries) -> Floats:
 
 
 def _scaled(values: Floats) -> tuple[Floats, float | None]:
-    """The values on a scale of relative effects: logarithms without a unit, or shares of it if any value is not positive."""
+    """The values on a scale of relative effects: logarithms without a unit, or shares
+    of it if any value is not positive.
+    """
     if (values > 0).all():
         return np.log(values), None
     unit = float(np.median(np.abs(values))) or float(np.abs(values).max()) or 1.0
@@ -194,7 +208,9 @@ def _change(
 
 
 def direction_of(series: TrendSeries, difference: float) -> Direction:
-    """Whether a series that rose by ``difference`` got better or worse; informing and neutral metrics only change."""
+    """Whether a series that rose by ``difference`` got better or worse; informing and
+    neutral metrics only change.
+    """
     if series.informing or series.better == "neutral":
         return "changed"
     if (difference < 0) == (series.better == "lower"):

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from perfgate.document.history import Acceptance, GateHistory, GateRecord, Triage
 from perfgate.judging.trend.machines import biased_machines
 
-# Number of gates that is representative of a team's changes; `perfgate init` recommends advisory mode until then.
+# Number of gates that is representative of a team's changes; `perfgate init` recommends
+# advisory mode until then.
 GATES_NEEDED = 20
 
 

@@ -1,4 +1,6 @@
-"""How main's own runs went: steps, failures, warnings, temperature, noise floor, testbeds, runs per week."""
+"""How main's own runs went: steps, failures, warnings, temperature, noise floor,
+testbeds, runs per week.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from perfgate.document.site import MachineRuns
 from perfgate.document.trend import RunConditions, RunHealth, TestbedSpan
 from perfgate.stats.summary import low_location
 
-# Of several workloads the worst status counts; an unavailable measurement is worse than no finding.
+# Of several workloads the worst status counts; an unavailable measurement is worse than
+# no finding.
 _WORST = ("error", "invalid", "attention", "unavailable", "ok", "not_applicable")
 _MOST_DIFFERENCES = 12
 # The runs of the last weeks.
@@ -72,7 +75,8 @@ def spans_of_testbeds(
 ) -> list[TestbedSpan]:
     """The testbeds in the order they were first measured on.
 
-    ``runs`` are oldest first; ``comparable`` maps a fingerprint to its fields, for testbeds with a readable run.
+    ``runs`` are oldest first; ``comparable`` maps a fingerprint to its fields, for
+    testbeds with a readable run.
     """
     by_testbed: dict[str, list[StoredRun]] = {}
     for run in runs:
@@ -113,7 +117,9 @@ def machine_runs(runs: Iterable[StoredRun], now: datetime) -> dict[str, MachineR
 
 
 def weeks(starts: Iterable[str]) -> dict[str, int]:
-    """How many runs began in each week, by its Monday, from the first to the last, weeks without a run too."""
+    """How many runs began in each week, by its Monday, from the first to the last,
+    weeks without a run too.
+    """
     days = sorted(moment(start).date() for start in starts)
     if not days:
         return {}
@@ -154,7 +160,9 @@ def _values(run: RunDocument, metric: str) -> list[float]:
 
 
 def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
-    """The largest median distance of two members of an A/A pair, over all workloads and shapes."""
+    """The largest median distance of two members of an A/A pair, over all workloads and
+    shapes.
+    """
     lows: dict[tuple[str, str, int], dict[str, float]] = {}
     for replicate in replicates:
         if replicate.arm == "aa":

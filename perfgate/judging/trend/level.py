@@ -1,4 +1,6 @@
-"""The versions of main on the level of a given run: the stretch between two changes that the run belongs to."""
+"""The versions of main on the level of a given run: the stretch between two changes
+that the run belongs to.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from perfgate.document.trend import TrendPoint, TrendSeries
 def level_around(
     series: TrendSeries, run: StoredRun, *, without: Sequence[StoredRun] = ()
 ) -> list[float]:
-    """The values of the level that a run is on, oldest first, without the versions of the runs ``without``.
+    """The values of the level that a run is on, oldest first, without the versions of
+    the runs ``without``.
 
     Empty if the run was measured on another testbed than the series.
     """
@@ -34,7 +37,9 @@ def level_around(
 
 
 def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:
-    """The index of a run's version; for a run without a point, the index of the version before it."""
+    """The index of a run's version; for a run without a point, the index of the version
+    before it.
+    """
     # From the end, as most queries are about new runs.
     for index in reversed(range(len(points))):
         if _is_of(points[index], run):

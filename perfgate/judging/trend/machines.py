@@ -1,4 +1,5 @@
-"""Machines whose gates favour one side: base against base, pooled over their gates and compared with the other machines.
+"""Machines whose gates favour one side: base against base, pooled over their gates and
+compared with the other machines.
 
 One gate cannot show a bias of half a percent, a hundred can.
 """
@@ -16,11 +17,13 @@ import numpy as np
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.history import BiasedMachine, GateRecord, TwinEffect
 
-# Fewest gates of a machine, and the newest that count: a repaired machine is no longer named.
+# Fewest gates of a machine, and the newest that count: a repaired machine is no longer
+# named.
 FEWEST_GATES, _NEWEST_GATES = 20, 200
 # A smaller bias does not matter: gates tolerate several times as much.
 _SMALLEST = 0.002
-# A difference of this many standard errors is named. False alarms: benchmarks/trend/machines.py.
+# A difference of this many standard errors is named. False alarms:
+# benchmarks/trend/machines.py.
 _CERTAIN = 4.5
 # The share of the gates that is left out at each end: single gates are wild.
 _TRIMMED = 0.1
@@ -29,7 +32,9 @@ _NOT_OF_NAMES = re.compile(r"[^A-Za-z0-9._:-]")
 
 
 def twin_effect(decision: DecisionDocument) -> TwinEffect | None:
-    """Base against base in a gate; None if it has no such pairs or does not name its machine."""
+    """Base against base in a gate; None if it has no such pairs or does not name its
+    machine.
+    """
     medians: list[float] = []
     pairs = 0
     for floor in decision.measured.noise_floors:
@@ -55,7 +60,8 @@ def biased_machines(records: Iterable[GateRecord]) -> list[BiasedMachine]:
             if len(of_machine) < _NEWEST_GATES:
                 of_machine.append(math.log1p(record.twins.effect))
     biased: list[BiasedMachine] = []
-    # A biased machine is left out of what the next is compared with: otherwise its sisters look biased the other way.
+    # A biased machine is left out of what the next is compared with: otherwise its
+    # sisters look biased the other way.
     while biases := [
         bias for machine in effects if (bias := _bias(machine, effects)) is not None
     ]:
@@ -66,7 +72,10 @@ def biased_machines(records: Iterable[GateRecord]) -> list[BiasedMachine]:
 
 
 class _Bias(NamedTuple):
-    """A biased machine and by how many standard errors. Of two machines that differ, the one further from 0 is biased."""
+    """A biased machine and by how many standard errors.
+
+    Of two machines that differ, the one further from 0 is biased.
+    """
 
     errors: float
     own_effect: float
@@ -101,7 +110,10 @@ def _bias(machine: str, effects: Mapping[str, Sequence[float]]) -> _Bias | None:
 
 
 def _trimmed_mean(effects: Sequence[float]) -> tuple[float, float]:
-    """The trimmed mean and its standard error. Source: Yuen, The two-sample trimmed t, Biometrika 61 (1974)."""
+    """The trimmed mean and its standard error.
+
+    Source: Yuen, The two-sample trimmed t, Biometrika 61 (1974).
+    """
     ordered = np.sort(effects)
     cut = int(_TRIMMED * ordered.size)
     middle = ordered[cut : ordered.size - cut]

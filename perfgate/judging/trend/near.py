@@ -1,4 +1,6 @@
-"""The place of a commit in a series, and how far a change may move from it: further runs shift it by a version or two."""
+"""The place of a commit in a series, and how far a change may move from it: further
+runs shift it by a version or two.
+"""
 
 from __future__ import annotations
 

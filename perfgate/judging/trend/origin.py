@@ -1,7 +1,9 @@
-"""The origin of a movement of main: its code, a changed benchmark, the host or its environment, or noise, with the evidence.
+"""The origin of a movement of main: its code, a changed benchmark, the host or its
+environment, or noise, with the evidence.
 
-Another origin than the code needs a sign of it, and an exact count or a measurement side by side overrules all but a changed
-benchmark and changed packages: a regression must not be lost to a guess.
+Another origin than the code needs a sign of it, and an exact count or a measurement
+side by side overrules all but a changed benchmark and changed packages: a regression
+must not be lost to a guess.
 """
 
 from __future__ import annotations
@@ -27,14 +29,17 @@ from perfgate.judging.trend.health import run_health
 from perfgate.judging.trend.near import index_of
 from perfgate.stats.changes import MIN_LAST, MIN_VALUES
 
-# The versions before and after a movement in which another series is looked at, and the fewest of each.
+# The versions before and after a movement in which another series is looked at, and the
+# fewest of each.
 _WINDOW, _FEWEST = 12, 3
-# Another series did not move with this one if its shift is below this share of this one's.
+# Another series did not move with this one if its shift is below this share of this
+# one's.
 _UNMOVED = 0.3
 # Differences of two runs that show another state of the machine.
 _CLOCK, _TEMPERATURE, _THROTTLED, _WAITED = 0.97, 10.0, 0.05, 0.1
-# Noise is a movement that returns by itself within this many versions, or that is smaller than this multiple of the noise of a
-# version and that no other metric of the place shows.
+# Noise is a movement that returns by itself within this many versions, or that is
+# smaller than this multiple of the noise of a version and that no other metric of the
+# place shows.
 _SOON, _NOISES = 6, 3.0
 _PlaceField = Literal["workload", "shape", "metric", "fingerprint"]
 
@@ -108,7 +113,9 @@ class _Movement:
         )
 
     def changed_workloads(self) -> list[OriginEvidence]:
-        """The workloads whose file, batch or shapes changed; empty unless every workload that moved is among them."""
+        """The workloads whose file, batch or shapes changed; empty unless every
+        workload that moved is among them.
+        """
         if self.good is None or self.bad is None:
             return []
         before = {
@@ -162,7 +169,9 @@ class _Movement:
         return list(signs.values())
 
     def state_of_machine(self) -> list[OriginEvidence]:
-        """The signs that the machine was slower, in the runs on both sides of a movement for the worse."""
+        """The signs that the machine was slower, in the runs on both sides of a
+        movement for the worse.
+        """
         if self.good is None or self.bad is None or self._change.direction != "worse":
             return []
         before = run_health("", self.good, self.good.session.started_at).conditions
@@ -208,7 +217,9 @@ class _Movement:
         return unmoved
 
     def other_workloads(self) -> list[OriginEvidence]:
-        """Whether all other workloads of the machine moved alike, in one step or little by little."""
+        """Whether all other workloads of the machine moved alike, in one step or little
+        by little.
+        """
         if self._lead.is_exact or not self._lead.noise:
             return []
         workloads = self._least_noisy_shapes()
@@ -224,7 +235,9 @@ class _Movement:
         )
 
     def _least_noisy_shapes(self) -> dict[str, list[TrendSeries]]:
-        """The shapes of each workload of the machine, each with its metric of least noise."""
+        """The shapes of each workload of the machine, each with its metric of least
+        noise.
+        """
         least: dict[tuple[str, str], TrendSeries] = {}
         for entry in self._all_series:
             is_of_machine = entry.fingerprint == self._lead.fingerprint
@@ -239,7 +252,9 @@ class _Movement:
         return shapes
 
     def noise(self) -> list[OriginEvidence]:
-        """The signs that nothing moved: refuted side by side, back soon without a revert, or seen in one place alone."""
+        """The signs that nothing moved: refuted side by side, back soon without a
+        revert, or seen in one place alone.
+        """
         if self._cause.standing == "refuted":
             return [OriginEvidence(sign="refuted")]
         change, noise = self._change, self._lead.noise
@@ -268,9 +283,11 @@ class _Movement:
         return bool(shares) and max(shares) < _UNMOVED
 
     def _is_new_in_one_shape(self) -> bool:
-        """Whether the last few versions of this shape are slower and not all of them are in the workload's other shapes.
+        """Whether the last few versions of this shape are slower and not all of them
+        are in the workload's other shapes.
 
-        Two wild values in a row look like a level that has just begun, and another shape may have one of its own.
+        Two wild values in a row look like a level that has just begun, and another
+        shape may have one of its own.
         """
         if len(self._lead.points) - self._change.at >= MIN_VALUES:
             return False
@@ -295,12 +312,15 @@ class _Movement:
         return beside
 
     def _share_of(self, entry: TrendSeries) -> float | None:
-        """The share of this movement's shift that another series shows at the same commit; None with too few versions."""
+        """The share of this movement's shift that another series shows at the same
+        commit; None with too few versions.
+        """
         shares = self._shares_of(entry, fewest=_FEWEST)
         return statistics.median(shares) if shares else None
 
     def _shares_of(self, entry: TrendSeries, *, fewest: int) -> list[float]:
-        """The shares of this movement's shift in the versions of another series from the same commit on.
+        """The shares of this movement's shift in the versions of another series from
+        the same commit on.
 
         Empty with fewer than ``fewest`` versions on either side.
         """

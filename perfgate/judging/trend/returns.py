@@ -1,7 +1,7 @@
 """Which later change of a history undid which earlier one, by their sizes.
 
-A level may be moved by several changes at once: of +10 %, +8 % and then -10 % the last undid the first, although the level is
-not the first one's again.
+A level may be moved by several changes at once: of +10 %, +8 % and then -10 % the last
+undid the first, although the level is not the first one's again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _MOST_TOGETHER = 6
 def undone_by(
     changes: Sequence[TrendChange], *, is_exact: bool
 ) -> dict[int, TrendChange]:
-    """The later change that undid each change, by the index of the undone one; changes are oldest first."""
+    """The later change that undid each change, by the index of the undone one; changes
+    are oldest first.
+    """
     undone: dict[int, TrendChange] = {}
     remaining: dict[int, float] = {}
     for number, change in enumerate(changes):
@@ -48,7 +50,9 @@ def undone_by(
 def _undone_together(
     opposite: Sequence[int], remaining: dict[int, float], size: float
 ) -> tuple[int, ...]:
-    """The changes whose sizes together are closest to ``size``; empty if none are close."""
+    """The changes whose sizes together are closest to ``size``; empty if none are
+    close.
+    """
     best: tuple[int, ...] = ()
     least = math.inf
     for count in range(1, len(opposite) + 1):
@@ -61,7 +65,9 @@ def _undone_together(
 
 
 def _effect(change: TrendChange, *, is_exact: bool) -> float:
-    """The size of a change: relative for times, absolute for counts, which are added up."""
+    """The size of a change: relative for times, absolute for counts, which are added
+    up.
+    """
     if is_exact or change.before <= 0 or change.after <= 0:
         return change.after - change.before
     return math.log(change.after / change.before)

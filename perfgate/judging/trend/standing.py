@@ -1,4 +1,6 @@
-"""How certain a change is, and its standing: measured side by side or not, accepted, resolved, reported before or new."""
+"""How certain a change is, and its standing: measured side by side or not, accepted,
+resolved, reported before or new.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from perfgate.judging.trend.near import NEAR, index_of
 from perfgate.judging.trend.returns import undone_by
 from perfgate.judging.trend.triage import TriagedChanges
 
-# Older improvements that were never reported are part of the past; a regression that persists is reported at any age.
+# Older improvements that were never reported are part of the past; a regression that
+# persists is reported at any age.
 RECENT_DAYS = 28
 _OUTCOMES = {"worse": "regressed", "better": "improved"}
 
@@ -40,10 +43,11 @@ def judged(
     newest: str,
     continuation: Continuation | None = None,
 ) -> TrendSeries:
-    """A series with the evidence and the standing of its changes, by measurements, statements of people and the last report.
+    """A series with the evidence and the standing of its changes, by measurements,
+    statements of people and the last report.
 
-    ``accepted`` are the acceptances that count, ``newest`` is the start of the newest run, and ``continuation`` the changes on
-    the testbed that replaced this one.
+    ``accepted`` are the acceptances that count, ``newest`` is the start of the newest
+    run, and ``continuation`` the changes on the testbed that replaced this one.
     """
     changes = [
         _with_evidence(change, series, confirmations) for change in series.changes
@@ -67,7 +71,9 @@ def judged(
 
 
 def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
-    """The state that the next report needs from this one; if there is more than fits, informing metrics are dropped first."""
+    """The state that the next report needs from this one; if there is more than fits,
+    informing metrics are dropped first.
+    """
     rank = ("open", "new", "accepted", "refuted", "superseded", "resolved")
     ranked: list[
         tuple[bool, int, float, tuple[str, str, Direction, Standing, str]]
@@ -89,7 +95,9 @@ def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
 
 
 def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
-    """The names of regressions that were open and that this report no longer finds, in series that it examined."""
+    """The names of regressions that were open and that this report no longer finds, in
+    series that it examined.
+    """
     if before is None:
         return []
     by_key = {entry.key: entry for entry in series if entry.current}
@@ -168,7 +176,9 @@ def is_about(
 def _nearest(
     changes: Sequence[TrendChange], before: int, after: int
 ) -> list[TrendChange]:
-    """The changes that are nearest to two points: a measurement of both is about no other one."""
+    """The changes that are nearest to two points: a measurement of both is about no
+    other one.
+    """
 
     def distance(change: TrendChange) -> int:
         return abs(before - (change.at - 1)) + abs(after - change.at)
@@ -188,7 +198,8 @@ def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
     elif (change.delta > 0 and low > 0) or (change.delta <= 0 and high < 0):
         return "confirmed"
     else:
-        # A change below the gate's tolerance may still be as large as the suspected one.
+        # A change below the gate's tolerance may still be as large as the suspected
+        # one.
         is_refuted = not low <= change.delta <= high
     return "refuted" if is_refuted else "suspected"
 

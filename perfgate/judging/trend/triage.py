@@ -1,4 +1,6 @@
-"""The states that people gave main's regressions: the changes that each covers, and the states that the histories suggest."""
+"""The states that people gave main's regressions: the changes that each covers, and the
+states that the histories suggest.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,19 @@ from perfgate.document.history import Acceptance, Triage, TriageState, moment
 from perfgate.document.trend import TrendCause, TrendChange, TrendSeries
 from perfgate.judging.trend.near import NEAR, index_of
 
-# An acceptance that ended is reported for as long, and longer while its regression is open.
+# An acceptance that ended is reported for as long, and longer while its regression is
+# open.
 RECENT = timedelta(weeks=4)
 
 
 class TriagedChanges:
-    """The states of changes. A state is about the changes that name its commit as the first bad one or a candidate.
+    """The states of changes.
 
-    Further runs may move a change by a version or two; a state of a commit that no change names any more stays with the nearest
-    change of a series.
+    A state is about the changes that name its commit as the first bad one or a
+    candidate.
+
+    Further runs may move a change by a version or two; a state of a commit that no
+    change names any more stays with the nearest change of a series.
     """
 
     def __init__(
@@ -54,7 +60,9 @@ class TriagedChanges:
 def with_triage(
     cause: TrendCause, series: Sequence[TrendSeries], triaged: TriagedChanges
 ) -> TrendCause:
-    """A cause with the newest state of its changes, and the state that the histories suggest instead."""
+    """A cause with the newest state of its changes, and the state that the histories
+    suggest instead.
+    """
     triages: list[Triage] = []
     for place in cause.changes:
         entry = series[place.series]
@@ -82,7 +90,9 @@ def with_triage(
 def meant(
     acceptances: Iterable[Acceptance], triages: Iterable[Triage], today: date
 ) -> list[Acceptance]:
-    """The acceptances that count today, and one for each regression of main that is expected."""
+    """The acceptances that count today, and one for each regression of main that is
+    expected.
+    """
     counting = [acceptance for acceptance in acceptances if acceptance.counts_on(today)]
     for triage in triages:
         if triage.state == "expected":
@@ -101,7 +111,9 @@ def meant(
 def expired(
     acceptances: Iterable[Acceptance], causes: Iterable[TrendCause], today: date
 ) -> list[Acceptance]:
-    """The acceptances that ended in the last weeks, and acceptances that ended while their regression is open."""
+    """The acceptances that ended in the last weeks, and acceptances that ended while
+    their regression is open.
+    """
     open_commits: set[str | None] = set()
     for cause in causes:
         if cause.is_unsettled:

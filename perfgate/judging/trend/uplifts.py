@@ -1,10 +1,13 @@
-"""Uplifts: a new testbed in place of an old one, as one event, with its effect where one commit was measured on both; and the
-packages that changed between two runs of one testbed.
+"""Uplifts: a new testbed in place of an old one, as one event, with its effect where
+one commit was measured on both; and the packages that changed between two runs of one
+testbed.
 
-A series ends with its testbed, because times of two testbeds do not compare. A commit that was measured on both is the same
-code on both sides, so it joins them: every metric of it shows what the new software or machine changed. Both sides are single
-runs of different days, so the interval assumes one version for each commit on both, with the noise of the series:
-exp(mean(ln after - ln before) ± 1.96 s sqrt(1/k)), s² = noise² (1/runs before + 1/runs after).
+A series ends with its testbed, because times of two testbeds do not compare. A commit
+that was measured on both is the same code on both sides, so it joins them: every metric
+of it shows what the new software or machine changed. Both sides are single runs of
+different days, so the interval assumes one version for each commit on both, with the
+noise of the series: exp(mean(ln after - ln before) ± 1.96 s sqrt(1/k)), s² = noise²
+(1/runs before + 1/runs after).
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ def uplifts(
     comparable: Mapping[str, Mapping[str, str]],
     series: Sequence[TrendSeries],
 ) -> list[Uplift]:
-    """The uplifts, newest first; ``comparable`` has the fields of the testbeds with a readable run."""
+    """The uplifts, newest first; ``comparable`` has the fields of the testbeds with a
+    readable run.
+    """
     newest_last: list[Uplift] = []
     for number, after in enumerate(spans):
         before = _predecessor(after, spans[:number], comparable)
@@ -62,7 +67,9 @@ def with_differences(
     series: Sequence[TrendSeries],
     documents: Mapping[str, RunDocument],
 ) -> TrendCause:
-    """A cause with the packages and the container image that differ between its runs, if both were opened."""
+    """A cause with the packages and the container image that differ between its runs,
+    if both were opened.
+    """
     entry = series[cause.changes[0].series]
     at = entry.changes[cause.changes[0].change].at
     before = _stack(documents.get(entry.points[at - 1].run_id))
@@ -85,7 +92,9 @@ def _predecessor(
     earlier: Sequence[TestbedSpan],
     comparable: Mapping[str, Mapping[str, str]],
 ) -> TestbedSpan | None:
-    """The testbed that a later one replaced: it ended around the later one's start, with the fewest differences."""
+    """The testbed that a later one replaced: it ended around the later one's start,
+    with the fewest differences.
+    """
     if after.fingerprint not in comparable:
         return None
     latest_end = moment(after.first_seen) + OVERLAP
@@ -145,7 +154,8 @@ def _uplift(
 
 
 def _widening(bridged: Sequence[BridgedMetric]) -> float:
-    """The factor for the intervals at which chance shows any metric of one uplift in twenty as moved.
+    """The factor for the intervals at which chance shows any metric of one uplift in
+    twenty as moved.
 
     Source: Bonferroni's bound over the noisy metrics.
     """
@@ -163,7 +173,9 @@ def _has_moved(entry: BridgedMetric, widening: float) -> bool:
 def _has_stayed(
     entry: BridgedMetric, widening: float, series: Sequence[TrendSeries]
 ) -> bool:
-    """Whether the metric is shown to be the same within its tolerance. A noisy metric may be neither."""
+    """Whether the metric is shown to be the same within its tolerance. A noisy metric
+    may be neither.
+    """
     if entry.interval is None:
         return entry.old == entry.new
     tolerance = metric(series[entry.after].metric).gate.tolerance
@@ -235,7 +247,9 @@ def _effect(
     after: TrendSeries,
     pairs: Sequence[tuple[TrendPoint, TrendPoint]],
 ) -> tuple[float, tuple[float, float]] | None:
-    """The relative change over all pairs and its interval; None for unknown noise, or values that have no logarithm."""
+    """The relative change over all pairs and its interval; None for unknown noise, or
+    values that have no logarithm.
+    """
     noises = [
         noise for noise in (noise_of(before), noise_of(after)) if noise is not None
     ]

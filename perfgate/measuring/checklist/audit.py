@@ -1,6 +1,8 @@
-"""Audit single calls operator by operator: their copies, the causes of these, and the layout and precision of the work.
+"""Audit single calls operator by operator: their copies, the causes of these, and the
+layout and precision of the work.
 
-The copies are the same as in the exact counters (``OperatorCall.copies``), classified by the property that they change.
+The copies are the same as in the exact counters (``OperatorCall.copies``), classified
+by the property that they change.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _WARM_UP_CALLS = 2
 _CONVOLUTIONS = frozenset(
     {"aten::convolution", "aten::_convolution", "aten::mkldnn_convolution"}
 )
-# Operators that bring a tensor into or out of oneDNN's own blocked formats (aten/src/ATen/native/mkldnn/MKLDNNConversions.cpp).
+# Operators that bring a tensor into or out of oneDNN's own blocked formats
+# (aten/src/ATen/native/mkldnn/MKLDNNConversions.cpp).
 _REORDERS = frozenset(
     {
         "aten::to_mkldnn",
@@ -42,7 +45,9 @@ _ORDERS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 
 
 class Copy(NamedTuple):
-    """A whole tensor written anew: the changed property, the orders or dtypes before and after, and the bytes written."""
+    """A whole tensor written anew: the changed property, the orders or dtypes before
+    and after, and the bytes written.
+    """
 
     cause: Cause
     pair: str
@@ -50,7 +55,9 @@ class Copy(NamedTuple):
 
 
 class AuditedProduct(NamedTuple):
-    """A matrix product, convolution or attention: its arithmetic and the dtype of its inputs."""
+    """A matrix product, convolution or attention: its arithmetic and the dtype of its
+    inputs.
+    """
 
     flops: int
     dtype: str
@@ -58,7 +65,9 @@ class AuditedProduct(NamedTuple):
 
 
 class Convolution(NamedTuple):
-    """The order in memory of a convolution's input and weight: ``NCHW``, ``NHWC``, ``strided`` or ``EITHER``."""
+    """The order in memory of a convolution's input and weight: ``NCHW``, ``NHWC``,
+    ``strided`` or ``EITHER``.
+    """
 
     input: str
     weight: str
@@ -72,8 +81,9 @@ class Convolution(NamedTuple):
 class AuditedOp(NamedTuple):
     """One operator of a call.
 
-    ``host_ns`` is how long it took on the host, ``written`` the bytes of its results (a view's are 0), ``inputs`` are the
-    forms of all inputs. ``reorder`` is the pair of formats of an operator that only changes a format of a library's own.
+    ``host_ns`` is how long it took on the host, ``written`` the bytes of its results (a
+    view's are 0), ``inputs`` are the forms of all inputs. ``reorder`` is the pair of
+    formats of an operator that only changes a format of a library's own.
     """
 
     name: str
@@ -96,9 +106,11 @@ def is_cast(kernel: Kernel) -> bool:
 
 
 def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[AuditedOp]:
-    """The operators of a typical steady call on the inputs of a shape, in order of dispatch.
+    """The operators of a typical steady call on the inputs of a shape, in order of
+    dispatch.
 
-    Times are medians over ``calls`` calls, or the last call's if the calls dispatch different operators.
+    Times are medians over ``calls`` calls, or the last call's if the calls dispatch
+    different operators.
     """
     call = context.workload.caller(shape)
     for _ in range(_WARM_UP_CALLS):
@@ -114,7 +126,9 @@ def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[Aud
 
 
 def audit_call(context: StepContext, call: Call) -> list[AuditedOp]:
-    """Make one call and return the operators of the framework that it dispatches, in order."""
+    """Make one call and return the operators of the framework that it dispatches, in
+    order.
+    """
     # torch is imported here, so that a step that audits can be listed without it.
     from perfgate.measuring.counting.dispatch import WatchingMode
     from perfgate.measuring.counting.tally import SourceLines
@@ -186,7 +200,9 @@ def _pair(target: Any, source: Any) -> str:
 
 
 def _order(tensor: Any, *, either: str = EITHER) -> str:
-    """The memory order of a tensor; ``either`` if it is contiguous in both possible orders."""
+    """The memory order of a tensor; ``either`` if it is contiguous in both possible
+    orders.
+    """
     import torch
 
     if tensor.layout != torch.strided:

@@ -19,7 +19,8 @@ from perfgate.measuring.timing.calls import (
 )
 from perfgate.measuring.workload.bound import BoundWorkload
 
-# Sizes of a sweep: powers of two up to the first bound, and on to the second while a doubling still gains throughput.
+# Sizes of a sweep: powers of two up to the first bound, and on to the second while a
+# doubling still gains throughput.
 _LARGEST, LARGEST_OF_ALL = 64, 4096
 
 
@@ -38,10 +39,11 @@ FULL = SweepEffort(visits=6, visit_seconds=0.5, call_seconds=2.0)
 
 
 def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -> None:
-    """Try every size once; memory or time ends the sweep, a refusal leaves one size out.
+    """Try every size once; memory or time ends the sweep, a refusal leaves one size
+    out.
 
-    The sizes are the workload's, or powers of two. Those go on beyond the usual largest while twice the size is more than
-    ``batch.knee.gain`` times as fast.
+    The sizes are the workload's, or powers of two. Those go on beyond the usual largest
+    while twice the size is more than ``batch.knee.gain`` times as fast.
     """
     configured = context.workload.batch
     sizes = context.workload.workload.batch_sizes
@@ -71,7 +73,9 @@ def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -
 
 
 def _powers_of_two(seconds: dict[int, float], gain: float) -> Iterator[int]:
-    """1, 2, 4 … up to ``_LARGEST``, and beyond it while the last doubling gained; ``seconds`` grows by their calls."""
+    """1, 2, 4 … up to ``_LARGEST``, and beyond it while the last doubling gained;
+    ``seconds`` grows by their calls.
+    """
     size = 1
     while size <= LARGEST_OF_ALL:
         yield size
@@ -94,7 +98,9 @@ def _seconds_of_a_call(context: StepContext, shape: str, size: int) -> float:
 
 
 def forget(context: StepContext, shape: str, sizes: list[int]) -> None:
-    """Drop the inputs of these sizes, except the configured size, and give cached memory back."""
+    """Drop the inputs of these sizes, except the configured size, and give cached
+    memory back.
+    """
     for size in sizes:
         if size != context.workload.batch:
             context.workload.drop_pool(shape, batch=size)
@@ -141,7 +147,8 @@ def visit_all(
 def measure_size(
     workload: BoundWorkload, shape: str, size: int, *, seconds: float
 ) -> tuple[float, list[float]]:
-    """The items per second of calls with one batch size over about ``seconds``, after an unrecorded call.
+    """The items per second of calls with one batch size over about ``seconds``, after
+    an unrecorded call.
 
     With them come the seconds of a few single calls if the workload promises a P99.
     """

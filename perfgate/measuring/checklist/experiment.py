@@ -1,11 +1,15 @@
-"""Experiments: calls that the workload does not make itself, which a step tries to measure their gain.
+"""Experiments: calls that the workload does not make itself, which a step tries to
+measure their gain.
 
-Another precision, layout, batch size or shape, a compiled twin, copies side by side: the workload was not written for them,
-so their exceptions are reasons for a missing value and never errors of the workload. A step first makes the workload's own
-call with ``own_call``, and an exception there is the workload's error. The conductor counts on it too: a step that fails in
-a process in which an experiment ran, or kills that process, is repeated in a fresh one without experiments.
+Another precision, layout, batch size or shape, a compiled twin, copies side by side:
+the workload was not written for them, so their exceptions are reasons for a missing
+value and never errors of the workload. A step first makes the workload's own call with
+``own_call``, and an exception there is the workload's error. The conductor counts on it
+too: a step that fails in a process in which an experiment ran, or kills that process,
+is repeated in a fresh one without experiments.
 
-The outputs of another way are compared with the workload's: a faster way with different answers is not a gain.
+The outputs of another way are compared with the workload's: a faster way with different
+answers is not a gain.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ class TimeUpError(BaseException):
 
 
 class FailedExperiment(NamedTuple):
-    """Why an experiment has no result; ``raised`` is True for an exception that is not perfgate's own."""
+    """Why an experiment has no result; ``raised`` is True for an exception that is not
+    perfgate's own.
+    """
 
     reason: Message
     raised: bool = False
@@ -55,11 +61,14 @@ class FailedExperiment(NamedTuple):
 def experiment(
     context: StepContext, run: Callable[[], Result], *, failing: str | None = None
 ) -> Result | FailedExperiment:
-    """The result of ``run``, or why there is none: the exception, as ``{error}`` of the message ``failing`` if one is given.
+    """The result of ``run``, or why there is none: the exception, as ``{error}`` of the
+    message ``failing`` if one is given.
 
-    An ExperimentError brings its own reason. Everything else that is raised counts as failure, SystemExit included. The
-    processes that a failed experiment started, such as compilers, are ended here, so that they are not taken for the
-    workload's. If the conductor disabled experiments after one broke its process, the reason is the conductor's.
+    An ExperimentError brings its own reason. Everything else that is raised counts as
+    failure, SystemExit included. The processes that a failed experiment started, such
+    as compilers, are ended here, so that they are not taken for the workload's. If the
+    conductor disabled experiments after one broke its process, the reason is the
+    conductor's.
     """
     if context.experiments.refusal is not None:
         return FailedExperiment(context.experiments.refusal)
@@ -94,13 +103,18 @@ def outcome_of(
 
 
 def own_call(context: StepContext, shape: str) -> None:
-    """Make one call as the workload makes it and wait for it. Its exceptions are the workload's errors."""
+    """Make one call as the workload makes it and wait for it.
+
+    Its exceptions are the workload's errors.
+    """
     context.workload.caller(shape)()
     context.device.synchronize()
 
 
 def described(error: BaseException, context: StepContext) -> Message:
-    """An exception with the code that raised it: a line of the project, or a module of someone else's."""
+    """An exception with the code that raised it: a line of the project, or a module of
+    someone else's.
+    """
     if isinstance(error, PerfgateError):
         return reason_of(error)
     where = "?"
@@ -115,15 +129,18 @@ def described(error: BaseException, context: StepContext) -> Message:
 
 
 TRAINS = Message("operators.training-changes-model")
-# How far two answers to one input may lie apart by rounding alone, as a share of the largest value.
+# How far two answers to one input may lie apart by rounding alone, as a share of the
+# largest value.
 _ROUNDING = 1e-3
 
 
 class Agreement(NamedTuple):
-    """The largest absolute difference, the largest relative to the reference's largest value.
+    """The largest absolute difference, the largest relative to the reference's largest
+    value.
 
-    ``not_finite`` counts elements that are NaN or infinite in the second output but not in the first; ``comparable`` is
-    False if the outputs differ in number, shape or kind of their tensors, and the other fields are then undefined.
+    ``not_finite`` counts elements that are NaN or infinite in the second output but not
+    in the first; ``comparable`` is False if the outputs differ in number, shape or kind
+    of their tensors, and the other fields are then undefined.
     """
 
     comparable: bool
@@ -132,12 +149,16 @@ class Agreement(NamedTuple):
     not_finite: int = 0
 
     def within(self, tolerance: float) -> bool:
-        """Whether the outputs agree to a relative tolerance, without new NaN or infinity."""
+        """Whether the outputs agree to a relative tolerance, without new NaN or
+        infinity.
+        """
         return self.comparable and not self.not_finite and self.relative <= tolerance
 
 
 def agreement(reference: Any, output: Any) -> Agreement:
-    """Compare two outputs, each a tensor or a tuple, list or dict of tensors, in double precision on the host."""
+    """Compare two outputs, each a tensor or a tuple, list or dict of tensors, in double
+    precision on the host.
+    """
     expected, actual = list(tensors(reference)), list(tensors(output))
     shapes = [tensor.shape for tensor in expected]
     if not shapes or shapes != [tensor.shape for tensor in actual]:
@@ -162,7 +183,9 @@ def _flat(tensor: Any) -> Any:
 
 
 def compare_outputs(first: Call, second: Call, device: Device) -> Agreement | Message:
-    """The difference between the outputs of two implementations for one input, or why they cannot be compared."""
+    """The difference between the outputs of two implementations for one input, or why
+    they cannot be compared.
+    """
     outputs = []
     for way in (first, first, second):
         output = device.to_host(way())
@@ -173,14 +196,18 @@ def compare_outputs(first: Call, second: Call, device: Device) -> Agreement | Me
     repeated, compared = agreement(reference, again), agreement(reference, output)
     if not repeated.comparable or not compared.comparable:
         return Message("operators.outputs-not-comparable")
-    # Kernels may round differently from call to call; chance, as in dropout, goes far beyond that.
+    # Kernels may round differently from call to call; chance, as in dropout, goes far
+    # beyond that.
     if not repeated.within(_ROUNDING):
         return Message("operators.output-varies")
     return compared
 
 
 def copy_of_model(context: StepContext) -> Any:
-    """A copy of the model that may be changed, for an experiment. Raises ExperimentError if there is no model to copy."""
+    """A copy of the model that may be changed, for an experiment.
+
+    Raises ExperimentError if there is no model to copy.
+    """
     import torch
 
     model = context.workload.model

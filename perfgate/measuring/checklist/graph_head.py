@@ -1,4 +1,6 @@
-"""The head of a compiled call: the host's work before the device begins, divided by the project that maintains the code."""
+"""The head of a compiled call: the host's work before the device begins, divided by the
+project that maintains the code.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from perfgate.trace.model.steps import step_marks, windows_of
 
 
 class HeadSpans(NamedTuple):
-    """Parts of span names: the compiler's entry of a call, running the graph, and the start of its native code."""
+    """Parts of span names: the compiler's entry of a call, running the graph, and the
+    start of its native code.
+    """
 
     compiler: str
     graph: str
@@ -24,7 +28,8 @@ class HeadSpans(NamedTuple):
 
 
 class HeadPart(NamedTuple):
-    """A part of the head in nanoseconds of a typical call, and its exposed part, None if no device was recorded.
+    """A part of the head in nanoseconds of a typical call, and its exposed part, None
+    if no device was recorded.
 
     ``operators`` are the names of its longest host operators.
     """
@@ -34,9 +39,10 @@ class HeadPart(NamedTuple):
     operators: tuple[str, ...] = ()
 
 
-# torchair wraps every call in record_function("npu_fx_compiler inference"), which some builds write with an underscore, and
-# runs its graph in ExecuteGraph (torch_npu, dynamo/torchair/npu_fx_compiler.py), within TorchNpuGraphBase::Run if its C++
-# side is marked; dynamo and inductor mark theirs since torch 2.1.
+# torchair wraps every call in record_function("npu_fx_compiler inference"), which some
+# builds write with an underscore, and runs its graph in ExecuteGraph (torch_npu,
+# dynamo/torchair/npu_fx_compiler.py), within TorchNpuGraphBase::Run if its C++ side is
+# marked; dynamo and inductor mark theirs since torch 2.1.
 _INDUCTOR = HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph")
 _TORCHAIR = HeadSpans(
     "npu_fx_compiler inference", "ExecuteGraph", "TorchNpuGraphBase::Run"
@@ -51,20 +57,25 @@ _WHOLE, _SPLIT = (
     ("framework", "python", "native", "graph"),
 )
 _MOST_OPERATORS = 3
-# What torch.compile returns, as Python's function and module mark it, and the loading of data before it.
+# What torch.compile returns, as Python's function and module mark it, and the loading
+# of data before it.
 _MODULE = re.compile(r"OptimizedModule|Torch-Compiled Region")
 _LOADING = re.compile(r"enumerate\(DataLoader\)|DataLoader.*__next__")
 
 
 def spans_of_recording(graph_spans: Sequence[str]) -> list[HeadSpans]:
-    """The spans to look for in a recording of an unknown device; the project's spans replace the usual spans."""
+    """The spans to look for in a recording of an unknown device; the project's spans
+    replace the usual spans.
+    """
     if graph_spans:
         return [HeadSpans(*graph_spans)]
     return [_TORCHAIR, _INDUCTOR]
 
 
 def exposed_head_ns(summary: DeviceSummary, graph_spans: Sequence[str]) -> float:
-    """The nanoseconds of all steps in which the device waits for the head of a compiled call."""
+    """The nanoseconds of all steps in which the device waits for the head of a compiled
+    call.
+    """
     calls, parts = head_of_steps(
         summary.timeline.events, spans_of_recording(graph_spans)
     )
@@ -74,10 +85,11 @@ def exposed_head_ns(summary: DeviceSummary, graph_spans: Sequence[str]) -> float
 def head_of_steps(
     events: EventTable, spans: Sequence[HeadSpans]
 ) -> tuple[Intervals, dict[str, HeadPart]]:
-    """The calls and the parts of their head, from the start of each step if steps are marked and each runs a graph.
+    """The calls and the parts of their head, from the start of each step if steps are
+    marked and each runs a graph.
 
-    Otherwise a call lasts from one entry of the compiler to the next, without the framework's part; no calls if the
-    recording has none of the spans.
+    Otherwise a call lasts from one entry of the compiler to the next, without the
+    framework's part; no calls if the recording has none of the spans.
     """
     marks = step_marks(events)
     for names in spans:
@@ -100,12 +112,16 @@ def head_of_steps(
 def head_times(
     events: EventTable, calls: Intervals, names: HeadSpans
 ) -> dict[str, HeadPart]:
-    """The parts of a typical call's head, all its compiled modules together; none unless every call has a whole one.
+    """The parts of a typical call's head, all its compiled modules together; none
+    unless every call has a whole one.
 
-    The framework's part begins with the compiled module and ends at the compiler's entry, the compiler's at the start of the
-    graph (split into ``python`` and ``native`` if every module marks its native code), the graph's at the first work. Work is a
-    device event, or without a device the first operator inside the graph; inductor's own kernels on a CPU leave no mark in a
-    trace. The graph's part ends before its span does: host time after the first kernel began is hidden behind the device.
+    The framework's part begins with the compiled module and ends at the compiler's
+    entry, the compiler's at the start of the graph (split into ``python`` and
+    ``native`` if every module marks its native code), the graph's at the first work.
+    Work is a device event, or without a device the first operator inside the graph;
+    inductor's own kernels on a CPU leave no mark in a trace. The graph's part ends
+    before its span does: host time after the first kernel began is hidden behind the
+    device.
     """
     device = events.of_kind(*DEVICE_KINDS)
     marks = _HeadMarks(events, device, names)
@@ -143,7 +159,9 @@ def head_times(
 
 
 class _Head(NamedTuple):
-    """The moments of one compiled module: its begin, the compiler's entry, native code, the graph, and the first work."""
+    """The moments of one compiled module: its begin, the compiler's entry, native code,
+    the graph, and the first work.
+    """
 
     module: int
     entry: int
@@ -153,13 +171,16 @@ class _Head(NamedTuple):
 
 
 class _HeadMarks:
-    """The begins of all compiled modules of a recording, and the launches of the work that follows them."""
+    """The begins of all compiled modules of a recording, and the launches of the work
+    that follows them.
+    """
 
     def __init__(
         self, events: EventTable, device: EventTable, names: HeadSpans
     ) -> None:
         work = device if len(device) else _operators(events)
-        # The host may finish a call before the device begins it, so work belongs to the call that launched it.
+        # The host may finish a call before the device begins it, so work belongs to the
+        # call that launched it.
         launched = launched_or_began(
             work, launch_starts(work, events.of_kind("runtime"))
         )
@@ -175,7 +196,10 @@ class _HeadMarks:
         self._loading = events.select(events.is_named(_LOADING.search))
 
     def heads(self, start: int, end: int) -> list[_Head]:
-        """The heads of one call. A compiler entry without a graph lies inside another one, and has no head."""
+        """The heads of one call.
+
+        A compiler entry without a graph lies inside another one, and has no head.
+        """
         first, last = np.searchsorted(self._compiler, (start, end)).tolist()
         entries = self._compiler[first:last].tolist()
         heads: list[_Head] = []
@@ -188,7 +212,8 @@ class _HeadMarks:
                 continue
             module = self._module(entry if heads else start, entry)
             if heads:
-                # The next module's head begins while the device still works for this one.
+                # The next module's head begins while the device still works for this
+                # one.
                 before = heads[-1]
                 heads[-1] = before._replace(
                     begun=max(before.run, min(before.begun, module))
@@ -200,7 +225,9 @@ class _HeadMarks:
         return heads
 
     def _module(self, start: int, entry: int) -> int:
-        """When the compiled module around an entry began, else the given start, or the end of loading data after it."""
+        """When the compiled module around an entry began, else the given start, or the
+        end of loading data after it.
+        """
         modules = self._modules
         around = (
             (modules.start >= start) & (modules.start <= entry) & (modules.end >= entry)
@@ -239,7 +266,9 @@ def _named(events: EventTable, part: str) -> EventTable:
 
 
 def _holds(*parts: str) -> Callable[[str], bool]:
-    """A test for names that contain one of these parts; spaces equal underscores, and an empty part is in no name."""
+    """A test for names that contain one of these parts; spaces equal underscores, and
+    an empty part is in no name.
+    """
     plain_parts = [part.replace("_", " ") for part in parts if part]
     return lambda name: any(part in name.replace("_", " ") for part in plain_parts)
 

@@ -1,4 +1,6 @@
-"""Explain an exception of the project's code to its author: the error on one line, its place, and the remedy."""
+"""Explain an exception of the project's code to its author: the error on one line, its
+place, and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _CALLS = {
 
 
 class ProjectCode(NamedTuple):
-    """The project that is measured: the checkout and, if known, its folders on Python's path and the kind of device."""
+    """The project that is measured: the checkout and, if known, its folders on Python's
+    path and the kind of device.
+    """
 
     root: Path
     python_path: list[str] | None = None
@@ -48,7 +52,8 @@ class ProjectCode(NamedTuple):
 def one_line(error: BaseException) -> str:
     """The error as Python writes it at the end of a traceback, without further lines.
 
-    The last line of a SyntaxError is its message. The traceback module survives exceptions that fail to print themselves.
+    The last line of a SyntaxError is its message. The traceback module survives
+    exceptions that fail to print themselves.
     """
     lines = (
         "".join(traceback.format_exception_only(type(error), error))
@@ -59,7 +64,9 @@ def one_line(error: BaseException) -> str:
 
 
 def own_traceback(error: BaseException) -> str | None:
-    """The traceback from the first frame outside perfgate; None if there is none and the error's line is complete."""
+    """The traceback from the first frame outside perfgate; None if there is none and
+    the error's line is complete.
+    """
     frames = error.__traceback__
     while frames is not None and _is_our_file(frames.tb_frame):
         frames = frames.tb_next
@@ -73,7 +80,9 @@ def own_traceback(error: BaseException) -> str | None:
 
 
 def explained(error: BaseException, project: ProjectCode | None) -> Message | str:
-    """The error on one line, with the project's innermost running line, and a hint if there is one."""
+    """The error on one line, with the project's innermost running line, and a hint if
+    there is one.
+    """
     if isinstance(error, PerfgateError):  # it is already a complete message
         return str(error)[:MAX_MESSAGE]
     line = one_line(error)[:_MAX_LINE]
@@ -99,7 +108,9 @@ def explained(error: BaseException, project: ProjectCode | None) -> Message | st
 def explained_exit(
     error: SystemExit, project: ProjectCode | None, printed: str
 ) -> Message:
-    """The exit of a process that loads or calls a workload: its place, the last line printed before, and the remedy."""
+    """The exit of a process that loads or calls a workload: its place, the last line
+    printed before, and the remedy.
+    """
     line = one_line(error)[:_MAX_LINE]
     ended = Message("worker.ended-itself", {"error": line})
     if printed and printed not in line:
@@ -138,7 +149,9 @@ class PrintedText:
 
 
 def _telling(line: str, words: str) -> str:
-    """The line to the end of the sentence that shows the mistake: torch goes on with remedies that do not fit here."""
+    """The line to the end of the sentence that shows the mistake: torch goes on with
+    remedies that do not fit here.
+    """
     end = line.find(words) + len(words) if words in line else 0
     stop = re.compile(r"[.!](?= [A-Z])").search(line, end)
     if stop:
@@ -195,7 +208,8 @@ def _hint_on_project(error: BaseException, project: ProjectCode) -> Message | No
 
 
 def _refused_call(frame: FrameType) -> str | None:
-    """perfgate's own call of a function of the workload, ``inputs(batch, seed, length)``, if its parameters refused that.
+    """perfgate's own call of a function of the workload,
+    ``inputs(batch, seed, length)``, if its parameters refused that.
 
     ``frame`` raised a TypeError.
     """
@@ -278,7 +292,9 @@ def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:
 
 
 def _folders(root: Path) -> Iterator[str]:
-    """The folders of the project in which a package may lie, outer folders first, two deep."""
+    """The folders of the project in which a package may lie, outer folders first, two
+    deep.
+    """
     level = [root]
     for _ in range(2):
         folders = chain.from_iterable(map(Path.iterdir, level))

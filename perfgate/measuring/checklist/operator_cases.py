@@ -1,4 +1,6 @@
-"""Compare an operator with its reference and with the device's roof, case by case: for step 4."""
+"""Compare an operator with its reference and with the device's roof, case by case: for
+step 4.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ _SPEEDUP, _COLD, _ROOFLINE = (
 
 
 def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
-    """Measure the candidate against the reference on every case; skipped without a reference, or if calls train."""
+    """Measure the candidate against the reference on every case; skipped without a
+    reference, or if calls train.
+    """
     reference = context.workload.workload.reference
     if reference is None or context.workload.workload.train_step is not None:
         return
@@ -126,10 +130,12 @@ def _cold(
 def _add_roofline(
     outcome: StepOutcome, native: Call, inputs: Any, seconds: float, roof: Roof | None
 ) -> None:
-    """The share of the roof that the candidate reaches with a cold cache, so that every byte comes from memory.
+    """The share of the roof that the candidate reaches with a cold cache, so that every
+    byte comes from memory.
 
-    The work is the reference's: FLOPs as torch counts them, every input read once and every output written once. A custom
-    kernel does the same work, but torch may not know its operators.
+    The work is the reference's: FLOPs as torch counts them, every input read once and
+    every output written once. A custom kernel does the same work, but torch may not
+    know its operators.
     """
     from torch.utils.flop_counter import FlopCounterMode
 

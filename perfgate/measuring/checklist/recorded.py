@@ -1,4 +1,6 @@
-"""The checklist on a recording made elsewhere: the steps that it supports, and reasons for the others."""
+"""The checklist on a recording made elsewhere: the steps that it supports, and reasons
+for the others.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +63,11 @@ def profiled(summary: DeviceSummary) -> dict[str, str]:
 
 
 class CollectiveShares(NamedTuple):
-    """The shares of the time in ``timed`` collectives that a rank waits, transfers data and idles; None was not recorded.
+    """The shares of the time in ``timed`` collectives that a rank waits, transfers data
+    and idles; None was not recorded.
 
-    Idle is the rest, mostly time before the last rank arrived (sample msinsight-910B-alexnet-2501: 96.4 of 106.0 ms).
+    Idle is the rest, mostly time before the last rank arrived (sample
+    msinsight-910B-alexnet-2501: 96.4 of 106.0 ms).
     """
 
     timed: int
@@ -95,7 +99,9 @@ def collective_shares(summary: DeviceSummary) -> CollectiveShares:
 
 
 def waiting_shares(summaries: Sequence[DeviceSummary]) -> list[float | None]:
-    """For each rank the share of its time in collectives without a transfer; unknown shares take the mean of the others."""
+    """For each rank the share of its time in collectives without a transfer; unknown
+    shares take the mean of the others.
+    """
     shares = [collective_shares(summary).without_transfer for summary in summaries]
     recorded = [share for share in shares if share is not None]
     if not recorded:
@@ -116,7 +122,9 @@ def device_times_missing(summary: DeviceSummary) -> Message:
 
 
 def setting_number(settings: Mapping[str, str], *names: str) -> int | None:
-    """The first of these settings, None if it is not a positive number: ranks that differ are written as several numbers."""
+    """The first of these settings, None if it is not a positive number: ranks that
+    differ are written as several numbers.
+    """
     text = next((settings[name] for name in names if name in settings), "")
     if text.isdecimal():
         return int(text) or None
@@ -124,7 +132,9 @@ def setting_number(settings: Mapping[str, str], *names: str) -> int | None:
 
 
 def or_absent(outcome: StepOutcome) -> StepOutcome:
-    """The outcome; if all of its values are missing it becomes absent, and their reasons become its reason."""
+    """The outcome; if all of its values are missing it becomes absent, and their
+    reasons become its reason.
+    """
     if all(value.value is None for value in outcome.values):
         reasons = [
             value.reason
@@ -139,7 +149,9 @@ def or_absent(outcome: StepOutcome) -> StepOutcome:
 
 
 def busy_window(summary: DeviceSummary) -> TimeSpan | None:
-    """From the first to the last task of the steps on the device; None if no task of a device was recorded."""
+    """From the first to the last task of the steps on the device; None if no task of a
+    device was recorded.
+    """
     if summary.on_host:
         return None
     starts = []
@@ -155,7 +167,9 @@ def busy_window(summary: DeviceSummary) -> TimeSpan | None:
 def add_rate(
     outcome: StepOutcome, metric: str, readings: Readings, window: TimeSpan
 ) -> float | None:
-    """Add the mean and the highest of a counter's rates, and return the mean; missing if it was read too seldom for that."""
+    """Add the mean and the highest of a counter's rates, and return the mean; missing
+    if it was read too seldom for that.
+    """
     traffic = readings.mean_within(*window)
     if traffic is None:
         outcome.missing(metric, _READ_SELDOM)

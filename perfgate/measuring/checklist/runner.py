@@ -1,4 +1,6 @@
-"""Find the steps of the checklist and run one; the only place of this wing that turns any exception into a result."""
+"""Find the steps of the checklist and run one; the only place of this wing that turns
+any exception into a result.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from perfgate.plugins import STEPS, load_members
 def find_steps() -> dict[int, Step]:
     """Every step in ``steps/`` by its number, in order.
 
-    Raises ImportError for a member that cannot be imported, and ValueError if two claim one number.
+    Raises ImportError for a member that cannot be imported, and ValueError if two claim
+    one number.
     """
     steps: dict[int, Step] = {}
     for module in load_members(members, STEPS):
@@ -34,7 +37,8 @@ def find_steps() -> dict[int, Step]:
 def run_step(step: Step, context: StepContext) -> tuple[StepResult, StepOutcome | None]:
     """Run one step and return its result, and its outcome unless it raised.
 
-    An exception becomes status ``error`` with its type, text and traceback: never a number, never the end of the run.
+    An exception becomes status ``error`` with its type, text and traceback: never a
+    number, never the end of the run.
     """
     started = context.device.clock_ns()
     try:

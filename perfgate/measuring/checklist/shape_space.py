@@ -1,4 +1,6 @@
-"""Step 13's unconfigured shapes: edge cases of the workload's own sizes, each compared with the configured shapes."""
+"""Step 13's unconfigured shapes: edge cases of the workload's own sizes, each compared
+with the configured shapes.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,13 @@ Arguments = Mapping[str, Any]
 
 
 def propose(shapes: Mapping[str, Arguments]) -> Iterator[tuple[str, str, Arguments]]:
-    """For every integer argument: one, the neighbours beyond both ends, a power of two plus one, and twice the largest.
+    """For every integer argument: one, the neighbours beyond both ends, a power of two
+    plus one, and twice the largest.
 
-    Integers in lists and tuples, such as image sizes or the lengths of a batch, change one at a time; all other arguments
-    stay as in the first shape. The smallest possible shape, with every size one, comes last. Each has a name, which is the
-    argument that differs from the first shape with its value, and a kind.
+    Integers in lists and tuples, such as image sizes or the lengths of a batch, change
+    one at a time; all other arguments stay as in the first shape. The smallest possible
+    shape, with every size one, comes last. Each has a name, which is the argument that
+    differs from the first shape with its value, and a kind.
     """
     typical = next(iter(shapes.values()))
     smallest = {}
@@ -78,7 +82,9 @@ def _sizes(arguments: Arguments) -> list[Any]:
 
 
 def _beyond(sizes: Sequence[Any]) -> Iterator[tuple[int, str]]:
-    """Sizes at the edges of these and beyond, each with its kind; none unless all are positive integers."""
+    """Sizes at the edges of these and beyond, each with its kind; none unless all are
+    positive integers.
+    """
     if not all(map(_is_size, sizes)):
         return
     low, high = min(sizes), max(sizes)
@@ -100,10 +106,11 @@ class _Sized(NamedTuple):
     seconds: float
 
     def over(self, configured: list[_Sized]) -> float:
-        """The time relative to the configured shape nearest in size, scaled by the square of the elements.
+        """The time relative to the configured shape nearest in size, scaled by the
+        square of the elements.
 
-        Attention grows quadratically and most other operators more slowly. Fewer elements should not take longer, but need
-        not take less: a call has fixed costs.
+        Attention grows quadratically and most other operators more slowly. Fewer
+        elements should not take longer, but need not take less: a call has fixed costs.
         """
         near = min(configured, key=lambda shape: abs(shape.elements - self.elements))
         growth = max(1.0, self.elements / near.elements) ** 2
@@ -111,7 +118,9 @@ class _Sized(NamedTuple):
 
 
 def measure_shape_space(context: StepContext, outcome: StepOutcome) -> None:
-    """The cost of proposed shapes, the worst first, and how often each made a compiled workload compile again."""
+    """The cost of proposed shapes, the worst first, and how often each made a compiled
+    workload compile again.
+    """
     shapes = context.workload.workload.shapes
     configured = [_time_calls(context, arguments) for arguments in shapes.values()]
     costs: list[tuple[float, StepOutcome]] = []

@@ -1,6 +1,8 @@
-"""A step of the checklist: its card, the method that measures, its inputs, and its outcome.
+"""A step of the checklist: its card, the method that measures, its inputs, and its
+outcome.
 
-An outcome has the step's values, and the findings of numbers beyond the limits of the catalogue or the project.
+An outcome has the step's values, and the findings of numbers beyond the limits of the
+catalogue or the project.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.recording import Recording
 
 Limits = Mapping[str, float]
-# None is evidence that is not there, such as the line of an operator that no line of the project called.
+# None is evidence that is not there, such as the line of an operator that no line of
+# the project called.
 MaybeEvidence = Mapping[str, Evidence | None]
 Interval = tuple[float | None, float | None]
 
@@ -55,9 +58,11 @@ _MOST_SEVERE_FIRST: tuple[Severity, ...] = ("severe", "warning", "info")
 
 @dataclass
 class StepOutcome:
-    """The values and findings of a step, added one by one; a step that could not measure sets ``absent`` and ``reason``.
+    """The values and findings of a step, added one by one; a step that could not
+    measure sets ``absent`` and ``reason``.
 
-    Every value gets ``labels``; numbers are judged against ``limits``, and their findings name the shape among the labels.
+    Every value gets ``labels``; numbers are judged against ``limits``, and their
+    findings name the shape among the labels.
     """
 
     values: list[Value] = field(default_factory=list)
@@ -87,7 +92,9 @@ class StepOutcome:
         interval: Interval | None = None,
         reason: Message | None = None,
     ) -> None:
-        """Add a number, or the reason why it is missing; an interval holds it at ``CONFIDENCE``."""
+        """Add a number, or the reason why it is missing; an interval holds it at
+        ``CONFIDENCE``.
+        """
         added = Value(
             metric=metric,
             value=value,
@@ -162,7 +169,10 @@ class StepOutcome:
     # --- findings
 
     def limit(self, name: str) -> float:
-        """The project's own limit, or else the card's. Raises KeyError for an unknown name."""
+        """The project's own limit, or else the card's.
+
+        Raises KeyError for an unknown name.
+        """
         return self.limits.get(name, LIMITS[name].default)
 
     def above(
@@ -170,7 +180,8 @@ class StepOutcome:
     ) -> bool:
         """Whether ``value`` is above a limit of the rule, which adds a finding.
 
-        Of several such limits the most severe counts. The evidence gets the value, under the rule's name, and that limit.
+        Of several such limits the most severe counts. The evidence gets the value,
+        under the rule's name, and that limit.
         """
         return self._beyond(rule, value, evidence, sign=1)
 
@@ -183,7 +194,10 @@ class StepOutcome:
     def note(
         self, rule: str, severity: Severity, evidence: MaybeEvidence | None = None
     ) -> None:
-        """Add a finding that no limit decides. Raises KeyError for evidence that the words of the rule lack."""
+        """Add a finding that no limit decides.
+
+        Raises KeyError for evidence that the words of the rule lack.
+        """
         self._find(rule, severity, {**self._subject, **(evidence or {})})
 
     def _find(self, rule: str, severity: Severity, evidence: MaybeEvidence) -> None:
@@ -230,7 +244,9 @@ class StepOutcome:
         return instead
 
     def or_unavailable(self, *reasons: Message) -> StepOutcome:
-        """The outcome, or unavailable if none of its values has a number, for these reasons and the values' own."""
+        """The outcome, or unavailable if none of its values has a number, for these
+        reasons and the values' own.
+        """
         if any(value.value is not None for value in self.values):
             return self
         own = [
@@ -290,7 +306,8 @@ class Experiments:
 class StepProcess:
     """The process that runs the steps."""
 
-    # When it started, in seconds since the epoch: older files in its folder were made by others.
+    # When it started, in seconds since the epoch: older files in its folder were made
+    # by others.
     began: float = 0.0
     # How further processes load the workload.
     load: LoadRequest | None = None
@@ -313,7 +330,8 @@ class StepContext(Judging):
     settings: StepSettings = field(default_factory=StepSettings)
     process: StepProcess = field(default_factory=StepProcess)
     experiments: Experiments = field(default_factory=Experiments)
-    # The files in ``artifacts`` that stay with the run: a step adds the files it wrote or used, however it ends.
+    # The files in ``artifacts`` that stay with the run: a step adds the files it wrote
+    # or used, however it ends.
     kept: list[Artifact] = field(default_factory=list)
 
     @property
@@ -345,9 +363,11 @@ class StepContext(Judging):
         return quick
 
     def warm_up(self, shape: str, *, quick: float, full: float) -> SteadyState:
-        """Call a shape until its speed is steady, for at most ``quick`` or ``full`` seconds.
+        """Call a shape until its speed is steady, for at most ``quick`` or ``full``
+        seconds.
 
-        Once it was steady in this process, a quick step makes one window of calls, which bring back what other work displaced.
+        Once it was steady in this process, a quick step makes one window of calls,
+        which bring back what other work displaced.
         """
         call = self.workload.caller(shape)
         if self.extent.quick and shape in self.process.warm_shapes:
@@ -367,7 +387,9 @@ class StepContext(Judging):
 
 @dataclass(frozen=True)
 class RecordingContext(Judging):
-    """The inputs of a step that judges a recording made elsewhere: the recording, and a summary of each device."""
+    """The inputs of a step that judges a recording made elsewhere: the recording, and a
+    summary of each device.
+    """
 
     recording: Recording
     summaries: Sequence[DeviceSummary]
@@ -382,7 +404,9 @@ class Step(Protocol):
     card: StepCard
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure and return the outcome; something that the device cannot do is a reason, not an exception."""
+        """Measure and return the outcome; something that the device cannot do is a
+        reason, not an exception.
+        """
 
 
 @runtime_checkable
@@ -390,4 +414,6 @@ class RecordedStep(Protocol):
     """A step that can also judge a recording."""
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the recording and return the outcome; unavailable, with a reason, if it lacks the data."""
+        """Judge the recording and return the outcome; unavailable, with a reason, if it
+        lacks the data.
+        """

@@ -1,4 +1,6 @@
-"""Common mistakes, recognized by the type and words of an exception of torch, Python or a model hub, with advice."""
+"""Common mistakes, recognized by the type and words of an exception of torch, Python or
+a model hub, with advice.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _DEVICES = {"nvidia": "cuda"}
 
 
 class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One way in which a mistake shows; ``catalogue/symptoms.toml`` describes the fields."""
+    """One way in which a mistake shows; ``catalogue/symptoms.toml`` describes the
+    fields.
+    """
 
     errors: str
     words: str
@@ -36,7 +40,8 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def hint_on(
     error: BaseException, *, device_kind: str | None, at_call: bool
 ) -> tuple[Message, str] | None:
-    """The remedy for the first mistake that the error shows, and the words of its text that identify the mistake.
+    """The remedy for the first mistake that the error shows, and the words of its text
+    that identify the mistake.
 
     None if it is not a common mistake.
     """

@@ -1,7 +1,8 @@
-"""The trace of steady calls that all steps of a run look at: recorded once a shape, and kept with the run.
+"""The trace of steady calls that all steps of a run look at: recorded once a shape, and
+kept with the run.
 
-The file is shared because each step runs in a separate process, and analysing a profiler's recording in other processes may
-take seconds.
+The file is shared because each step runs in a separate process, and analysing a
+profiler's recording in other processes may take seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from perfgate.trace.analysis.summary import DeviceSummary, summarize
 
 # The devices' formats: Kineto's JSON, and torch_npu's folder as an archive.
 _SUFFIXES = (".json.gz", ".zip")
-# A further turn is one of several, and its process differs more from another than its calls from each other.
+# A further turn is one of several, and its process differs more from another than its
+# calls from each other.
 _BRIEF_CALLS, _QUICK_CALLS, _FULL_CALLS = 4, 10, 20
 
 
@@ -48,7 +50,9 @@ def steady_calls(context: StepContext, shape: str) -> CallTrace:
 
 
 def kernels_are_hidden(context: StepContext) -> bool:
-    """Whether the trace of a shape shows operators and none of the kernels that this device should show."""
+    """Whether the trace of a shape shows operators and none of the kernels that this
+    device should show.
+    """
     shapes = context.workload.shapes
     return context.shows_kernels and any(
         steady_calls(context, shape).hides_kernels for shape in shapes
@@ -56,13 +60,17 @@ def kernels_are_hidden(context: StepContext) -> bool:
 
 
 def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
-    """The run's trace of steady calls, summarised as a recording made elsewhere would be; each call is a span."""
+    """The run's trace of steady calls, summarised as a recording made elsewhere would
+    be; each call is a span.
+    """
     (summary,) = summarize([steady_calls(context, shape).timeline])
     return summary
 
 
 def _record(context: StepContext, shape: str, name: str) -> CallTrace:
-    """Record some calls; the file has its name only when it is whole, because a worker may be killed meanwhile."""
+    """Record some calls; the file has its name only when it is whole, because a worker
+    may be killed meanwhile.
+    """
     call = context.workload.caller(shape)
     most = _QUICK_CALLS if context.extent.quick else _FULL_CALLS
     if context.extent.brief:

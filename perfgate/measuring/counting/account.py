@@ -1,7 +1,9 @@
-"""Break down the time of a traced call: parts that add up to it, and rows by operator, form of its inputs and source line.
+"""Break down the time of a traced call: parts that add up to it, and rows by operator,
+form of its inputs and source line.
 
-A torch trace has times and functions; lines, dtypes and layouts come from a call with its operators dispatched one by one
-(``counters.count_in_order``). Both are the same calls in the same order.
+A torch trace has times and functions; lines, dtypes and layouts come from a call with
+its operators dispatched one by one (``counters.count_in_order``). Both are the same
+calls in the same order.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def account_for(
     root: Path,
     roof: Roof | None = None,
 ) -> CallAccount:
-    """Of the faster half of the traced calls, with operators dispatched in ``order``; ``roof`` is the device's."""
+    """Of the faster half of the traced calls, with operators dispatched in ``order``;
+    ``roof`` is the device's.
+    """
     calls = trace.spans()
     chosen, _ = trace.by_length()
     stacks = stacks_of(trace.events)
@@ -85,10 +89,12 @@ def _rows(
     lines: CallLines,
     root: Path,
 ) -> list[CallRow]:
-    """Sum up the events of each row: device events on a device, and the project's functions in any case.
+    """Sum up the events of each row: device events on a device, and the project's
+    functions in any case.
 
-    Self times of nested events on one thread add up to the time that they cover. So on a single thread the rows of
-    operators add up to their part, and the rows of functions to at most the rest.
+    Self times of nested events on one thread add up to the time that they cover. So on
+    a single thread the rows of operators add up to their part, and the rows of
+    functions to at most the rest.
     """
     on_device = bool(stacks.on_device.any())
     owners = span_of(stacks.events, calls, launches=stacks.events.of_kind("runtime"))
@@ -143,7 +149,9 @@ def _host_parts(
 def _device_parts(
     trace: CallTrace, spans: Intervals, chosen: Iterable[int]
 ) -> dict[CallPart, int]:
-    """What the device did of each call and why it was idle; fused kernels, collectives and copies where nothing else ran."""
+    """What the device did of each call and why it was idle; fused kernels, collectives
+    and copies where nothing else ran.
+    """
     work = trace.device_work()
     computing = union(work.of_kind("compute").intervals)
     fused = union(joined(computing, work.of_kind("fused").intervals))
@@ -168,8 +176,8 @@ def _device_parts(
             if start < gap.start_ns and gap.start_ns + gap.duration_ns < end:
                 parts[_GAP_PARTS[gap.cause]] += gap.duration_ns
                 idle -= gap.duration_ns
-        # Before its first work and after its last the device waits for the host; that the host waited for it between two
-        # calls is our own doing.
+        # Before its first work and after its last the device waits for the host; that
+        # the host waited for it between two calls is our own doing.
         parts["gap_host"] += idle
     return parts
 
@@ -180,7 +188,8 @@ def _window(spans: Intervals, call: int) -> Intervals:
 
 # A product of this size is far beyond every balance of a machine: 85 operations a byte.
 _MATRIX = 512
-# 32 MiB of float32 and as much for its copy: more than the caches of common hosts hold for one core.
+# 32 MiB of float32 and as much for its copy: more than the caches of common hosts hold
+# for one core.
 _COPIED = 1 << 23
 # Kinds of work kept per shape.
 MAX_WORK = 200
@@ -189,7 +198,8 @@ _MOST_TIMES = 50
 
 
 def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
-    """The device's roof, None if it cannot be measured; ``dtype`` selects the type of the products, float32 by default.
+    """The device's roof, None if it cannot be measured; ``dtype`` selects the type of
+    the products, float32 by default.
 
     Takes 0.3 s.
     """
@@ -214,7 +224,9 @@ def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
 
 
 def work_of(order: Iterable[Dispatched]) -> list[LeastWork]:
-    """The work of a call's operators, equal operators together, the heaviest first; views do none."""
+    """The work of a call's operators, equal operators together, the heaviest first;
+    views do none.
+    """
     counts = Counter((operator.flops or 0, operator.moved_bytes) for operator in order)
     del counts[0, 0]
     works = [
@@ -233,7 +245,9 @@ def work_of(order: Iterable[Dispatched]) -> list[LeastWork]:
 
 
 def _fastest(work: Call, device: Device) -> float:
-    """The seconds of the fastest of several times, after one that pays for the first use."""
+    """The seconds of the fastest of several times, after one that pays for the first
+    use.
+    """
     timed_call(work, device)
     until = device.clock_ns() + _SECONDS_EACH * 1e9
     times: list[int] = []

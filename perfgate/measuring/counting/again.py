@@ -1,4 +1,6 @@
-"""Count calls once more in another process: a count that differs between processes is not exact."""
+"""Count calls once more in another process: a count that differs between processes is
+not exact.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from perfgate.trace.model.spans import KERNEL_METRICS, work_by_span
 def count_again(
     workload: BoundWorkload, *, parts: Collection[CountedPart] = COUNTED_PARTS
 ) -> list[CounterSet]:
-    """The counters of every shape in the order in which step 4 counts them, without compilations.
+    """The counters of every shape in the order in which step 4 counts them, without
+    compilations.
 
     Without any of the ``parts`` these are the operators of the first few calls.
     """
@@ -39,8 +42,9 @@ def _count(
     workload: BoundWorkload, shape: str, parts: Collection[CountedPart]
 ) -> CounterSet:
     if parts:
-        # Make calls until all effects of the first calls are gone: the first process has made many calls before it counts,
-        # so that tuners have chosen and caches are full by then.
+        # Make calls until all effects of the first calls are gone: the first process
+        # has made many calls before it counts, so that tuners have chosen and caches
+        # are full by then.
         call, device = workload.caller(shape), workload.device
         with quiet():
             timed_call(call, device)

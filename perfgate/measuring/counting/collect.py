@@ -46,7 +46,9 @@ class CallTrace(NamedTuple):
         return Intervals(calls.start[order], calls.end[order])
 
     def by_length(self) -> tuple[list[int], list[int]]:
-        """The numbers of the faster and of the slower half of the calls: disturbances make a call slower."""
+        """The numbers of the faster and of the slower half of the calls: disturbances
+        make a call slower.
+        """
         spans = self.spans()
         order = np.argsort(spans.end - spans.start, kind="stable")
         half = (order.size + 1) // 2
@@ -70,7 +72,9 @@ class CallTrace(NamedTuple):
 
     @property
     def hides_kernels(self) -> bool:
-        """Whether operators ran and no work of a device is recorded: unknown then, and not none."""
+        """Whether operators ran and no work of a device is recorded: unknown then, and
+        not none.
+        """
         return not len(self.device_work()) and len(self.host_ops()) > 0
 
     def kernels(self) -> EventTable:
@@ -83,7 +87,8 @@ def record_calls(
 ) -> CallTrace:
     """Trace ``calls`` calls into a file ``name`` in ``folder`` and read it back.
 
-    Raises MeasuringError if the trace has another number of calls, and DocumentError if it cannot be read.
+    Raises MeasuringError if the trace has another number of calls, and DocumentError if
+    it cannot be read.
     """
     trace = read_calls(device.record_trace(call, calls=calls, folder=folder, name=name))
     if trace.calls != calls:
@@ -99,7 +104,9 @@ def record_calls(
 def trace_calls(
     device: Device, call: Call, *, calls: int, within: Path | None = None
 ) -> CallTrace:
-    """Trace ``calls`` calls, and leave no file; the profiler writes below the folder ``within``."""
+    """Trace ``calls`` calls, and leave no file; the profiler writes below the folder
+    ``within``.
+    """
     with tempfile.TemporaryDirectory(dir=within, prefix=".trace-") as folder:
         return record_calls(
             device, call, calls=calls, folder=Path(folder), name="trace"
@@ -107,7 +114,9 @@ def trace_calls(
 
 
 def read_calls(path: Path) -> CallTrace:
-    """Read a recording of calls on one device. Raises MeasuringError if it is of none or of several."""
+    """Read a recording of calls on one device. Raises MeasuringError if it is of none
+    or of several.
+    """
     timelines = trace.read(path).timelines
     if len(timelines) != 1:
         raise UnmeasuredError(
@@ -121,7 +130,9 @@ def read_calls(path: Path) -> CallTrace:
 
 
 def keep_recording(recording: Path, path: Path) -> Path:
-    """Keep an analysed recording as one file: ``path`` with the suffix of its format. Returns the file."""
+    """Keep an analysed recording as one file: ``path`` with the suffix of its format.
+    Returns the file.
+    """
     if recording.is_dir():
         file = path.with_name(path.name + ".zip")
         pack(recording, file)
@@ -138,8 +149,8 @@ def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> i
 
 
 def trace_name(workload: str, shape: str) -> str:
-    """The file name of a trace without its suffix; other characters than letters, digits, dots, dashes and underscores become
-    dashes.
+    """The file name of a trace without its suffix; other characters than letters,
+    digits, dots, dashes and underscores become dashes.
 
     A changed name gets some digits of its hash, so that no two shapes share a file.
     """

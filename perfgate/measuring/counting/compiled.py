@@ -1,6 +1,8 @@
-"""Count the work of torch.compile in the calls of a workload: graph breaks, and compilations in steady calls.
+"""Count the work of torch.compile in the calls of a workload: graph breaks, and
+compilations in steady calls.
 
-It never imports torch's compiler: unless the workload has loaded it, no graph was compiled.
+It never imports torch's compiler: unless the workload has loaded it, no graph was
+compiled.
 """
 
 from __future__ import annotations
@@ -26,13 +28,15 @@ GRAPH_BREAKS = "counters.graph_breaks"
 RECOMPILES = "counters.recompiles"
 # Rounds of steady calls over all shapes, each on another input.
 ROUNDS = 3
-# torch gives up compiling a function after eight compilations, so one that compiles on every call would reach that limit
-# before the steady calls begin.
+# torch gives up compiling a function after eight compilations, so one that compiles on
+# every call would reach that limit before the steady calls begin.
 RECOMPILE_LIMIT = 1000
 _MAX_REASON = 160
-# Reasons without a failed guard: a function compiled for the first time, and one that torch does not explain.
+# Reasons without a failed guard: a function compiled for the first time, and one that
+# torch does not explain.
 NEW_INPUT, COMPILED_AGAIN = "graph.new-input", "graph.compiled-again"
-# A failed guard as torch words it: "0/5: x.n == 33    # x.n += 1  # ath/model.py:12 in forward (HINT: ...)".
+# A failed guard as torch words it: "0/5: x.n == 33 # x.n += 1 # ath/model.py:12 in
+# forward (HINT: ...)".
 _GUARD = re.compile(
     r"^(?:\d+/\d+: )?(?P<guard>.*?)(?:\s+#.*# (?P<file>\S+):(?P<line>\d+) in .*)?$",
     re.DOTALL,
@@ -42,8 +46,8 @@ _GUARD = re.compile(
 class Compilations(NamedTuple):
     """The compiler's work for each shape.
 
-    ``breaks`` are the places of graph breaks. ``adapting`` are recompilations during the first calls of every shape;
-    ``steady`` are those in later calls.
+    ``breaks`` are the places of graph breaks. ``adapting`` are recompilations during
+    the first calls of every shape; ``steady`` are those in later calls.
     """
 
     breaks: dict[str, set[Site]]
@@ -54,7 +58,9 @@ class Compilations(NamedTuple):
 def with_compilations(
     workload: BoundWorkload, counters: list[CounterSet]
 ) -> list[CounterSet]:
-    """Add graph breaks and recompiles to the counters of the workload's shapes, if it compiles."""
+    """Add graph breaks and recompiles to the counters of the workload's shapes, if it
+    compiles.
+    """
     if not has_compiled():
         return [
             msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES])
@@ -79,7 +85,9 @@ def with_compilations(
 
 
 def has_compiled() -> bool:
-    """Whether torch's compiler was at work in this process since its counters were cleared."""
+    """Whether torch's compiler was at work in this process since its counters were
+    cleared.
+    """
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 
@@ -87,9 +95,10 @@ def has_compiled() -> bool:
 def compilations(workload: BoundWorkload, shapes: Sequence[str]) -> Compilations:
     """Make calls of every shape and return the compiler's work during them.
 
-    Everything is compiled anew, so that the numbers do not depend on earlier work of this process; the compiler's own
-    caches on disk make that cheap. Every shape is called until it is compiled, then all shapes in turn. The calls are made
-    as a user makes them, without a dispatch mode, which would prevent all compiling.
+    Everything is compiled anew, so that the numbers do not depend on earlier work of
+    this process; the compiler's own caches on disk make that cheap. Every shape is
+    called until it is compiled, then all shapes in turn. The calls are made as a user
+    makes them, without a dispatch mode, which would prevent all compiling.
     """
     from torch._dynamo import config, reset
 
@@ -118,8 +127,9 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str]) -> Compilations
 def _graph_breaks(lines: SourceLines) -> set[Site]:
     """Every place and reason that the compiler has recorded since it was reset.
 
-    It records a break again each time its function is compiled for another shape, still at the same place. The line of a
-    break is the innermost of the project, in the compiled function or a callee.
+    It records a break again each time its function is compiled for another shape, still
+    at the same place. The line of a break is the innermost of the project, in the
+    compiled function or a callee.
     """
     from torch._dynamo.utils import graph_break_reasons
 
@@ -158,7 +168,9 @@ def _compiled_during(
 
 
 def _recompile_site(compiled: Any, lines: SourceLines) -> Site:
-    """The guard that failed, at its own line if torch names it, else at the line of the compiled function."""
+    """The guard that failed, at its own line if torch names it, else at the line of the
+    compiled function.
+    """
     file, number = compiled.co_filename or "", compiled.co_firstlineno
     if not compiled.recompile_reason:
         return Site(RECOMPILES, NEW_INPUT, lines.at(file, number))

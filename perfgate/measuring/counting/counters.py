@@ -1,4 +1,6 @@
-"""Exact counters of single calls: operators, allocations, memory kept and cached, by line, and device work."""
+"""Exact counters of single calls: operators, allocations, memory kept and cached, by
+line, and device work.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,15 @@ from perfgate.trace.model.spans import (
     is_format_conversion,
 )
 
-# An optimizer makes its state in the first step and a kernel library its plans in the first call; neither is steady.
+# An optimizer makes its state in the first step and a kernel library its plans in the
+# first call; neither is steady.
 WARM_UP_CALLS = 3
-# Of a call that takes long once it is warm, fewer are made: two that agree are as exact as three.
+# Of a call that takes long once it is warm, fewer are made: two that agree are as exact
+# as three.
 _SLOW_NS = 1e9
 _FEWEST_REPEATS = 2
-# A cache may need to see an input more than once; a saving counts when every new input shows it.
+# A cache may need to see an input more than once; a saving counts when every new input
+# shows it.
 NEW_INPUTS = 2
 MAX_CODE = 120
 RECORDED_OPS = "counters.recorded_ops"
@@ -57,14 +62,17 @@ def count_calls(workload: BoundWorkload, shape: str, *, repeats: int = 3) -> Cou
 def count_in_order(
     workload: BoundWorkload, shape: str, *, repeats: int = 3
 ) -> tuple[CounterSet, list[Dispatched]]:
-    """Count ``repeats`` single steady calls, each on another input of the shape, then the work that a repeated input saves.
+    """Count ``repeats`` single steady calls, each on another input of the shape, then
+    the work that a repeated input saves.
 
-    Source lines are given relative to the checkout. A metric that differs between the repeats, an operator's count
-    (``ops.count:NAME``) included, is listed in ``unstable``; values come from the last repeat, of which all dispatched
-    operators follow in order. Compiled regions are counted as the framework dispatches them under a dispatch mode, which
-    is without their fusion.
+    Source lines are given relative to the checkout. A metric that differs between the
+    repeats, an operator's count (``ops.count:NAME``) included, is listed in
+    ``unstable``; values come from the last repeat, of which all dispatched operators
+    follow in order. Compiled regions are counted as the framework dispatches them under
+    a dispatch mode, which is without their fusion.
 
-    Of a slow call fewer are made: two repeats, the last of which is the repeated call on the first new input.
+    Of a slow call fewer are made: two repeats, the last of which is the repeated call
+    on the first new input.
     """
     calls = CountedCalls(workload, shape)
     with quiet():
@@ -83,7 +91,9 @@ def count_in_order(
 
 
 def count_operators(workload: BoundWorkload, shape: str) -> CounterSet:
-    """Count the operators of two calls after one, without memory and savings: all that a first look at slow calls needs."""
+    """Count the operators of two calls after one, without memory and savings: all that
+    a first look at slow calls needs.
+    """
     calls = CountedCalls(workload, shape)
     with quiet():
         workload.invoke(calls.pool[0])
@@ -102,7 +112,9 @@ class CountedCalls:
         self.pool = workload.pool(shape)
 
     def warm_up(self) -> float:
-        """Make calls until they are steady, and return the nanoseconds of the last; a slow second call is the last."""
+        """Make calls until they are steady, and return the nanoseconds of the last; a
+        slow second call is the last.
+        """
         self._device.synchronize()
         took = 0.0
         for index in range(WARM_UP_CALLS):
@@ -127,7 +139,8 @@ class CountedCalls:
         return tally
 
     def count_slow_ones(self) -> tuple[list[CallTally], list[Counter[Site]]]:
-        """Two repeats and what a repeated input saves, from three calls: the second repeat repeats a new input.
+        """Two repeats and what a repeated input saves, from three calls: the second
+        repeat repeats a new input.
 
         If it saves something, another new input is tried, as it is for quick calls.
         """
@@ -139,7 +152,9 @@ class CountedCalls:
         return [first, repeated], savings
 
     def saving(self) -> tuple[Counter[Site], CallTally]:
-        """The operators that a call on a new input dispatches and the same call again does not; the latter call."""
+        """The operators that a call on a new input dispatches and the same call again
+        does not; the latter call.
+        """
         inputs = self._workload.new_inputs(self._shape)
         once = self.count(inputs).sites(FRAMEWORK_OPS)
         repeated = self.count(inputs, in_order=True)
@@ -150,9 +165,11 @@ class CountedCalls:
         return Counter(), repeated
 
     def count_memory(self, tallies: list[CallTally], call_ns: float) -> None:
-        """Count the memory of further calls, because the mode's own work would allocate too.
+        """Count the memory of further calls, because the mode's own work would allocate
+        too.
 
-        Memory is kept if both halves of them keep some: a leak in every second call counts, a buffer that grew once does not.
+        Memory is kept if both halves of them keep some: a leak in every second call
+        counts, a buffer that grew once does not.
         """
         half = calls_within(call_ns, seconds=0.5, fewest=2, most=POOL_SIZE // 2)
         # The first call only establishes the baseline of held memory.
@@ -162,7 +179,8 @@ class CountedCalls:
             for index in indices
         ]
         if 2 * half == POOL_SIZE:
-            # Code that is compiled for each size of its inputs keeps memory when it first sees one.
+            # Code that is compiled for each size of its inputs keeps memory when it
+            # first sees one.
             for call in calls[:POOL_SIZE]:
                 call()
         counts = self._device.count_memory(calls)
@@ -195,7 +213,8 @@ class CountedCalls:
             for site, count in least.items():
                 sites.append((site._replace(metric=_REPEAT_SAVES), count))
         if last.memory:
-            # Which operators took a block for their result, and which made the blocks that outlive the call.
+            # Which operators took a block for their result, and which made the blocks
+            # that outlive the call.
             sites += _sites_of_blocks("counters.allocations", last.blocks)
         if last.memory.get("memory.kept"):
             # Single calls may keep no memory although others do.
@@ -220,7 +239,9 @@ class CountedCalls:
         )
 
     def _at_peak(self, tally: CallTally) -> list[CounterSite]:
-        """The memory of the call at its peak: the bytes by operator and line, and the largest tensor."""
+        """The memory of the call at its peak: the bytes by operator and line, and the
+        largest tensor.
+        """
         sizes: Counter[tuple[str, str]] = Counter()
         largest: dict[tuple[str, str], AllocatedBlock] = {}
         for block in tally.live.at_peak:
@@ -276,9 +297,11 @@ def counter_sites(
     root: Path,
     ranges: Mapping[Site, tuple[int, int]] | None = None,
 ) -> list[CounterSite]:
-    """The sites as records, with the code of their lines, in an order that does not depend on when they were met.
+    """The sites as records, with the code of their lines, in an order that does not
+    depend on when they were met.
 
-    ``ranges`` are the least and the most of those that differ between calls; one that no listed call had counts 0.
+    ``ranges`` are the least and the most of those that differ between calls; one that
+    no listed call had counts 0.
     """
     ranges = ranges or {}
     counts = list(sites)
@@ -319,11 +342,13 @@ def kernel_counters(work: Work) -> dict[str, int]:
 def with_kernels(
     counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()
 ) -> CounterSet:
-    """Add the counters of the device: the values of the last span, its kernels, and unstable metrics.
+    """Add the counters of the device: the values of the last span, its kernels, and
+    unstable metrics.
 
-    A metric that differs between the spans, the count of a single kernel (``ops.count:NAME``) included, is unstable. The
-    metrics in ``absent`` were not recorded and are left out. Collectives that the host dispatched stay as they were counted
-    there, with their lines.
+    A metric that differs between the spans, the count of a single kernel
+    (``ops.count:NAME``) included, is unstable. The metrics in ``absent`` were not
+    recorded and are left out. Collectives that the host dispatched stay as they were
+    counted there, with their lines.
     """
     absent = set(absent)
     if counted.values.get(COLLECTIVES):
@@ -359,7 +384,8 @@ def _by_name(work: Work, *, prefix: str = "") -> dict[str, int]:
 def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSet:
     """Give kernels the lines that launched them, from the rows of an account of a call.
 
-    A counter is exact, so its sites are divided among lines only if the rows have each of its kernels.
+    A counter is exact, so its sites are divided among lines only if the rows have each
+    of its kernels.
     """
     by_name: dict[str, list[CallRow]] = defaultdict(list)
     for row in rows:
@@ -408,10 +434,12 @@ def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
 
 
 def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSet:
-    """Add the calls of operators for which the device has no kernel, and the lines they come from.
+    """Add the calls of operators for which the device has no kernel, and the lines they
+    come from.
 
-    An operator in place runs the kernel of its base name: ``aten::lgamma_`` the kernel of ``aten::lgamma``. If the count of one
-    of them differs between the counted calls, their total is unstable.
+    An operator in place runs the kernel of its base name: ``aten::lgamma_`` the kernel
+    of ``aten::lgamma``. If the count of one of them differs between the counted calls,
+    their total is unstable.
     """
     sites = []
     for site in counted.sites:

@@ -1,4 +1,7 @@
-"""Watch and count every operator that a call dispatches. Imports torch, so import it only for counting."""
+"""Watch and count every operator that a call dispatches.
+
+Imports torch, so import it only for counting.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,8 @@ from perfgate.measuring.devices.device import Call, HostWait
 from perfgate.measuring.workload.output import reading_into
 from perfgate.trace.model.spans import COLLECTIVES
 
-# Operators that round their float32 inputs if torch.set_float32_matmul_precision allows it.
+# Operators that round their float32 inputs if torch.set_float32_matmul_precision allows
+# it.
 _MATRIX_PRODUCTS = frozenset(
     f"aten::{name}"
     for name in (
@@ -65,33 +69,41 @@ _MATRIX_PRODUCTS = frozenset(
         "convolution",
     )
 )
-# Operations between processes: of torch.distributed, and their functional variants (all that remain in a compiled
-# graph), without those that only wait for one or wrap its result.
+# Operations between processes: of torch.distributed, and their functional variants (all
+# that remain in a compiled graph), without those that only wait for one or wrap its
+# result.
 _COLLECTIVES = ("c10d::", "_c10d_functional::")
 _AROUND_COLLECTIVES = frozenset(
     {"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"}
 )
 
-# Whether this torch does by itself the part of ``WatchingMode`` that needs the compiler to be loaded.
+# Whether this torch does by itself the part of ``WatchingMode`` that needs the compiler
+# to be loaded.
 _TORCH_KEEPS_IT_OUT = hasattr(TorchDispatchMode, "_should_skip_dynamo")
 _compiler_kept_out = False
 
 
 class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See every operator that is dispatched while active; a subclass handles it in ``saw``.
+    """See every operator that is dispatched while active; a subclass handles it in
+    ``saw``.
 
-    Under inference mode composite operators such as ``aten::linear`` reach a dispatch mode whole, with gradients on
-    they arrive as their parts. Here they are always taken apart by their C++ kernel, so that both look the same: the
-    operators that have their own kernel. Marks of ``record_function`` (``profiler::``) do not count as operators.
+    Under inference mode composite operators such as ``aten::linear`` reach a dispatch
+    mode whole, with gradients on they arrive as their parts. Here they are always taken
+    apart by their C++ kernel, so that both look the same: the operators that have their
+    own kernel. Marks of ``record_function`` (``profiler::``) do not count as operators.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Answer no at class creation: torch would import its compiler to skip this class (torch 2.13: 822 modules)."""
+        """Answer no at class creation: torch would import its compiler to skip this
+        class (torch 2.13: 822 modules).
+        """
         return False
 
     def __enter__(self) -> WatchingMode:
-        """Become active. If the workload has loaded torch's compiler, it is kept out of this mode."""
+        """Become active. If the workload has loaded torch's compiler, it is kept out of
+        this mode.
+        """
         global _compiler_kept_out  # noqa: PLW0603 - once in a process
         if (
             not _compiler_kept_out
@@ -110,14 +122,16 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         keywords = kwargs or {}
         if any(map(_dispatches_itself, types)):
-            # The dispatcher then runs the operator's parts, which return here one by one.
+            # The dispatcher then runs the operator's parts, which return here one by
+            # one.
             return NotImplemented
         if _is_composite(func) and not (
             _has_nested_kernel(func)
             and any(tensor.is_nested for tensor in tensors(args))
         ):
-            # A mode runs without ADInplaceOrView, which under inference mode creates views of weights; a view created
-            # without it reports no gradient, and matmul then takes another path. An operator that has a kernel there
+            # A mode runs without ADInplaceOrView, which under inference mode creates
+            # views of weights; a view created without it reports no gradient, and
+            # matmul then takes another path. An operator that has a kernel there
             # (chunk, narrow) is made a view by that, and not twice.
             made_outside = not torch.is_inference_mode_enabled() or _makes_its_view(
                 func
@@ -141,13 +155,17 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **keywords)
 
     def saw(self, call: OperatorCall) -> None:
-        """Take note of an operator that ran; its caller is two frames up (``sys._getframe(2)``)."""
+        """Take note of an operator that ran; its caller is two frames up
+        (``sys._getframe(2)``).
+        """
         raise NotImplementedError
 
 
 @dataclass
 class _ThreadWork:
-    """The work of a thread for a call, and whether it was still running when the call returned."""
+    """The work of a thread for a call, and whether it was still running when the call
+    returned.
+    """
 
     tally: CallTally
     done: threading.Event
@@ -165,7 +183,8 @@ _THREAD_WORK: tuple[tuple[Any, str], ...] = (
     (threading.Thread, "_bootstrap_inner"),
     (concurrent.futures.thread._WorkItem, "run"),
 )
-# How long to wait for the threads of a call; one that goes on for longer serves all of them.
+# How long to wait for the threads of a call; one that goes on for longer serves all of
+# them.
 _THREAD_SECONDS = 10.0
 
 
@@ -187,10 +206,12 @@ def runs_operators(call: Call) -> bool:
 
 
 class CountingMode(WatchingMode):
-    """Count the operators that one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
+    """Count the operators that one call dispatches into ``tally`` while active, by
+    schema name (``aten::addmm``).
 
-    ``waits`` are functions that make the host wait without being operators; each call of one is a synchronisation. On a
-    device with its own memory the host's is not counted, so tensors there are no blocks.
+    ``waits`` are functions that make the host wait without being operators; each call
+    of one is a synchronisation. On a device with its own memory the host's is not
+    counted, so tensors there are no blocks.
     """
 
     def __init__(
@@ -217,7 +238,9 @@ class CountingMode(WatchingMode):
         self._rounds_products = torch.get_float32_matmul_precision() != "highest"
 
     def count(self, call: Call) -> None:
-        """Make one call and count it, including its Python threads; its output is released on return."""
+        """Make one call and count it, including its Python threads; its output is
+        released on return.
+        """
         with ExitStack() as stack:
             for wait in self._waits:
                 stack.enter_context(
@@ -243,7 +266,9 @@ class CountingMode(WatchingMode):
             work.outlived_call = not work.has_result
 
     def _counting_thread(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Count the work of a thread of the call: a dispatch mode is active only in the thread that entered it."""
+        """Count the work of a thread of the call: a dispatch mode is active only in the
+        thread that entered it.
+        """
 
         def counting(item: Any) -> Any:
             work = _ThreadWork(
@@ -373,7 +398,8 @@ class CountingMode(WatchingMode):
 
 @contextmanager
 def _watched_autocast(lines: SourceLines, entered: list[str | None]) -> Iterator[None]:
-    """While active, keep in ``entered`` the lines of the project that entered the regions of ``torch.autocast``.
+    """While active, keep in ``entered`` the lines of the project that entered the
+    regions of ``torch.autocast``.
 
     The last belongs to the innermost region; None stands for a disabled region.
     """
@@ -407,8 +433,9 @@ def _dispatches_itself(kind: type) -> bool:
 def _is_composite(func: Any) -> bool:
     """Whether an operator is made of others on every device that is in use.
 
-    A backend outside torch may have its own kernel for an operator that is composite elsewhere: torch_npu has one for
-    ``scaled_dot_product_attention`` (FlashAttentionScore), and taking that apart would count operators that never run.
+    A backend outside torch may have its own kernel for an operator that is composite
+    elsewhere: torch_npu has one for ``scaled_dot_product_attention``
+    (FlashAttentionScore), and taking that apart would count operators that never run.
     """
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(
@@ -418,7 +445,9 @@ def _is_composite(func: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _has_nested_kernel(func: Any) -> bool:
-    """Whether there is a kernel of a composite operator for nested tensors, which have no sizes."""
+    """Whether there is a kernel of a composite operator for nested tensors, which have
+    no sizes.
+    """
     names = (
         "NestedTensorCPU",
         "NestedTensorCUDA",

@@ -1,7 +1,9 @@
-"""Count the bytes that calls leave behind outside tensors: in Python by line, and in malloc alone.
+"""Count the bytes that calls leave behind outside tensors: in Python by line, and in
+malloc alone.
 
-Python knows every block that it holds and the line that took it (``tracemalloc``), the C library only how much it handed out
-(``mallinfo2``, glibc 2.33 and later). Tracing slows Python down, so these calls serve no other count.
+Python knows every block that it holds and the line that took it (``tracemalloc``), the
+C library only how much it handed out (``mallinfo2``, glibc 2.33 and later). Tracing
+slows Python down, so these calls serve no other count.
 """
 
 from __future__ import annotations
@@ -26,13 +28,16 @@ from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
 
 KEPT_PYTHON, KEPT_NATIVE = "memory.kept_python", "memory.kept_native"
-# Growth is a leak if every stretch of calls adds as much: then twice the calls leave twice the bytes.
+# Growth is a leak if every stretch of calls adds as much: then twice the calls leave
+# twice the bytes.
 _STRETCHES = 2
-# A stretch of the first look is one round. If that shows no leak, stretches are longer: a leak in every hundredth call has
-# rounds without it. A stretch of the look that locates a leak is twice as long as one that found it.
+# A stretch of the first look is one round. If that shows no leak, stretches are longer:
+# a leak in every hundredth call has rounds without it. A stretch of the look that
+# locates a leak is twice as long as one that found it.
 _FIRST_ROUNDS, _LOCATING = 1, 2
 _LONG_SECONDS, _MOST_ROUNDS = 0.1, 16
-# Deep enough to leave a library. Every frame slows down every allocation, so the first look takes one.
+# Deep enough to leave a library. Every frame slows down every allocation, so the first
+# look takes one.
 _FIRST_FRAMES, _LOCATING_FRAMES = 1, 25
 # Share of the largest growth at one line; any call grows by less.
 _SHARE_OF_LARGEST = 0.1
@@ -41,9 +46,11 @@ _PROBES = 3
 
 
 class _Look(NamedTuple):
-    """The growth of consecutive stretches, and the bytes by which each line of the project grew in a call.
+    """The growth of consecutive stretches, and the bytes by which each line of the
+    project grew in a call.
 
-    A stretch has the bytes that each of its calls added to Python's memory, and to malloc's beyond that, if malloc is known.
+    A stretch has the bytes that each of its calls added to Python's memory, and to
+    malloc's beyond that, if malloc is known.
     """
 
     stretches: list[dict[str, int]]
@@ -61,10 +68,12 @@ class _Look(NamedTuple):
 
 
 def with_kept_bytes(workload: BoundWorkload, counted: CounterSet) -> CounterSet:
-    """Add to the counters of a shape the bytes that a call leaves behind in Python and in malloc.
+    """Add to the counters of a shape the bytes that a call leaves behind in Python and
+    in malloc.
 
-    Only a leak counts: growth in every stretch of two looks, beyond the normal growth of a call; anything else is 0. Without a
-    leak in short stretches nor in long stretches no line is located. Nothing is counted if the calls use ``tracemalloc``
+    Only a leak counts: growth in every stretch of two looks, beyond the normal growth
+    of a call; anything else is 0. Without a leak in short stretches nor in long
+    stretches no line is located. Nothing is counted if the calls use ``tracemalloc``
     themselves.
     """
     with quiet():
@@ -136,7 +145,8 @@ class _Rounds:
         pool = workload.pool(counted.shape)
         workload.device.synchronize()
         took = timed_call(lambda: workload.invoke(pool[0]), workload.device)
-        # A round takes every input of the pool once: caches, free lists and interned objects fill in the first round.
+        # A round takes every input of the pool once: caches, free lists and interned
+        # objects fill in the first round.
         calls = calls_within(took, seconds=0.7, fewest=2, most=POOL_SIZE)
         self._inputs = pool[:calls]
 
@@ -147,14 +157,17 @@ class _Rounds:
         collect()
 
     def look(self, rounds: int, frames: int) -> _Look | None:
-        """The growth of stretches of ``rounds`` rounds, after one; None if the calls traced, or stopped the tracing."""
+        """The growth of stretches of ``rounds`` rounds, after one; None if the calls
+        traced, or stopped the tracing.
+        """
         if tracemalloc.is_tracing():
             return None
         tracemalloc.start(frames)
         try:
             traced = object()
             self._run(1)
-            # A snapshot's own memory is traced too, so one is taken before the stretches and the other after them.
+            # A snapshot's own memory is traced too, so one is taken before the
+            # stretches and the other after them.
             snapshot = tracemalloc.take_snapshot() if frames > _FIRST_FRAMES else None
             stretches = [self._stretch(rounds) for _ in range(_STRETCHES)]
             if tracemalloc.get_object_traceback(traced) is None:
@@ -183,8 +196,11 @@ class _Rounds:
 
 
 def _held(malloc: Callable[[], int] | None) -> tuple[int, int | None]:
-    """Bytes held in Python's blocks and by malloc, without the memory of tracing itself."""
-    # In this order: the numbers made here are traced too, and must be the same before and after a stretch.
+    """Bytes held in Python's blocks and by malloc, without the memory of tracing
+    itself.
+    """
+    # In this order: the numbers made here are traced too, and must be the same before
+    # and after a stretch.
     in_use = None if malloc is None else malloc() - tracemalloc.get_tracemalloc_memory()
     return tracemalloc.get_traced_memory()[0], in_use
 
@@ -192,7 +208,9 @@ def _held(malloc: Callable[[], int] | None) -> tuple[int, int | None]:
 def _by_line(
     before: tracemalloc.Snapshot, after: tracemalloc.Snapshot, lines: SourceLines
 ) -> Counter[str]:
-    """The growth at the innermost lines of the project; growth outside the project is left out."""
+    """The growth at the innermost lines of the project; growth outside the project is
+    left out.
+    """
     growth: Counter[str] = Counter()
     for change in after.compare_to(before, "traceback"):
         line = lines.innermost(
@@ -241,7 +259,9 @@ class _MallInfo(ctypes.Structure):
 
 
 def _malloc_in_use() -> Callable[[], int] | None:
-    """A function that returns the bytes malloc has handed out; None for processes with another malloc than glibc's."""
+    """A function that returns the bytes malloc has handed out; None for processes with
+    another malloc than glibc's.
+    """
     mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo is None:
         return None

@@ -1,7 +1,9 @@
-"""Find which line of the project called each operator of a trace, by the order in which a counted call dispatched them.
+"""Find which line of the project called each operator of a trace, by the order in which
+a counted call dispatched them.
 
-torch's profiler writes the Python function around an operator and its first line, but not the line of the call. A call that
-was counted operator by operator knows the lines; it dispatched the same operators in the same order.
+torch's profiler writes the Python function around an operator and its first line, but
+not the line of the call. A call that was counted operator by operator knows the lines;
+it dispatched the same operators in the same order.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from perfgate.trace.model.arithmetic import NOTHING_AROUND, IntColumn, Intervals
 from perfgate.trace.model.events import KIND_CODES, NO_TEXT, EventTable
 from perfgate.trace.model.stacks import Stacks
 
-# The share of a call's dispatched operators, views aside, that must stand in every traced call again. In a compiled graph,
-# or if calls vary, the order is unreliable, and no line is better than a wrong one.
+# The share of a call's dispatched operators, views aside, that must stand in every
+# traced call again. In a compiled graph, or if calls vary, the order is unreliable, and
+# no line is better than a wrong one.
 MATCHING_SHARE = 0.9
 _OP, _PYTHON = KIND_CODES["host_op"], KIND_CODES["python"]
 _ROW_KINDS: dict[int, RowKind] = {
@@ -45,7 +48,9 @@ class RowKey(NamedTuple):
 
 
 class CallLines:
-    """The known properties of each event of some calls: its row, and the operator it stands for."""
+    """The known properties of each event of some calls: its row, and the operator it
+    stands for.
+    """
 
     def __init__(
         self, stacks: Stacks, calls: Intervals, order: Sequence[Dispatched], root: Path
@@ -62,7 +67,9 @@ class CallLines:
         self._join(calls, order)
 
     def row(self, event: int) -> RowKey | None:
-        """The row of an event: an operator's or kernel's own, else of the project's function around it, if any."""
+        """The row of an event: an operator's or kernel's own, else of the project's
+        function around it, if any.
+        """
         kind = _ROW_KINDS.get(self._kind[event])
         if kind is not None:
             op = self._events.names[int(self._events.group[event])]
@@ -85,7 +92,9 @@ class CallLines:
         return None
 
     def runs(self, event: int) -> int:
-        """1 for an operator, a kernel or a function of the project, 0 for a library's function that runs inside one."""
+        """1 for an operator, a kernel or a function of the project, 0 for a library's
+        function that runs inside one.
+        """
         return int(self._kind[event] in _ROW_KINDS or self._function(event) is not None)
 
     def operator(self, event: int) -> Dispatched | None:
@@ -110,14 +119,17 @@ class CallLines:
         for event, operator in sorted(self._operators.items()):
             if operator.line is not None:
                 self._lines[event] = operator.line
-                # An operator that only calls others (linear) takes the line of the first of them.
+                # An operator that only calls others (linear) takes the line of the
+                # first of them.
                 above = self._around[event]
                 while above != NOTHING_AROUND and self._kind[above] == _OP:
                     self._lines.setdefault(above, operator.line)
                     above = self._around[above]
 
     def _inputs(self, event: int) -> str | None:
-        """The form of the inputs: of the dispatched operator or of the operator around it, else as in the profile."""
+        """The form of the inputs: of the dispatched operator or of the operator around
+        it, else as in the profile.
+        """
         for caller in self._callers(event):
             if caller in self._operators:
                 return self._operators[caller].inputs
@@ -154,7 +166,9 @@ def _without_views(operators: Iterable[Dispatched]) -> int:
 
 
 class _TracedCall:
-    """The operators of one traced call in time order, among which the dispatched operators are searched for."""
+    """The operators of one traced call in time order, among which the dispatched
+    operators are searched for.
+    """
 
     def __init__(self, events: EventTable, positions: IntColumn) -> None:
         self._positions: list[int] = positions.tolist()
@@ -166,8 +180,9 @@ class _TracedCall:
     def matches(self, order: Sequence[Dispatched]) -> dict[int, Dispatched]:
         """The operator dispatched at each position.
 
-        Each operator is the next of its name that no earlier match has run itself. Views are looked for between their
-        neighbours only: with gradients off the framework makes some of them under another name.
+        Each operator is the next of its name that no earlier match has run itself.
+        Views are looked for between their neighbours only: with gradients off the
+        framework makes some of them under another name.
         """
         matches: dict[int, Dispatched] = {}
         busy_until: dict[int, int] = {}
@@ -196,7 +211,9 @@ class _TracedCall:
         last: int,
         busy_until: dict[int, int],
     ) -> dict[int, Dispatched]:
-        """Each operator at the number of the next of its name; ``busy_until`` is when a track has run the last match."""
+        """Each operator at the number of the next of its name; ``busy_until`` is when a
+        track has run the last match.
+        """
         matches = {}
         for operator in operators:
             for number in range(first, last):

@@ -1,4 +1,6 @@
-"""The modes in which a call runs: whether autograd records it, which of its modules train, and torch's settings."""
+"""The modes in which a call runs: whether autograd records it, which of its modules
+train, and torch's settings.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,11 @@ _DETACHING = frozenset({"aten::detach", "aten::detach_"})
 
 
 class Autograd:
-    """Which operators of a call autograd records, or would without the inference mode that perfgate puts around the call.
+    """Which operators of a call autograd records, or would without the inference mode
+    that perfgate puts around the call.
 
-    That mode would hide a lost ``torch.no_grad``. So inside it the regions of the project are followed, and the tensors that
-    come from parameters.
+    That mode would hide a lost ``torch.no_grad``. So inside it the regions of the
+    project are followed, and the tensors that come from parameters.
     """
 
     def __init__(self) -> None:
@@ -40,7 +43,9 @@ class Autograd:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the code that runs now is in no region without gradients, perfgate's inference mode apart."""
+        """Whether the code that runs now is in no region without gradients, perfgate's
+        inference mode apart.
+        """
         return (
             self._regions[-1]
             if torch.is_inference_mode_enabled()
@@ -48,7 +53,9 @@ class Autograd:
         )
 
     def records(self, name: str, inputs: Iterable[Any], result: Any) -> bool:
-        """Whether autograd records an operator that read these tensors; its results then require a gradient."""
+        """Whether autograd records an operator that read these tensors; its results
+        then require a gradient.
+        """
         if (
             not self.is_enabled
             or name in _DETACHING
@@ -107,9 +114,11 @@ def _is_called_by_perfgate() -> bool:
 
 @contextmanager
 def counted_settings_of_calls(tally: CallTally, lines: SourceLines) -> Iterator[None]:
-    """Count what runs in another mode than it could: modules in training mode, loaders without workers, blocking transfers.
+    """Count what runs in another mode than it could: modules in training mode, loaders
+    without workers, blocking transfers.
 
-    torch's compiler guards the code of modules and tensors, so if it compiled any, none is replaced and none counted.
+    torch's compiler guards the code of modules and tensors, so if it compiled any, none
+    is replaced and none counted.
     """
     if has_compiled():
         yield
@@ -124,7 +133,9 @@ def counted_settings_of_calls(tally: CallTally, lines: SourceLines) -> Iterator[
 def _counted_training(
     tally: CallTally, lines: SourceLines
 ) -> AbstractContextManager[None]:
-    """Count the modules that run in training mode meanwhile, by their class and the line that calls them."""
+    """Count the modules that run in training mode meanwhile, by their class and the
+    line that calls them.
+    """
     call = torch.nn.Module.__call__
 
     def calling(module: Any, *args: Any, **keywords: Any) -> Any:
@@ -159,7 +170,9 @@ def _counted_loaders(
 def _counted_transfers(
     tally: CallTally, lines: SourceLines
 ) -> AbstractContextManager[None]:
-    """Count the requests to move a tensor to a device, by whether they let the host go on (``non_blocking``)."""
+    """Count the requests to move a tensor to a device, by whether they let the host go
+    on (``non_blocking``).
+    """
     move = torch.Tensor.to
 
     def moving(tensor: Any, *args: Any, **keywords: Any) -> Any:
@@ -204,12 +217,15 @@ _FLAGS: Mapping[str, Callable[[], object]] = {
     "torch.set_grad_enabled": torch.is_grad_enabled,
     "torch.autograd.set_detect_anomaly": torch.is_anomaly_enabled,
 }
-# Modules of settings of torch's compiler, which write those that are not the default as statements.
+# Modules of settings of torch's compiler, which write those that are not the default as
+# statements.
 _COMPILER = ("torch._inductor.config", "torch._dynamo.config")
 
 
 def process_settings() -> dict[str, str]:
-    """Every setting that can be read; of the compiler those that differ from its defaults, if it is loaded."""
+    """Every setting that can be read; of the compiler those that differ from its
+    defaults, if it is loaded.
+    """
     settings = {}
     for name, read in _FLAGS.items():
         try:

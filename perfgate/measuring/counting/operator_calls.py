@@ -1,4 +1,6 @@
-"""One dispatched operator with its arguments and result: what it reads, copies and waits for. Imports torch."""
+"""One dispatched operator with its arguments and result: what it reads, copies and
+waits for. Imports torch.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,15 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from perfgate.measuring.devices.batches import bytes_of, tensors
 
-# Operators that copy a whole tensor, by schema name. contiguous(), reshape() and to() arrive as clone or _to_copy, because
-# composite operators are taken apart.
+# Operators that copy a whole tensor, by schema name. contiguous(), reshape() and to()
+# arrive as clone or _to_copy, because composite operators are taken apart.
 _COPY_TO_RESULT = frozenset({"aten::clone", "aten::_to_copy", "aten::copy"})
 _COPY_IN_PLACE = frozenset({"aten::copy_", "aten::_foreach_copy_"})
-# The second half of a reshape that copies: the clone is counted, this hides from autograd that it is a view of it.
+# The second half of a reshape that copies: the clone is counted, this hides from
+# autograd that it is a view of it.
 _UNMARKED_VIEWS = frozenset({"aten::_unsafe_view"})
-# torch's own marks of operators that must read data before the host can go on: a value for Python, a shape that depends
-# on the data (aten/src/ATen/native/tags.yaml).
+# torch's own marks of operators that must read data before the host can go on: a value
+# for Python, a shape that depends on the data (aten/src/ATen/native/tags.yaml).
 _WAITING_TAGS = frozenset(
     {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 )
@@ -107,7 +110,9 @@ class OperatorCall(NamedTuple):
 
     @property
     def non_blocking(self) -> bool:
-        """Whether a copy lets the host go on: the third argument of operators that copy in place."""
+        """Whether a copy lets the host go on: the third argument of operators that copy
+        in place.
+        """
         if "non_blocking" in self.keywords:
             return bool(self.keywords["non_blocking"])
         in_place = self.name in _COPY_IN_PLACE or self.name == "aten::copy"
@@ -116,7 +121,8 @@ class OperatorCall(NamedTuple):
     def reads_data(self) -> bool:
         """Whether the operator must read data before the host can go on."""
         if self.name in _INDEXING:
-            # Putting one value at a mask is a masked_fill, which needs no positions (TensorAdvancedIndexing.cpp).
+            # Putting one value at a mask is a masked_fill, which needs no positions
+            # (TensorAdvancedIndexing.cpp).
             if (
                 len(self.args) > 2
                 and isinstance(self.args[2], torch.Tensor)
@@ -140,7 +146,9 @@ def as_list(value: Any) -> Sequence[Any]:
 
 @lru_cache(maxsize=4096)
 def _is_view(func: Any) -> bool:
-    """Whether an operator's result shares its input's memory, by the alias marks of its schema (``Tensor(a)``)."""
+    """Whether an operator's result shares its input's memory, by the alias marks of its
+    schema (``Tensor(a)``).
+    """
     if func._schema.name in _UNMARKED_VIEWS:
         return True
     marks = [
@@ -161,8 +169,9 @@ def waits_for_copy(
 ) -> bool:
     """Whether the host waits for a copy between itself and a device.
 
-    A copy to the device does not wait if it is non-blocking and its source page-locked: from pageable memory such a copy
-    "might be synchronous with respect to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
+    A copy to the device does not wait if it is non-blocking and its source page-locked:
+    from pageable memory such a copy "might be synchronous with respect to host" (CUDA
+    driver API, "API synchronization behavior", Memcpy, asynchronous).
     """
     if target.device.type == source.device.type or "meta" in (
         target.device.type,
@@ -186,7 +195,9 @@ def weak_storage(tensor: Any) -> Any | None:
 
 
 def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether source and result lie differently in memory; strides of dimensions of size 1 are ignored."""
+    """Whether source and result lie differently in memory; strides of dimensions of
+    size 1 are ignored.
+    """
     if (
         target.layout != torch.strided
         or source.layout != torch.strided
@@ -205,7 +216,9 @@ def layout_differs(target: torch.Tensor, source: torch.Tensor) -> bool:
 
 
 def form_of(tensor: torch.Tensor) -> str:
-    """Dtype, shape and any unusual layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
+    """Dtype, shape and any unusual layout of a tensor:
+    ``bfloat16[8,3,64,64] channels_last``.
+    """
     dtype = str(tensor.dtype).partition(".")[2]
     if (
         tensor.is_nested and tensor.layout == torch.strided

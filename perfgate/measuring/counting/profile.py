@@ -1,7 +1,8 @@
 """Profile a few calls at a time, and return each operator's time in a typical one.
 
-Two processes that take turns at this can be compared operator by operator. They share the machine's momentary state, so a
-turn is short, and all deferrable work comes after the last one. Slow calls are sampled by ``locate_stalls``.
+Two processes that take turns at this can be compared operator by operator. They share
+the machine's momentary state, so a turn is short, and all deferrable work comes after
+the last one. Slow calls are sampled by ``locate_stalls``.
 """
 
 from __future__ import annotations
@@ -31,19 +32,23 @@ from perfgate.trace.model.arithmetic import self_times, union_length
 from perfgate.trace.model.events import CALL, NO_TEXT, EventTable
 from perfgate.trace.model.spans import OUTSIDE, span_of
 
-# Disturbances add time to an operator and never remove any. Of median, lower quartile, low quantiles and minimum, each of
-# an operator's sum in a call or of each of its events by itself, this one of the events spread least from pair to pair (31
-# calls of a 3 ms transformer on a busy core: 4.5 % for the typical operator, the median 5 to 6 %).
+# Disturbances add time to an operator and never remove any. Of median, lower quartile,
+# low quantiles and minimum, each of an operator's sum in a call or of each of its
+# events by itself, this one of the events spread least from pair to pair (31 calls of a
+# 3 ms transformer on a busy core: 4.5 % for the typical operator, the median 5 to 6 %).
 LOW_QUANTILE = 0.25
 
-# One call: for each operator the nanoseconds of self time of its events, in order; OUTSIDE_OPERATORS is the rest of the call.
+# One call: for each operator the nanoseconds of self time of its events, in order;
+# OUTSIDE_OPERATORS is the rest of the call.
 TimesByOperator = dict[str, list[float]]
 
 
 class OperatorProfile:
-    """Profiles calls of a workload, and keeps the profiles until it is asked for the operators.
+    """Profiles calls of a workload, and keeps the profiles until it is asked for the
+    operators.
 
-    On a device with kernels in its trace an operator's time is the time of its kernels, else its self time on the host.
+    On a device with kernels in its trace an operator's time is the time of its kernels,
+    else its self time on the host.
     """
 
     def __init__(self, workload: BoundWorkload) -> None:
@@ -54,7 +59,9 @@ class OperatorProfile:
         )
 
     def run(self, shape: str, *, calls: int) -> None:
-        """Profile some calls of a shape. Raises KeyError for an unknown shape, MeasuringError without a profiler."""
+        """Profile some calls of a shape. Raises KeyError for an unknown shape,
+        MeasuringError without a profiler.
+        """
         call, device = self._callers[shape], self._device
         if "kernel_timeline" in device.capabilities:
             trace = trace_calls(device, call, calls=calls)
@@ -77,7 +84,9 @@ class OperatorProfile:
             self._profiles[shape].append(partial(_host_calls, profiler.kineto_results))
 
     def leave(self, shape: str, *, calls: int, folder: Path) -> Path:
-        """Profile some calls of a shape and leave the recording in ``folder`` for later analysis."""
+        """Profile some calls of a shape and leave the recording in ``folder`` for later
+        analysis.
+        """
         return self._device.record_raw(self._callers[shape], calls=calls, folder=folder)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
@@ -92,7 +101,9 @@ class OperatorProfile:
 
 
 class RecordedCalls(NamedTuple):
-    """The seconds of every operator in a typical call of a recording, and the kernels of all its calls as one block."""
+    """The seconds of every operator in a typical call of a recording, and the kernels
+    of all its calls as one block.
+    """
 
     operators: dict[str, float]
     kernels: KernelBlocks
@@ -136,7 +147,8 @@ def _kernel_runs(kernels: EventTable) -> list[KernelRun]:
 
 
 def typical_times(calls: list[TimesByOperator]) -> dict[str, float]:
-    """The lower quartile of every operator over the calls, in seconds: per event if every call has the same number of them.
+    """The lower quartile of every operator over the calls, in seconds: per event if
+    every call has the same number of them.
 
     Otherwise it is the lower quartile of the sums.
     """
@@ -170,7 +182,9 @@ def _device_calls(trace: CallTrace) -> list[TimesByOperator]:
 
 
 def _host_calls(results: Any) -> list[TimesByOperator]:
-    """The operators of each call; operators of other threads belong to the call in which they began."""
+    """The operators of each call; operators of other threads belong to the call in
+    which they began.
+    """
     from torch._C._profiler import RecordScope, _EventType
 
     # Looked up once, not per event.
@@ -184,7 +198,8 @@ def _host_calls(results: Any) -> list[TimesByOperator]:
             calls.append({})
             outside.append(int(root.duration_time_ns))
         if calls:
-            # While operators of the backward pass run on another thread, the calling thread waits for them.
+            # While operators of the backward pass run on another thread, the calling
+            # thread waits for them.
             outside[-1] -= _add_operators(root, calls[-1], marks)
     for call, rest in zip(calls, outside):
         call[OUTSIDE_OPERATORS] = [float(max(0, rest))]
@@ -192,7 +207,8 @@ def _host_calls(results: Any) -> list[TimesByOperator]:
 
 
 def _add_operators(node: Any, times: TimesByOperator, marks: tuple[Any, Any]) -> int:
-    """Add the self time of every operator at a node and below it; return the nanoseconds they cover.
+    """Add the self time of every operator at a node and below it; return the
+    nanoseconds they cover.
 
     ``marks`` are the profiler's of operators, and of users' own names.
     """
@@ -214,7 +230,8 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 class SubroutineTimes:
     """Times calls of a workload, and keeps the times until it is asked for them.
 
-    On a device with a queue these are the times of the host, which launches and does not wait.
+    On a device with a queue these are the times of the host, which launches and does
+    not wait.
     """
 
     def __init__(self, workload: BoundWorkload) -> None:
@@ -250,11 +267,14 @@ class _Names:
         self._lines = lines
         self._entry = Module._call_impl.__code__
         self._functions: dict[CodeType, str | None] = {}
-        # With the module itself, because the number of a deleted module may be used again.
+        # With the module itself, because the number of a deleted module may be used
+        # again.
         self._modules: dict[int, tuple[Any, str]] = {}
 
     def of(self, frame: FrameType) -> str | None:
-        """The name of the subroutine that begins with this frame; None if it is not timed."""
+        """The name of the subroutine that begins with this frame; None if it is not
+        timed.
+        """
         code = frame.f_code
         if code is self._entry:
             return self._module(frame.f_locals["self"])
@@ -278,7 +298,10 @@ class _Names:
 
 
 class _Watch:
-    """The subroutines of one call: nanoseconds of each run of each, in order. One inside itself counts once."""
+    """The subroutines of one call: nanoseconds of each run of each, in order.
+
+    One inside itself counts once.
+    """
 
     def __init__(self, names: _Names, clock_ns: Callable[[], int]) -> None:
         self._names = names
@@ -315,10 +338,11 @@ def locate_stalls(
     calls: int,
     seconds: float,
 ) -> dict[str, int]:
-    """The samples of each line of the project in those of at most ``calls`` calls that take ``longer_than`` seconds.
+    """The samples of each line of the project in those of at most ``calls`` calls that
+    take ``longer_than`` seconds.
 
-    It takes no more than about ``seconds``. A timer interrupts slow calls, so none of them is timed. Only the main thread can
-    set the handler of a signal.
+    It takes no more than about ``seconds``. A timer interrupts slow calls, so none of
+    them is timed. Only the main thread can set the handler of a signal.
     """
     samples: Counter[str] = Counter()
     stalls = 0

@@ -1,7 +1,9 @@
-"""Count the Python that one call runs: functions called and bytecodes executed, by function and line of the project.
+"""Count the Python that one call runs: functions called and bytecodes executed, by
+function and line of the project.
 
-The interpreter reports each of them (sys.settrace, ``frame.f_trace_opcodes``), so the counts have no noise: a forward hook,
-a deep copy of a configuration or a log record is visible on any busy machine. C functions are not counted.
+The interpreter reports each of them (sys.settrace, ``frame.f_trace_opcodes``), so the
+counts have no noise: a forward hook, a deep copy of a configuration or a log record is
+visible on any busy machine. C functions are not counted.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.folders import PACKAGE
 from perfgate.system.garbage import quiet
 
-# Of a call that executes more, only the functions are counted: each bytecode takes a microsecond or two under the tracer.
+# Of a call that executes more, only the functions are counted: each bytecode takes a
+# microsecond or two under the tracer.
 MOST_BYTECODES = 1_000_000
 MAX_CALLERS = 8  # of a function
-# After an uncounted call: CPython 3.12 and 3.13 only begin to report a function's bytecodes during its first run.
+# After an uncounted call: CPython 3.12 and 3.13 only begin to report a function's
+# bytecodes during its first run.
 _REPEATS = 2
 _OURS = str(PACKAGE) + "/"
 
@@ -36,9 +40,11 @@ _Tracer = Callable[[FrameType, str, Any], Any]
 
 
 def with_python_work(workload: BoundWorkload, counted: CounterSet) -> CounterSet:
-    """Add the Python work of a shape's calls to its counters, in their own thread, on one input.
+    """Add the Python work of a shape's calls to its counters, in their own thread, on
+    one input.
 
-    The counters stay unchanged if a call sets its own trace function, as a debugger does: the count would be incomplete.
+    The counters stay unchanged if a call sets its own trace function, as a debugger
+    does: the count would be incomplete.
     """
     inputs, root = workload.pool(counted.shape)[0], workload.root
     call = partial(workload.invoke, inputs)
@@ -57,7 +63,8 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet) -> CounterSet
     totals = last.totals()
     ranges = differing(run.totals() for run in repeats)
     amounts: Mapping[Site, tuple[int, int]] = {}
-    # A run that became too long to count its bytecodes has none, which is not a difference between lines.
+    # A run that became too long to count its bytecodes has none, which is not a
+    # difference between lines.
     if all(run.totals().keys() == totals.keys() for run in repeats):
         amounts = differing(run.sites for run in repeats)
     counted = with_counts(
@@ -77,11 +84,13 @@ def last_line(code: CodeType) -> int:
 
 
 def count_python(call: Callable[[], object], root: Path) -> CountedPython | None:
-    """The Python work of a call in this thread; None if the call sets another trace function.
+    """The Python work of a call in this thread; None if the call sets another trace
+    function.
 
-    A function counts on the line of the project that calls it, a bytecode on the line of the project that executes it. A
-    bytecode of a library counts on the nearest line of the project up the stack, under the function that this line calls.
-    Resuming a generator is a call. Bytecodes are left out beyond ``MOST_BYTECODES``.
+    A function counts on the line of the project that calls it, a bytecode on the line
+    of the project that executes it. A bytecode of a library counts on the nearest line
+    of the project up the stack, under the function that this line calls. Resuming a
+    generator is a call. Bytecodes are left out beyond ``MOST_BYTECODES``.
     """
     counted = CountedPython(SourceLines(root))
     before = sys.gettrace()
@@ -95,7 +104,8 @@ def count_python(call: Callable[[], object], root: Path) -> CountedPython | None
 
 
 class CountedPython:
-    """The Python work of a call by site, and the project's functions with their callers, from the interpreter's reports.
+    """The Python work of a call by site, and the project's functions with their
+    callers, from the interpreter's reports.
 
     A trace function is quick: lines are looked up once a call, or at the end.
     """
@@ -103,7 +113,8 @@ class CountedPython:
     def __init__(self, lines: SourceLines) -> None:
         self._lines = lines
         self._calls: Counter[tuple[str, str | None]] = Counter()
-        # Bytecodes of the project by code and offset; of others by function and the line of the project around them.
+        # Bytecodes of the project by code and offset; of others by function and the
+        # line of the project around them.
         self._own: Counter[tuple[CodeType, int]] = Counter()
         self._others: Counter[tuple[str, str | None]] = Counter()
         self._tracers: dict[tuple[str, str | None], _Tracer] = {}
@@ -198,7 +209,9 @@ class CountedPython:
         )
 
     def _entry(self, frame: FrameType) -> tuple[str, str | None]:
-        """The function of a library that the project called to come here, and the line from which it did."""
+        """The function of a library that the project called to come here, and the line
+        from which it did.
+        """
         entry, back = frame.f_code.co_name, frame.f_back
         while back is not None:
             line = self._lines.at(back.f_code.co_filename, back.f_lineno)

@@ -53,7 +53,9 @@ _Key = TypeVar("_Key")
 
 
 class Site(NamedTuple):
-    """A contribution to a counter: an operator, or another named cause, called from a line of the project."""
+    """A contribution to a counter: an operator, or another named cause, called from a
+    line of the project.
+    """
 
     metric: str
     name: str
@@ -61,9 +63,11 @@ class Site(NamedTuple):
 
 
 class AllocatedBlock(NamedTuple):
-    """Memory an operator of the call made: a weak reference to it, the operator, and the line that called it.
+    """Memory an operator of the call made: a weak reference to it, the operator, and
+    the line that called it.
 
-    ``tensor`` is the form of the result in it (``float32[8,96]``), empty unless requested.
+    ``tensor`` is the form of the result in it (``float32[8,96]``), empty unless
+    requested.
     """
 
     storage: Any
@@ -73,13 +77,15 @@ class AllocatedBlock(NamedTuple):
     tensor: str = ""
 
 
-# With more blocks alive than this, the peak is known to a 256th of its bytes: to ask every block after every operator whether
-# it is still there takes seconds in the backward pass of a large model.
+# With more blocks alive than this, the peak is known to a 256th of its bytes: to ask
+# every block after every operator whether it is still there takes seconds in the
+# backward pass of a large model.
 _ASKED_EACH_TIME = 256
 
 
 class LiveBlocks:
-    """The blocks of one call that are alive, and those that were when they held most bytes.
+    """The blocks of one call that are alive, and those that were when they held most
+    bytes.
 
     Memory that an operator takes and frees while it runs is not included.
     """
@@ -90,7 +96,10 @@ class LiveBlocks:
         self._held = self._peak = 0
 
     def add(self, block: AllocatedBlock) -> None:
-        """Note a new block. Older blocks are checked for life only if this may be a new peak."""
+        """Note a new block.
+
+        Older blocks are checked for life only if this may be a new peak.
+        """
         self._alive.append(block)
         self._held += block.size
         slack = self._peak // 256 if len(self._alive) > _ASKED_EACH_TIME else 0
@@ -105,9 +114,10 @@ class LiveBlocks:
 class Dispatched(NamedTuple):
     """One operator of a call.
 
-    ``inputs`` are the dtypes, shapes and layouts of its tensors. ``flops`` come from torch's own formulas, which know
-    matrix products, convolutions and attention; None for all others. ``moved_bytes`` are the bytes of its tensors, read or
-    written once each: no kernel can move less. A ``view`` only describes memory anew and moves none.
+    ``inputs`` are the dtypes, shapes and layouts of its tensors. ``flops`` come from
+    torch's own formulas, which know matrix products, convolutions and attention; None
+    for all others. ``moved_bytes`` are the bytes of its tensors, read or written once
+    each: no kernel can move less. A ``view`` only describes memory anew and moves none.
     """
 
     op: str
@@ -122,9 +132,11 @@ class Dispatched(NamedTuple):
 class CallTally:
     """One call, operator by operator, in order of first use.
 
-    ``ops`` is how often each ran: 0 for functions that make the host wait but are not operators (``Tensor.tolist``).
-    ``views`` only describe memory anew (transpose, slice): they launch no kernels. ``lines`` is how often an operator came from
-    a line, ``amounts`` what it added to the counters there. ``order`` has every single dispatch in order, if requested.
+    ``ops`` is how often each ran: 0 for functions that make the host wait but are not
+    operators (``Tensor.tolist``). ``views`` only describe memory anew (transpose,
+    slice): they launch no kernels. ``lines`` is how often an operator came from a line,
+    ``amounts`` what it added to the counters there. ``order`` has every single dispatch
+    in order, if requested.
     """
 
     ops: Counter[str] = field(default_factory=Counter)
@@ -151,7 +163,9 @@ class CallTally:
     def record(
         self, name: str, line: str | None, *, recorded: bool, records: bool
     ) -> None:
-        """Note whether autograd ``records`` here at all, and this operator; the first one begins the graph."""
+        """Note whether autograd ``records`` here at all, and this operator; the first
+        one begins the graph.
+        """
         self.add(AUTOGRAD_OPS, name, line, recorded)
         self.add(NO_GRAD_OPS, name, line, not records)
         if recorded and not self._has_graph:
@@ -166,7 +180,8 @@ class CallTally:
         return {**totals, **self.memory}
 
     def include(self, other: CallTally, *, deferred: bool) -> None:
-        """Add the dispatches of another thread of the call; ``deferred`` if it was still running when the call returned.
+        """Add the dispatches of another thread of the call; ``deferred`` if it was
+        still running when the call returned.
 
         Its operators have no place in the order of the calling thread.
         """
@@ -187,7 +202,8 @@ class CallTally:
         return {f"ops.count:{name}": count for name, count in self.ops.items()}
 
     def op_counts(self) -> list[OpCount]:
-        """The operators that ran, the most frequent first, each with the line it most often comes from.
+        """The operators that ran, the most frequent first, each with the line it most
+        often comes from.
 
         Of equally frequent lines the first to dispatch it counts.
         """
@@ -223,9 +239,11 @@ class CallTally:
 
 
 def differing(repeats: Iterable[Mapping[_Key, int]]) -> dict[_Key, tuple[int, int]]:
-    """The least and the most of every count that is not the same in all repeats, sorted by the text of its name.
+    """The least and the most of every count that is not the same in all repeats, sorted
+    by the text of its name.
 
-    A count missing from a repeat is 0 there. There may be too many repeats to hold all at once.
+    A count missing from a repeat is 0 there. There may be too many repeats to hold all
+    at once.
     """
     repeats = iter(repeats)
     first = next(repeats, {})
@@ -245,8 +263,9 @@ def differing(repeats: Iterable[Mapping[_Key, int]]) -> dict[_Key, tuple[int, in
 class SourceLines:
     """Find the innermost line of the project on the Python stack.
 
-    The project is the code below ``root`` outside installed packages and perfgate itself. An operator of the backward pass
-    has no line: it is charged to the line that started the pass.
+    The project is the code below ``root`` outside installed packages and perfgate
+    itself. An operator of the backward pass has no line: it is charged to the line that
+    started the pass.
     """
 
     def __init__(self, root: Path) -> None:
@@ -263,7 +282,9 @@ class SourceLines:
         return None
 
     def innermost(self, frames: Iterable[tuple[str, int | None]]) -> str | None:
-        """``file:line`` of the innermost of these files and lines that is the project's, which come outermost first."""
+        """``file:line`` of the innermost of these files and lines that is the
+        project's, which come outermost first.
+        """
         for name, number in reversed(list(frames)):
             line = self.at(name, number)
             if line is not None:

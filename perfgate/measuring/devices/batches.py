@@ -1,4 +1,6 @@
-"""Batches and outputs: tensors in any tuples, lists, mappings and records that a model takes or returns."""
+"""Batches and outputs: tensors in any tuples, lists, mappings and records that a model
+takes or returns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Judge readings of a card for measuring on it, the same for every vendor: one at rest, several under load."""
+"""Judge readings of a card for measuring on it, the same for every vendor: one at rest,
+several under load.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def _check_health(name: str, health: str | None) -> FitnessCheck:
 
 
 def _check_others(name: str, telemetry: DeviceState) -> FitnessCheck:
-    """Whether other processes use the card; other containers may hide theirs, but not the load."""
+    """Whether other processes use the card; other containers may hide theirs, but not
+    the load.
+    """
     processes, busy = telemetry.foreign_processes, telemetry.utilization
     memory = ""
     if telemetry.memory_used is not None and telemetry.memory_total is not None:
@@ -148,7 +152,9 @@ def _check_clock(name: str, telemetry: DeviceState) -> FitnessCheck:
 
 
 def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
-    """Multiply matrices on an opened device for some seconds and judge its clock; torch must be imported."""
+    """Multiply matrices on an opened device for some seconds and judge its clock; torch
+    must be imported.
+    """
     import torch
 
     matrix = torch.rand(_SIZE, _SIZE).to(device.handle())
@@ -170,10 +176,11 @@ def read_under_load(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[DeviceState]:
-    """Run ``load`` again and again for some seconds and return the samples taken meanwhile.
+    """Run ``load`` again and again for some seconds and return the samples taken
+    meanwhile.
 
-    One call of ``load`` should take milliseconds and end when the device is done. If the device reports no state, no load
-    runs and there are no samples.
+    One call of ``load`` should take milliseconds and end when the device is done. If
+    the device reports no state, no load runs and there are no samples.
     """
     if sample() is None:
         return []
@@ -229,7 +236,8 @@ def _judge_clock(
     span = f"from {min(shares) * 100:.0f} to {max(shares) * 100:.0f} % in {len(shares)} readings"
     detail = f"{middle * 100:.0f} % of {rated:.0f} MHz, {span}"
     if capped := sum(reading.power_capped is True for reading in readings):
-        # The power limit holds the clock of every heavy load, on both sides of a comparison alike.
+        # The power limit holds the clock of every heavy load, on both sides of a
+        # comparison alike.
         return FitnessCheck(
             name,
             "ok",

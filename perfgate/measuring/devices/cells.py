@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-# "N/A", "NA" and "-" stand in the recorded outputs of 310P3 (power), A3 (power of the second die) and 310B4 (Bus-Id).
+# "N/A", "NA" and "-" stand in the recorded outputs of 310P3 (power), A3 (power of the
+# second die) and 310B4 (Bus-Id).
 _ABSENT = frozenset({"", "-", "--", "na", "n/a", "null", "none"})
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _QUOTED = 160

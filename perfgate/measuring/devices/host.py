@@ -1,4 +1,6 @@
-"""The doors through which a device is examined without its framework: environment, files, packages, vendors' tools."""
+"""The doors through which a device is examined without its framework: environment,
+files, packages, vendors' tools.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from typing import NamedTuple
 
 from perfgate.document.message import Message, UnmeasuredError
 
-# A command in, its output (both streams) out; raises MeasuringError if it cannot run or does not end.
+# A command in, its output (both streams) out; raises MeasuringError if it cannot run or
+# does not end.
 Runner = Callable[[Sequence[str]], str]
 # npu-smi takes 0.3 to 3 s on a machine with eight cards; a card in reset answers never.
 TOOL_SECONDS = 20.0
@@ -31,7 +34,8 @@ _TOOL_FOLDERS = (
 def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
     """The output of a vendor's tool; its exit code is ignored, because it means little.
 
-    Raises UnmeasuredError when the tool is not there, cannot be started or does not end.
+    Raises UnmeasuredError when the tool is not there, cannot be started or does not
+    end.
     """
     program = find_program(command[0], os.environ)
     words = " ".join(command)
@@ -98,7 +102,9 @@ def text_of(path: Path) -> str:
 
 
 def available_memory() -> int | None:
-    """The bytes available to programs without swapping, None if the kernel does not report them."""
+    """The bytes available to programs without swapping, None if the kernel does not
+    report them.
+    """
     available = re.search(
         r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE
     )
@@ -107,7 +113,10 @@ def available_memory() -> int | None:
 
 @dataclass(frozen=True)
 class Host:
-    """All doors together; tests give their own. Every path is looked up below ``root``."""
+    """All doors together; tests give their own.
+
+    Every path is looked up below ``root``.
+    """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     root: Path = Path("/")
@@ -122,7 +131,9 @@ class Host:
 
 
 class RunTimes(NamedTuple):
-    """Nanoseconds that all threads of the process have run, and have been ready to run while another had the CPU."""
+    """Nanoseconds that all threads of the process have run, and have been ready to run
+    while another had the CPU.
+    """
 
     ran: int
     waited: int
@@ -137,7 +148,8 @@ class RunTimes(NamedTuple):
 def run_times(tasks: Path = Path("/proc/self/task")) -> RunTimes | None:
     """The times of the current threads; None if the kernel does not keep them.
 
-    Source: the first two numbers of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst).
+    Source: the first two numbers of /proc/PID/task/TID/schedstat
+    (Documentation/scheduler/sched-stats.rst).
     """
     ran = waited = 0
     try:

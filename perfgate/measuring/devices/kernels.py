@@ -1,4 +1,6 @@
-"""Profiled blocks: the kernels that calls run, how long each takes, and whether two blocks ran the same kernels."""
+"""Profiled blocks: the kernels that calls run, how long each takes, and whether two
+blocks ran the same kernels.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ import numpy as np
 from perfgate.document.samples import KernelBlocks, KernelRow
 from perfgate.measuring.devices.device import Call, Device, KernelRun
 
-# Rows that a document keeps for one shape, and characters of a name: names of templates take hundreds.
+# Rows that a document keeps for one shape, and characters of a name: names of templates
+# take hundreds.
 MOST_ROWS = 64
 MOST_CHARACTERS = 200
 OTHER_KERNELS = "other kernels"
@@ -67,9 +70,11 @@ def kernel_columns(blocks: Sequence[KernelBlock]) -> KernelBlocks:
 
 
 def work_of(kernels: Iterable[KernelRun]) -> str:
-    """A hash of the kernels of each stream in order; streams count in the order of their first kernel.
+    """A hash of the kernels of each stream in order; streams count in the order of
+    their first kernel.
 
-    The order between streams depends on times, and the number of a stream on the process.
+    The order between streams depends on times, and the number of a stream on the
+    process.
     """
     streams: dict[int, list[_Kind]] = {}
     for kernel in sorted(kernels, key=lambda kernel: kernel.start_ns):
@@ -82,7 +87,9 @@ def work_of(kernels: Iterable[KernelRun]) -> str:
 
 
 def _rows(blocks: Sequence[KernelBlock]) -> list[KernelRow]:
-    """The kernels by name and launch size: the median over the blocks of a call's nanoseconds, the longest first."""
+    """The kernels by name and launch size: the median over the blocks of a call's
+    nanoseconds, the longest first.
+    """
     ns_of_call: dict[_Kind, list[float]] = defaultdict(lambda: [0.0] * len(blocks))
     counts: dict[_Kind, float] = defaultdict(float)
     for index, block in enumerate(blocks):

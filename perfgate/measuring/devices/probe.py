@@ -1,6 +1,8 @@
-"""``python -m perfgate.measuring.devices.probe KIND``: check a device for faults without importing torch.
+"""``python -m perfgate.measuring.devices.probe KIND``: check a device for faults
+without importing torch.
 
-A separate process, because ``import torch`` itself fails with torch_npu installed and CANN missing.
+A separate process, because ``import torch`` itself fails with torch_npu installed and
+CANN missing.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from perfgate.measuring.devices.registry import examine_device
 
 
 def main(arguments: list[str]) -> int:
-    """Print a list of FitnessCheck as one line of JSON, the last on standard output; return the exit code."""
+    """Print a list of FitnessCheck as one line of JSON, the last on standard output;
+    return the exit code.
+    """
     if len(arguments) != 1:
         sys.stderr.write(
             "usage: python -m perfgate.measuring.devices.probe KIND, such as npu or npu:1\n"

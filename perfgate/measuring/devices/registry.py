@@ -26,7 +26,9 @@ def monitored_kinds() -> list[str]:
 
 
 def refuse_unknown_kind(kind: str) -> re.Match[str]:
-    """Kind and index of a configured device. Raises ConfigError for a kind without a backend; no device is touched."""
+    """Kind and index of a configured device. Raises ConfigError for a kind without a
+    backend; no device is touched.
+    """
     match = _KIND.fullmatch(kind)
     if match is None or match[1] not in device_kinds():
         raise ConfigError(
@@ -41,8 +43,8 @@ def refuse_unknown_kind(kind: str) -> re.Match[str]:
 def open_device(kind: str) -> Device:
     """Open a device: ``cpu``, or a kind and an index such as ``npu:1``.
 
-    Raises ConfigError for a kind without a backend, and MeasuringError for one that cannot be opened here; both list the
-    alternatives.
+    Raises ConfigError for a kind without a backend, and MeasuringError for one that
+    cannot be opened here; both list the alternatives.
     """
     match = refuse_unknown_kind(kind)
     try:
@@ -62,9 +64,11 @@ def open_device(kind: str) -> Device:
 
 
 def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
-    """Check a device such as ``npu:1`` without opening it; no checks for a kind without a monitor.
+    """Check a device such as ``npu:1`` without opening it; no checks for a kind without
+    a monitor.
 
-    torch is not imported, so this works even if torch is broken. Raises MeasuringError for a name that is not a device.
+    torch is not imported, so this works even if torch is broken. Raises MeasuringError
+    for a name that is not a device.
     """
     match = _KIND.fullmatch(kind)
     if match is None:
@@ -78,7 +82,10 @@ def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
 
 
 def open_sensor(kind: str, host: Host) -> Sensor:
-    """A reader of a device such as ``npu:1``. Raises MeasuringError for a kind without a sensor, or if no tool answers."""
+    """A reader of a device such as ``npu:1``.
+
+    Raises MeasuringError for a kind without a sensor, or if no tool answers.
+    """
     kinds = ", ".join(monitored_kinds())
     monitor, index = _monitor(
         kind, Message("device.no-sensor", {"device": kind, "kinds": kinds})
@@ -88,7 +95,8 @@ def open_sensor(kind: str, host: Host) -> Sensor:
 
 
 def open_watch(kind: str, host: Host, identity: str) -> Watch:
-    """The queries of a device during a measurement; ``identity`` names it because its index may be ambiguous.
+    """The queries of a device during a measurement; ``identity`` names it because its
+    index may be ambiguous.
 
     Raises MeasuringError for a kind that is not watched, or if no tool answers.
     """
@@ -105,14 +113,18 @@ def _monitor(kind: str, without: Message) -> tuple[Any, int]:
 
 
 def clock_commands(kind: str, megahertz: int, host: Host) -> ClockCommands:
-    """The commands that lock the clock of a device such as ``cuda:1``. Raises MeasuringError if none can."""
+    """The commands that lock the clock of a device such as ``cuda:1``.
+
+    Raises MeasuringError if none can.
+    """
     monitor, index = _monitor(kind, Message("device.no-clock-lock", {"device": kind}))
     commands: ClockCommands = monitor.clock_commands(host, index, megahertz)
     return commands
 
 
 def _open(kind: str, index: int) -> Device:
-    # The folder is the registry: a backend's module is named like its kind and has the same KIND.
+    # The folder is the registry: a backend's module is named like its kind and has the
+    # same KIND.
     opened: Device = load_member(backends, kind, DEVICES).open_device(index)
     return opened
 

@@ -1,8 +1,11 @@
-"""Read a device's heat, clock and power while another process is measured: the process that ``perfgate.sampling`` starts.
+"""Read a device's heat, clock and power while another process is measured: the process
+that ``perfgate.sampling`` starts.
 
-``sampler npu:1`` reads all of its sensors about once a second. ``sampler npu:1 --watch`` sends single queries in quick
-succession, so that each answer covers a short time; ``--watch GPU-…`` names the device independently of the order of
-devices. One line of JSON a reading on standard output, until standard input is closed; torch is never imported.
+``sampler npu:1`` reads all of its sensors about once a second.
+``sampler npu:1 --watch`` sends single queries in quick succession, so that each answer
+covers a short time; ``--watch GPU-…`` names the device independently of the order of
+devices. One line of JSON a reading on standard output, until standard input is closed;
+torch is never imported.
 """
 
 from __future__ import annotations

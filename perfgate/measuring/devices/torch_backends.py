@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 
 class TorchBackend(NamedTuple):
-    """The backends of torch.distributed and torch.compile, and the package that adds the kind of device to torch."""
+    """The backends of torch.distributed and torch.compile, and the package that adds
+    the kind of device to torch.
+    """
 
     collectives: str
     compiler: str

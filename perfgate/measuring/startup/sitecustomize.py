@@ -1,7 +1,9 @@
-"""Runs at the start of every Python process of a job: report imports, and catch the signal that starts and ends a profile.
+"""Runs at the start of every Python process of a job: report imports, and catch the
+signal that starts and ends a profile.
 
-Until the signal comes there is no thread, and no other import of perfgate, unless the whole run is profiled, as for a
-command. The sitecustomize that this file hides runs after it.
+Until the signal comes there is no thread, and no other import of perfgate, unless the
+whole run is profiled, as for a command. The sitecustomize that this file hides runs
+after it.
 """
 
 import contextlib

@@ -1,1 +1,3 @@
-"""How calls are timed: one by one, in windows, in interleaved blocks; and on which testbed."""
+"""How calls are timed: one by one, in windows, in interleaved blocks; and on which
+testbed.
+"""

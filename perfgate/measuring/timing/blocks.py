@@ -20,17 +20,19 @@ from perfgate.measuring.timing.hardware import (
 from perfgate.stats.arrays import Ints
 from perfgate.system.garbage import collector_off
 
-# The device works on after a call if it is idle this share of the call later than the stream that the call ended on, and later
-# than some synchronizations of an idle device take.
+# The device works on after a call if it is idle this share of the call later than the
+# stream that the call ended on, and later than some synchronizations of an idle device
+# take.
 OVERHANG_SHARE, OVERHANG_WAITS = 0.05, 3
 
 
 class BlockCalls(NamedTuple):
     """The calls of a block, in order, and when the block began and ended.
 
-    ``wall`` has the nanoseconds of each call by the host's clock, ``cpu`` the thread's CPU time or the device's time.
-    On a device with a queue ``host`` has the time until each call returned. Preprocessing has ``stages``: a row per call and a
-    column per stage.
+    ``wall`` has the nanoseconds of each call by the host's clock, ``cpu`` the thread's
+    CPU time or the device's time. On a device with a queue ``host`` has the time until
+    each call returned. Preprocessing has ``stages``: a row per call and a column per
+    stage.
     """
 
     wall: Ints
@@ -44,9 +46,9 @@ class BlockCalls(NamedTuple):
 class BlockTimes(NamedTuple):
     """One block: its calls, and its disturbances.
 
-    ``took_ns`` is the whole block, with the unrecorded call and the garbage collection, and ``took_delay_ns`` the part of
-    it in which the thread was ready to run without a CPU; None if the kernel does not report it. ``counts`` covers the
-    whole block too.
+    ``took_ns`` is the whole block, with the unrecorded call and the garbage collection,
+    and ``took_delay_ns`` the part of it in which the thread was ready to run without a
+    CPU; None if the kernel does not report it. ``counts`` covers the whole block too.
     """
 
     calls: BlockCalls
@@ -69,14 +71,17 @@ def run_block(
 ) -> BlockTimes:
     """Run ``calls`` calls, each waited for, after one that is not recorded.
 
-    That first call absorbs caches and branch predictors left by the other side, and weights that have just moved. On a
-    device with a queue the second column is device time between two events, including the launch of the first kernel,
-    because the queue is empty before each call, and a third is the host's time until the call returns. A call ends when the
-    device is idle, so work on streams that the call does not wait for belongs to it. Otherwise, and for work ``on_host``,
-    the second is thread CPU time. Collection of garbage waits until the end.
+    That first call absorbs caches and branch predictors left by the other side, and
+    weights that have just moved. On a device with a queue the second column is device
+    time between two events, including the launch of the first kernel, because the queue
+    is empty before each call, and a third is the host's time until the call returns. A
+    call ends when the device is idle, so work on streams that the call does not wait
+    for belongs to it. Otherwise, and for work ``on_host``, the second is thread CPU
+    time. Collection of garbage waits until the end.
 
-    ``as_served`` keeps what makes single calls slow: garbage is collected inside the calls that leave it, as in a service. Only
-    waits for a CPU are left out of their times.
+    ``as_served`` keeps what makes single calls slow: garbage is collected inside the
+    calls that leave it, as in a service. Only waits for a CPU are left out of their
+    times.
     """
     timer = device.clock_ns
     around: AbstractContextManager[None] = collector_off()
@@ -94,7 +99,8 @@ def run_block(
     delay = device.run_delay_ns()
     if delay is not None:
         delay = None if delay_before is None else delay - delay_before
-    # The whole process, not the thread alone: a switch of any OpenMP thread holds the call up just as well.
+    # The whole process, not the thread alone: a switch of any OpenMP thread holds the
+    # call up just as well.
     return BlockTimes(
         calls=timed,
         involuntary_switches=usage.ru_nivcsw - usage_before.ru_nivcsw,
@@ -123,7 +129,9 @@ def time_calls_of_block(
 def _time_on_host(
     call: Call, device: Device, calls: int, timer: Callable[[], int]
 ) -> BlockCalls:
-    """The CPU clock is a system call: it is read outside the wall time, and stops between calls as that does."""
+    """The CPU clock is a system call: it is read outside the wall time, and stops
+    between calls as that does.
+    """
     cpu_clock, synchronize = device.cpu_clock_ns, device.synchronize
     starts, ends, cpu_starts, cpu_ends = (
         [0] * calls,
@@ -139,7 +147,8 @@ def _time_on_host(
         synchronize()
         ends[index] = timer()
         cpu_ends[index] = cpu_clock()
-        # A caller has its output when the call ends, and releases it later: the cost of that is gap.
+        # A caller has its output when the call ends, and releases it later: the cost of
+        # that is gap.
         del output
     block_end = device.clock_ns()
     return BlockCalls(
@@ -187,10 +196,11 @@ def _time_on_queue(
 
 
 def _overhang(span_ns: Ints, until_idle_ns: Ints, wait_ns: int) -> Ints:
-    """How long each call's other streams worked on after its own; 0 if those of most calls did not.
+    """How long each call's other streams worked on after its own; 0 if those of most
+    calls did not.
 
-    The events mark one stream, and no function tells the time of the others: the host's clock does. ``wait_ns`` is what
-    a synchronization of the idle device takes.
+    The events mark one stream, and no function tells the time of the others: the host's
+    clock does. ``wait_ns`` is what a synchronization of the idle device takes.
     """
     least = OVERHANG_SHARE * float(np.median(span_ns)) + OVERHANG_WAITS * wait_ns
     if float(np.median(until_idle_ns)) > least:

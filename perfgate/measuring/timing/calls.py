@@ -1,7 +1,9 @@
-"""Time calls one by one (latency) and many in flight (throughput), once their speed is steady; and two ways in turns.
+"""Time calls one by one (latency) and many in flight (throughput), once their speed is
+steady; and two ways in turns.
 
-A step tries its proposals (another precision, layout, batch or a compiled graph), so that their gain is measured and not
-promised. Blocks of both run in random ABBA or BAAB order: a drift of the machine meets both alike.
+A step tries its proposals (another precision, layout, batch or a compiled graph), so
+that their gain is measured and not promised. Blocks of both run in random ABBA or BAAB
+order: a drift of the machine meets both alike.
 """
 
 from __future__ import annotations
@@ -23,19 +25,24 @@ from perfgate.stats.summary import CONFIDENCE, median_deviation
 
 DEPTH = 4
 WINDOWS = 5
-# Streams have fallen behind if the rate until the device is idle is lower by this share.
+# Streams have fallen behind if the rate until the device is idle is lower by this
+# share.
 FALLEN_BEHIND = 0.05
 
 
 class CallTimes(NamedTuple):
-    """Nanoseconds of each call in call order: by the device's timer, and CPU time of the calling thread."""
+    """Nanoseconds of each call in call order: by the device's timer, and CPU time of
+    the calling thread.
+    """
 
     wall: Ints
     cpu: Ints
 
 
 class CallBudget(NamedTuple):
-    """When to stop: after ``calls`` calls and ``seconds``, both reached; at the latest after ``most_seconds``."""
+    """When to stop: after ``calls`` calls and ``seconds``, both reached; at the latest
+    after ``most_seconds``.
+    """
 
     calls: int
     seconds: float = 0.0
@@ -56,7 +63,9 @@ def compiled_graphs() -> int:
 
 
 def time_calls(call: Call, device: Device, budget: CallBudget) -> CallTimes:
-    """Time calls in latency mode: each waited for before the next starts. At least one call is made.
+    """Time calls in latency mode: each waited for before the next starts.
+
+    At least one call is made.
 
     Every call is kept, because slow calls form the tail.
     """
@@ -66,7 +75,8 @@ def time_calls(call: Call, device: Device, budget: CallBudget) -> CallTimes:
         device.cpu_clock_ns,
         device.synchronize,
     )
-    # Eight bytes a call: lists of numbers take five times as much, and a soak looks at the memory of the process.
+    # Eight bytes a call: lists of numbers take five times as much, and a soak looks at
+    # the memory of the process.
     wall, cpu = array("q"), array("q")
     begun = clock()
     deadline = begun + int(budget.seconds * 1e9)
@@ -98,17 +108,21 @@ def measure_throughput(
     windows: int = WINDOWS,
     depth: int = DEPTH,
 ) -> tuple[Floats, int]:
-    """Items per second of each of ``windows`` windows with at most ``depth`` calls in flight, and the calls they hold.
+    """Items per second of each of ``windows`` windows with at most ``depth`` calls in
+    flight, and the calls they hold.
 
-    On a device without a queue a call returns when it is done, so one call is in flight for any ``depth``, and the
-    device's timer measures the windows.
+    On a device without a queue a call returns when it is done, so one call is in flight
+    for any ``depth``, and the device's timer measures the windows.
 
-    The queue is bounded by a ring of events: unbounded, a fast host queues work for minutes. A window ends with the
-    first call that completes after its length, so a window of long calls holds at least one. Its rate is the items of
-    the calls that completed in it over the device time from the mark it began with to the mark it ended with.
+    The queue is bounded by a ring of events: unbounded, a fast host queues work for
+    minutes. A window ends with the first call that completes after its length, so a
+    window of long calls holds at least one. Its rate is the items of the calls that
+    completed in it over the device time from the mark it began with to the mark it
+    ended with.
 
-    The marks are of one stream. If others, which the calls do not wait for, fall behind it, the windows are too fast: the
-    rates are then those of all calls until the device is idle.
+    The marks are of one stream. If others, which the calls do not wait for, fall behind
+    it, the windows are too fast: the rates are then those of all calls until the device
+    is idle.
     """
     depth = depth if "queue" in device.capabilities else 1
     marks, ends = _window_marks(
@@ -140,7 +154,9 @@ def _device_ns(device: Device) -> int:
 def _window_marks(
     call: Call, device: Device, *, depth: int, span_ns: int, windows: int
 ) -> tuple[list[int], list[int]]:
-    """The device times at which windows begin and end, and how many calls were done by then."""
+    """The device times at which windows begin and end, and how many calls were done by
+    then.
+    """
     has_queue = "queue" in device.capabilities
     ring: deque[DeviceEvent] = deque()
     marks: list[int] = []
@@ -170,14 +186,15 @@ WINDOWS_THAT_AGREE = 3
 AGREEMENT = 0.01
 NOISE_FACTOR = 2.0
 
-# 300 calls in windows of 10. Counted in windows, because 300 calls of 50 us are over before the first window is.
+# 300 calls in windows of 10. Counted in windows, because 300 calls of 50 us are over
+# before the first window is.
 CAP_WINDOWS = 30
 CAP_SECONDS = 30.0
 
 
 class SteadyState(NamedTuple):
-    """The result of the search for a steady state. ``steady`` False is an answer too; ``call_ns`` is the median of the last
-    window.
+    """The result of the search for a steady state. ``steady`` False is an answer too;
+    ``call_ns`` is the median of the last window.
     """
 
     calls: int
@@ -189,11 +206,12 @@ class SteadyState(NamedTuple):
 def find_steady_state(
     call: Call, device: Device, *, cap_seconds: float = CAP_SECONDS
 ) -> SteadyState:
-    """Call until the medians of the last three windows agree within max(1 %, twice their noise).
+    """Call until the medians of the last three windows agree within max(1 %, twice
+    their noise).
 
-    The noise of a window is the median absolute deviation of its calls over its median. The first call, with its lazy
-    initialisation, stands outside every window. Ends unsteady after 30 windows or ``cap_seconds``
-    of the device's clock.
+    The noise of a window is the median absolute deviation of its calls over its median.
+    The first call, with its lazy initialisation, stands outside every window. Ends
+    unsteady after 30 windows or ``cap_seconds`` of the device's clock.
     """
     deadline = device.clock_ns() + int(cap_seconds * 1e9)
     first_call_ns = timed_call(call, device)
@@ -231,7 +249,9 @@ def _window(call: Call, device: Device, deadline: int) -> Ints:
 
 
 def agree(windows: list[Ints]) -> bool:
-    """Whether the medians of the windows lie within max(1 %, twice their median noise) of each other."""
+    """Whether the medians of the windows lie within max(1 %, twice their median noise)
+    of each other.
+    """
     medians = [float(np.median(window)) for window in windows]
     noise = float(
         np.median(
@@ -253,9 +273,11 @@ _WARM_UP_CALLS = 3
 
 
 class Versus(NamedTuple):
-    """How many times as fast the second way is as the first (above 1: faster), and the interval at ``CONFIDENCE``.
+    """How many times as fast the second way is as the first (above 1: faster), and the
+    interval at ``CONFIDENCE``.
 
-    ``first_ns`` and ``second_ns`` are the median nanoseconds of a call; ``quads`` the pairs of blocks behind the interval.
+    ``first_ns`` and ``second_ns`` are the median nanoseconds of a call; ``quads`` the
+    pairs of blocks behind the interval.
     """
 
     speedup: float
@@ -279,12 +301,14 @@ def compare(
     seconds: float,
     seed: int = 0,
 ) -> Versus:
-    """Time both ways in turns for about ``seconds``, and at least ``FEWEST_QUADS`` quads.
+    """Time both ways in turns for about ``seconds``, and at least ``FEWEST_QUADS``
+    quads.
 
-    A block is calls for 20 ms, each waited for; both ways make the same number, so that a call weighs the same. A
-    quad has the mean over both blocks of each way of the median nanoseconds of a call.
-    The speed-up is the Hodges-Lehmann estimate over the quads' log ratios of block medians, its interval by the exact
-    signed-rank distribution. Warm-up, compilation included, is not timed.
+    A block is calls for 20 ms, each waited for; both ways make the same number, so that
+    a call weighs the same. A quad has the mean over both blocks of each way of the
+    median nanoseconds of a call. The speed-up is the Hodges-Lehmann estimate over the
+    quads' log ratios of block medians, its interval by the exact signed-rank
+    distribution. Warm-up, compilation included, is not timed.
     """
     for _ in range(_WARM_UP_CALLS):
         slowest_ns = max(timed_call(first, device), timed_call(second, device))
@@ -318,7 +342,9 @@ def time_in_rounds(
     fewest: int = FEWEST_QUADS,
     most: float = math.inf,
 ) -> dict[str, Floats]:
-    """Nanoseconds of each way, once a round and in random order, so that disturbances affect all ways alike."""
+    """Nanoseconds of each way, once a round and in random order, so that disturbances
+    affect all ways alike.
+    """
     chance = random.Random(seed)
     times: dict[str, list[float]] = {way: [] for way in ways}
     until = device.clock_ns() + int(seconds * 1e9)
@@ -331,7 +357,9 @@ def time_in_rounds(
 
 
 def summarize_turns(quads: Floats) -> Versus:
-    """How both ways compare, from an array of shape (quads, 2): nanoseconds of a call in both ways, turn by turn."""
+    """How both ways compare, from an array of shape (quads, 2): nanoseconds of a call
+    in both ways, turn by turn.
+    """
     quads = np.maximum(quads, 1.0)  # a coarse clock may not have moved
     differences = np.log(quads[:, 0]) - np.log(quads[:, 1])
     alpha = (1 - CONFIDENCE) / 2

@@ -1,7 +1,9 @@
-"""Hardware counters of a block: instructions, cycles and cache misses of all threads, in user space.
+"""Hardware counters of a block: instructions, cycles and cache misses of all threads,
+in user space.
 
-The kernel counts by perf_event_open(2). The layout of its argument and the numbers below come from linux/perf_event.h
-(PERF_ATTR_SIZE_VER0), the numbers of the system call from asm/unistd_64.h (x86-64) and asm-generic/unistd.h (AArch64).
+The kernel counts by perf_event_open(2). The layout of its argument and the numbers
+below come from linux/perf_event.h (PERF_ATTR_SIZE_VER0), the numbers of the system call
+from asm/unistd_64.h (x86-64) and asm-generic/unistd.h (AArch64).
 """
 
 from __future__ import annotations
@@ -35,16 +37,20 @@ _NAMES = {
     _CACHE_MISSES: "cache misses",
 }
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
-# Without an own patch of the distribution 2 is the most, and it allows a process to count itself in user space.
+# Without an own patch of the distribution 2 is the most, and it allows a process to
+# count itself in user space.
 _MOST_PARANOID = 2
 _SHARED = "something else had the hardware counters for all of a block"
 
-# Opens the counter of a PERF_COUNT_HW number and returns its descriptor. Raises OSError if the kernel refuses.
+# Opens the counter of a PERF_COUNT_HW number and returns its descriptor. Raises OSError
+# if the kernel refuses.
 Opener = Callable[[int], int]
 
 
 class CounterReading(NamedTuple):
-    """A counter, and the nanoseconds for which the kernel was asked to count and for which it did."""
+    """A counter, and the nanoseconds for which the kernel was asked to count and for
+    which it did.
+    """
 
     value: int
     enabled: int
@@ -63,9 +69,11 @@ NOT_COUNTED = HardwareCounts(None, None, None)
 
 
 class HardwareCounters:
-    """The counters of this process and of every thread and process that it starts from now on.
+    """The counters of this process and of every thread and process that it starts from
+    now on.
 
-    Counting needs no library and may be refused: ``absent`` then has the missing events, the reason and the remedy.
+    Counting needs no library and may be refused: ``absent`` then has the missing
+    events, the reason and the remedy.
     """
 
     def __init__(
@@ -88,7 +96,9 @@ class HardwareCounters:
         self.absent = _not_counted(refused, reason) if refused else None
 
     def read(self) -> list[CounterReading | None]:
-        """Every counter as it stands; None for one that could not be opened, or that user code closed."""
+        """Every counter as it stands; None for one that could not be opened, or that
+        user code closed.
+        """
         return [self._read(descriptor) for descriptor in self._descriptors]
 
     def close(self) -> None:
@@ -115,14 +125,17 @@ def counted(
 ) -> HardwareCounts:
     """The counts between two readings.
 
-    If more events are requested than the processor has counters, the kernel multiplexes them, and counts are scaled to the
-    whole time, as in perf-stat(1). That is an estimate; its spread is in the comparison of base with itself too.
+    If more events are requested than the processor has counters, the kernel multiplexes
+    them, and counts are scaled to the whole time, as in perf-stat(1). That is an
+    estimate; its spread is in the comparison of base with itself too.
     """
     return HardwareCounts(*map(_difference, before, after))
 
 
 def shared_counters(counts: Sequence[HardwareCounts]) -> str | None:
-    """The counters that this process opened but some block lacks; None if there are none."""
+    """The counters that this process opened but some block lacks; None if there are
+    none.
+    """
     lacking = []
     for name, column in zip(_NAMES.values(), zip(*counts)):
         if None in column:
@@ -133,7 +146,10 @@ def shared_counters(counts: Sequence[HardwareCounts]) -> str | None:
 
 
 def open_counter(config: int) -> int:
-    """Ask the kernel to count for this process, on any CPU; return the descriptor. Raises OSError if it refuses."""
+    """Ask the kernel to count for this process, on any CPU; return the descriptor.
+
+    Raises OSError if it refuses.
+    """
     number = _SYSCALLS.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

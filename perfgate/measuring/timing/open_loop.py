@@ -1,7 +1,8 @@
 """Calls sent at the times they are intended for, whether or not earlier calls are done.
 
-A loop that waits for each call before it sends the next omits the calls due meanwhile, so a stall counts once although
-every arrival during it had to wait ("coordinated omission", Gil Tene; wrk2).
+A loop that waits for each call before it sends the next omits the calls due meanwhile,
+so a stall counts once although every arrival during it had to wait ("coordinated
+omission", Gil Tene; wrk2).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from perfgate.stats.arrivals import draw
 
 # Fewer calls show no trend.
 _FEWEST_FOR_TREND = 30
-# A queue that grows without end serves less than comes in; a run that ends with a stall does too, but does not grow throughout.
+# A queue that grows without end serves less than comes in; a run that ends with a stall
+# does too, but does not grow throughout.
 _KEEPS_UP = 0.95
 # Calls that arrive too fast are given up after this many times their intended duration.
 _PATIENCE = 2.0
@@ -25,7 +27,8 @@ _LEAD_NS = 1_000_000
 
 
 class OpenLoop(NamedTuple):
-    """Nanoseconds from the intended start of each call to its end, in the order of sending, and when each was intended.
+    """Nanoseconds from the intended start of each call to its end, in the order of
+    sending, and when each was intended.
 
     ``gave_up`` is set if the rest was not sent, because the device was too far behind.
     """
@@ -36,7 +39,9 @@ class OpenLoop(NamedTuple):
 
     @property
     def saturated(self) -> bool:
-        """Whether the queue grew without end: less was served than came in, and calls waited longer and longer."""
+        """Whether the queue grew without end: less was served than came in, and calls
+        waited longer and longer.
+        """
         if self.gave_up:
             return True
         if self.latencies.size < _FEWEST_FOR_TREND:
@@ -50,10 +55,12 @@ class OpenLoop(NamedTuple):
 
 
 def run_open_loop(call: Call, device: Device, arrivals: Floats) -> OpenLoop:
-    """Send a call at each of these times, in seconds after now and in rising order, and wait for all of them.
+    """Send a call at each of these times, in seconds after now and in rising order, and
+    wait for all of them.
 
-    A device with a queue takes calls while it works on others. On other devices a long call keeps the host from sending the
-    next, but its latency counts from its intended start all the same.
+    A device with a queue takes calls while it works on others. On other devices a long
+    call keeps the host from sending the next, but its latency counts from its intended
+    start all the same.
     """
     to_host_ns = _host_minus_device(device)
     begun = device.clock_ns() + _LEAD_NS
@@ -90,7 +97,9 @@ def _host_minus_device(device: Device) -> int:
 
 
 def rate_of(traffic: Traffic) -> float:
-    """The requests a second: as given, or as recorded, by the gaps between the first and the last."""
+    """The requests a second: as given, or as recorded, by the gaps between the first
+    and the last.
+    """
     if traffic.rate is not None:
         return float(traffic.rate)
     return (len(traffic.arrivals) - 1) / (
@@ -114,7 +123,9 @@ def arrivals(traffic: Traffic, *, count: int, seed: int) -> Floats:
 
 
 def calls_of(traffic: Traffic, batch: int, *, count: int, seed: int) -> Floats:
-    """When ``count`` calls of ``batch`` items come in: each with the request that completes its batch."""
+    """When ``count`` calls of ``batch`` items come in: each with the request that
+    completes its batch.
+    """
     requests = arrivals(traffic, count=count * batch, seed=seed)
     times: Floats = requests[batch - 1 :: batch] - requests[batch - 1]
     return times

@@ -1,4 +1,6 @@
-"""Preprocessing, timed stage by stage, and how long a model waits for a thread that preprocesses its next batch."""
+"""Preprocessing, timed stage by stage, and how long a model waits for a thread that
+preprocesses its next batch.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ from perfgate.stats.arrays import Ints
 
 
 class Preprocessing:
-    """Calling it preprocesses the next raw batch of a pool; the times of each stage are kept, in nanoseconds of the host.
+    """Calling it preprocesses the next raw batch of a pool; the times of each stage are
+    kept, in nanoseconds of the host.
 
-    Stages that change the raw batch they are given get a fresh copy every time, and the copying is not timed. They are the
-    workload's unless others are given.
+    Stages that change the raw batch they are given get a fresh copy every time, and the
+    copying is not timed. They are the workload's unless others are given.
     """
 
     def __init__(
@@ -62,7 +65,9 @@ class Preprocessing:
         return batch
 
     def taken(self, calls: int) -> Ints:
-        """The nanoseconds of the last ``calls`` calls, an array of shape (calls, stages), and forget all of them."""
+        """The nanoseconds of the last ``calls`` calls, an array of shape (calls,
+        stages), and forget all of them.
+        """
         marks = np.asarray(self._marks[-calls:], dtype=np.int64)
         self._marks.clear()
         return np.diff(marks, axis=1)
@@ -87,10 +92,12 @@ def compare_pipeline(
     seconds: float,
     seed: int,
 ) -> Versus:
-    """How much faster the model is on ready batches than behind a thread that preprocesses the next one, a batch.
+    """How much faster the model is on ready batches than behind a thread that
+    preprocesses the next one, a batch.
 
-    Both take turns in rounds of a few batches, for about ``seconds`` and at least ``FEWEST_QUADS`` rounds. ``preprocess`` makes
-    the next batch, ``feed`` brings one to the device and calls the model.
+    Both take turns in rounds of a few batches, for about ``seconds`` and at least
+    ``FEWEST_QUADS`` rounds. ``preprocess`` makes the next batch, ``feed`` brings one to
+    the device and calls the model.
     """
     ready = [preprocess() for _ in range(_FEWEST_BATCHES)]
     started = device.clock_ns()
@@ -111,7 +118,8 @@ def compare_pipeline(
 
 
 def exposed_share(pipeline: Versus) -> tuple[float, float, float]:
-    """The share of the pipeline's time in which the model waits, 1 - T_model / T_pipeline, with its interval.
+    """The share of the pipeline's time in which the model waits, 1 - T_model /
+    T_pipeline, with its interval.
 
     It is never below 0: a pipeline is not faster than its model but by noise.
     """

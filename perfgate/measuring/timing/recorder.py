@@ -1,4 +1,6 @@
-"""The blocks of one worker, kept until the conductor asks for them, and their columns in a document."""
+"""The blocks of one worker, kept until the conductor asks for them, and their columns
+in a document.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class RecordedBlock(NamedTuple):
 class BlockRecorder:
     """Runs blocks of a workload and keeps them until they are asked for.
 
-    ``preprocessing`` maps each shape to its preprocessing; it is empty for a workload without any.
+    ``preprocessing`` maps each shape to its preprocessing; it is empty for a workload
+    without any.
     """
 
     def __init__(
@@ -81,7 +84,8 @@ class BlockRecorder:
             counters=self._counters,
         )
         if as_served:
-            # A wait that the kernel booked between the readings of the two clocks may exceed a short call.
+            # A wait that the kernel booked between the readings of the two clocks may
+            # exceed a short call.
             calls_of_block = block.calls._replace(wall=np.maximum(block.calls.wall, 1))
             if calls_of_block.host is not None:
                 calls_of_block = calls_of_block._replace(
@@ -92,7 +96,9 @@ class BlockRecorder:
         return block
 
     def wake(self, shape: str, *, seconds: float) -> None:
-        """Bring a device that idled back to its temperature and clock, by calls that are not recorded."""
+        """Bring a device that idled back to its temperature and clock, by calls that
+        are not recorded.
+        """
         until = self._device.clock_ns() + int(seconds * 1e9)
         while self._device.clock_ns() < until:
             self._callers[shape]()
@@ -127,7 +133,9 @@ class BlockRecorder:
 
     @property
     def uncounted(self) -> str | None:
-        """The hardware counters missing from the blocks, and why; None if none is missing or counting is off."""
+        """The hardware counters missing from the blocks, and why; None if none is
+        missing or counting is off.
+        """
         if self._counters is None or self._counters.absent:
             return self._counters.absent if self._counters else None
         counts = []
@@ -136,7 +144,9 @@ class BlockRecorder:
         return shared_counters(counts)
 
     def columns(self) -> dict[str, BlockColumns]:
-        """The blocks of every shape in the order they ran; shapes without a block are left out."""
+        """The blocks of every shape in the order they ran; shapes without a block are
+        left out.
+        """
         source: CpuSource = (
             "device" if "queue" in self._device.capabilities else "thread_cpu"
         )
@@ -151,7 +161,9 @@ class BlockRecorder:
         return self._kernels.columns()
 
     def preprocess_columns(self) -> dict[str, BlockColumns]:
-        """The blocks of preprocessing of every shape; lines of stages are those of the project."""
+        """The blocks of preprocessing of every shape; lines of stages are those of the
+        project.
+        """
         columns = {}
         for shape, blocks in self._preprocess_blocks.items():
             if not blocks:

@@ -1,4 +1,6 @@
-"""The testbed: everything that must be equal for two runs to be compared, and other useful facts."""
+"""The testbed: everything that must be equal for two runs to be compared, and other
+useful facts.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.workload.bound import POOL_SIZE
 
-# Environment variables that change speed; their values are part of the fingerprint (facts of the vendors' manuals:
-# glibc malloc tunables, OpenMP, oneDNN/MKL, CUDA, Ascend CANN and torch_npu).
+# Environment variables that change speed; their values are part of the fingerprint
+# (facts of the vendors' manuals: glibc malloc tunables, OpenMP, oneDNN/MKL, CUDA,
+# Ascend CANN and torch_npu).
 SPEED_PREFIXES = (
     "MALLOC_",
     "GLIBC_TUNABLES",
@@ -52,8 +55,8 @@ SPEED_PREFIXES = (
     "PER_STREAM_QUEUE",
     "PROF_CONFIG_PATH",
 )
-# Read-only facts of a job about its location, files, logs and addresses, not its speed; the versions of its files are among
-# the device's properties.
+# Read-only facts of a job about its location, files, logs and addresses, not its speed;
+# the versions of its files are among the device's properties.
 _NOT_SPEED = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",

@@ -18,10 +18,11 @@ from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS, WarmedUp
 from perfgate.system.garbage import collector_off
 
-# Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
-# fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never
-# agreed in half a second, while fastest calls did in a tenth of it. A quarter of a block is enough: with whole blocks warming
-# up took as long as the blocks of a pair.
+# Fastest calls of blocks that lie this close together count as equal; after this time
+# noise alone may keep them apart. The fastest, because a neighbour slows most calls of
+# a block and hardly ever all: on a machine under load, medians never agreed in half a
+# second, while fastest calls did in a tenth of it. A quarter of a block is enough: with
+# whole blocks warming up took as long as the blocks of a pair.
 AGREEMENT = 0.02
 SETTLING_SECONDS = 0.05
 IN_A_ROW = 3
@@ -29,7 +30,9 @@ SETTLING_BLOCKS = 4
 
 
 class _Limits(NamedTuple):
-    """Nanoseconds of one block, and since the first call: before which no shape is warm, after which noise may remain, most."""
+    """Nanoseconds of one block, and since the first call: before which no shape is
+    warm, after which noise may remain, most.
+    """
 
     block: int
     least: int
@@ -45,18 +48,24 @@ def warm_up(
     least_seconds: float = 0.0,
     preprocessing: Mapping[str, Preprocessing] | None = None,
 ) -> WarmedUp:
-    """Warm up every shape and return the number of calls in a block of about ``block_seconds``: at least 3.
+    """Warm up every shape and return the number of calls in a block of about
+    ``block_seconds``: at least 3.
 
-    A block of ``preprocessing``, by shape, has at least one: few calls are enough to locate 100 ms.
+    A block of ``preprocessing``, by shape, has at least one: few calls are enough to
+    locate 100 ms.
 
-    Code may be compiled or captured for each size of its inputs, and must be before the blocks. So every input of a shape is
-    called at least once, and blocks in which torch compiled a graph are discarded. A call of SLOW_CALL_SECONDS or more makes
-    a block alone, and is warm once it is no faster than the call before it, even if some inputs are new.
+    Code may be compiled or captured for each size of its inputs, and must be before the
+    blocks. So every input of a shape is called at least once, and blocks in which torch
+    compiled a graph are discarded. A call of SLOW_CALL_SECONDS or more makes a block
+    alone, and is warm once it is no faster than the call before it, even if some inputs
+    are new.
 
-    A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a twentieth of a second has
-    passed and they do not keep falling (then noise, not warming, holds them apart). All shapes share that time, because the
-    process as a whole warms up, ``least_seconds`` before which none is steady, and ``cap_seconds``; if that ends the search,
-    ``steady`` is False. Live objects are frozen, so that the collections between blocks are short.
+    A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or
+    when a twentieth of a second has passed and they do not keep falling (then noise,
+    not warming, holds them apart). All shapes share that time, because the process as a
+    whole warms up, ``least_seconds`` before which none is steady, and ``cap_seconds``;
+    if that ends the search, ``steady`` is False. Live objects are frozen, so that the
+    collections between blocks are short.
     """
     _freeze()
     callers = {shape: workload.caller(shape) for shape in workload.shapes}
@@ -136,7 +145,9 @@ def _settle(call: Call, device: Device, limits: _Limits, *, inputs: int) -> Stea
 
 
 def _is_settled(last: list[float], *, may_wander: bool) -> bool:
-    """Whether the fastest calls of the last blocks agree, or, if they ``may_wander``, at least do not fall any more."""
+    """Whether the fastest calls of the last blocks agree, or, if they ``may_wander``,
+    at least do not fall any more.
+    """
     if len(last) < IN_A_ROW:
         return False
     if max(last) - min(last) <= AGREEMENT * min(last):

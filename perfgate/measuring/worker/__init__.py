@@ -1,1 +1,3 @@
-"""The child's side: the fork server that imports torch once, and the worker that answers the conductor's requests."""
+"""The child's side: the fork server that imports torch once, and the worker that
+answers the conductor's requests.
+"""

@@ -1,10 +1,13 @@
-"""``perfgate.measuring.worker FD MODULE… [-- MODULE…]``: start the fork server on an inherited socket."""
+"""``perfgate.measuring.worker FD MODULE… [-- MODULE…]``: start the fork server on an
+inherited socket.
+"""
 
 import gc
 import socket
 import sys
 
-# Imports make objects and hardly any garbage: looking for it takes a sixth of the time. The server turns it on again.
+# Imports make objects and hardly any garbage: looking for it takes a sixth of the time.
+# The server turns it on again.
 gc.disable()
 
 from perfgate.system.loads import report_loads  # noqa: E402 - not before

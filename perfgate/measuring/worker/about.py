@@ -1,4 +1,6 @@
-"""``python -m perfgate.measuring.worker.about``: import a worker's dependencies, and print this interpreter's packages."""
+"""``python -m perfgate.measuring.worker.about``: import a worker's dependencies, and
+print this interpreter's packages.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ import sys
 
 import msgspec
 
-# Imported only to prove that it can be: a worker that lacks a dependency would fail later, and less clearly.
+# Imported only to prove that it can be: a worker that lacks a dependency would fail
+# later, and less clearly.
 import perfgate.measuring.worker.server  # noqa: F401
 from perfgate.document.testbed import Environment
 from perfgate.measuring.checklist.runner import find_steps

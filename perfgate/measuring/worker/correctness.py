@@ -1,4 +1,6 @@
-"""Check the workload's outputs: a model that is faster but wrong, or works less when timed, must never pass."""
+"""Check the workload's outputs: a model that is faster but wrong, or works less when
+timed, must never pass.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS
 
 MAX_SIGNATURE = 1000
 MAX_SHOWN = 100
-# The tolerance between two outputs of the same input, as a share of the largest value: kernels choose their algorithm by
-# the input's address, and round differently. An output of another input is far beyond it.
+# The tolerance between two outputs of the same input, as a share of the largest value:
+# kernels choose their algorithm by the input's address, and round differently. An
+# output of another input is far beyond it.
 ROUNDING = 1e-3
 # The number of calls in a block of 1 ms calls; fewer for long calls.
 MOST_CALLS = 20
@@ -35,7 +38,9 @@ BLOCK_SECONDS = 0.25
 
 
 def check_outputs(workload: BoundWorkload) -> list[CorrectnessResult]:
-    """Call every shape: hand output and inputs, both on the host, to the workload's check, if it has one."""
+    """Call every shape: hand output and inputs, both on the host, to the workload's
+    check, if it has one.
+    """
     return [_check_shape(workload, shape) for shape in workload.shapes]
 
 
@@ -76,7 +81,8 @@ def _check_shape(workload: BoundWorkload, shape: str) -> CorrectnessResult:
 def nothing_computed(
     workload: BoundWorkload, output: Any, inputs: Any
 ) -> Message | None:
-    """A message if a call shows no sign of work: no value in its output, which was read, and no operator.
+    """A message if a call shows no sign of work: no value in its output, which was
+    read, and no operator.
 
     Workloads without operators, such as a tokenizer, return values.
     """
@@ -91,7 +97,9 @@ def nothing_computed(
 
 
 def _stale_output(workload: BoundWorkload, shape: str) -> Message | None:
-    """A message if outputs are cached by the identity of an input; None if they are not, or it is unknown."""
+    """A message if outputs are cached by the identity of an input; None if they are
+    not, or it is unknown.
+    """
     import torch
 
     reused, fresh = workload.new_inputs(shape), workload.new_inputs(shape)
@@ -113,7 +121,8 @@ def _stale_output(workload: BoundWorkload, shape: str) -> Message | None:
         return None
     if _agree(expected, _answer(workload, reused)):
         return None
-    # A model that changes with every call, or with every second, would otherwise look as if it did not follow.
+    # A model that changes with every call, or with every second, would otherwise look
+    # as if it did not follow.
     if _changes(expected, lambda: _answer(workload, copy.deepcopy(fresh))):
         return None
     return Message("output.stale")
@@ -124,7 +133,9 @@ def _form(batch: Any) -> list[tuple[Any, ...]]:
 
 
 def _wrong_when_timed(workload: BoundWorkload, shape: str) -> Message | None:
-    """A message if the last call of a timed block returns another result than the same call outside a block."""
+    """A message if the last call of a timed block returns another result than the same
+    call outside a block.
+    """
     pool, device = workload.pool(shape), workload.device
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
     calls = min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9)))
@@ -150,7 +161,8 @@ def _wrong_when_timed(workload: BoundWorkload, shape: str) -> Message | None:
     expected = _answer(workload, inputs)
     if not expected or _agree(expected, last_tensors):
         return None
-    # A model that changes with every call, or with every second, would otherwise look as if timing changed it.
+    # A model that changes with every call, or with every second, would otherwise look
+    # as if timing changed it.
     if _changes(expected, lambda: _answer(workload, inputs)):
         return None
     return Message("output.differs-when-timed")
@@ -195,7 +207,8 @@ def _close(first: Any, second: Any) -> bool:
 
 
 def signature(output: Any) -> str:
-    """Structure, dtypes and shapes of an output, e.g. ``(float32[8,48], {mask: bool[8]})``.
+    """Structure, dtypes and shapes of an output, e.g.
+    ``(float32[8,48], {mask: bool[8]})``.
 
     One that is too long ends in a hash of the rest.
     """
@@ -206,7 +219,8 @@ def signature(output: Any) -> str:
 
 
 def _signature(output: Any) -> str:
-    # A record of the transformers library is a mapping too, of those fields alone that are set.
+    # A record of the transformers library is a mapping too, of those fields alone that
+    # are set.
     if dataclasses.is_dataclass(output) and not isinstance(output, (type, Mapping)):
         output = {
             field.name: getattr(output, field.name)

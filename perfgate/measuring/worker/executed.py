@@ -1,4 +1,5 @@
-"""Records which lines of some files this process runs, and everything that could run or read them without being seen.
+"""Records which lines of some files this process runs, and everything that could run or
+read them without being seen.
 
 It runs in trials alone: timed processes have neither tracer nor audit hook.
 """
@@ -36,7 +37,9 @@ _TOOLS = (4, 3, 0, 1, 2, 5)
 
 
 class ReadCode(NamedTuple):
-    """Code of a watched file that something read as an object: a compiler may run it in its own way."""
+    """Code of a watched file that something read as an object: a compiler may run it in
+    its own way.
+    """
 
     file: int
     first: int
@@ -44,10 +47,12 @@ class ReadCode(NamedTuple):
 
 
 class LineRecorder:
-    """Sends the executed lines of ``files`` through ``reports``, a socket of datagrams, each line before it runs.
+    """Sends the executed lines of ``files`` through ``reports``, a socket of datagrams,
+    each line before it runs.
 
-    A line cannot take back its report, whatever it does. ``folders`` hold files that are new or gone, so listing one tells the
-    sides apart. The project is the code below ``roots`` outside of installed packages.
+    A line cannot take back its report, whatever it does. ``folders`` hold files that
+    are new or gone, so listing one tells the sides apart. The project is the code below
+    ``roots`` outside of installed packages.
     """
 
     def __init__(
@@ -74,7 +79,9 @@ class LineRecorder:
         self.began_processes = False
 
     def start(self) -> None:
-        """Record from now on; code that is already loaded is a doubt, because its lines have run."""
+        """Record from now on; code that is already loaded is a doubt, because its lines
+        have run.
+        """
         if self._indexes.keys() & _origins():
             self.doubts.add("coverage.loaded-before")
         sys.addaudithook(self._audit)
@@ -84,7 +91,9 @@ class LineRecorder:
 
     @property
     def traces_threads_of_python_alone(self) -> bool:
-        """Whether threads that a library started itself run unseen, as before Python 3.12."""
+        """Whether threads that a library started itself run unseen, as before Python
+        3.12.
+        """
         return self._tool is None
 
     def finish(self) -> None:
@@ -104,7 +113,9 @@ class LineRecorder:
             self.doubts.add("coverage.tracer-replaced")
 
     def elsewhere(self, tails: Iterable[str]) -> bool:
-        """Whether a module was loaded from a file outside of the project whose path has one of ``tails`` as its end."""
+        """Whether a module was loaded from a file outside of the project whose path has
+        one of ``tails`` as its end.
+        """
         endings = tuple(f"/{tail}" for tail in tails)
         return any(
             path.endswith(endings) and not path.startswith(self._roots)
@@ -112,14 +123,18 @@ class LineRecorder:
         )
 
     def names(self) -> list[str]:
-        """The names that the project's functions use that ran, on the way they took or on another."""
+        """The names that the project's functions use that ran, on the way they took or
+        on another.
+        """
         names: set[str] = set()
         for code in self.entered:
             names.update(_names_in(code))
         return sorted(names)
 
     def entered_functions(self, roots: Iterable[str]) -> list[str]:
-        """The functions of the project that ran, as ``file:line`` of their first line below a root."""
+        """The functions of the project that ran, as ``file:line`` of their first line
+        below a root.
+        """
         tops = [os.path.realpath(root) for root in roots]
         functions = set()
         for code in self.entered:
@@ -173,7 +188,8 @@ class LineRecorder:
     def _enter(self, code: CodeType) -> int | None:
         """The index of the watched file that holds a code object which begins to run."""
         index, is_ours = self._place(code.co_filename)
-        # Modules and bodies of classes have run to their end; functions may take another way at a later call.
+        # Modules and bodies of classes have run to their end; functions may take
+        # another way at a later call.
         if is_ours and code.co_flags & inspect.CO_OPTIMIZED:
             self.entered.add(code)
         return index
@@ -189,7 +205,9 @@ class LineRecorder:
             self.doubts.add("coverage.tracer-replaced")
 
     def _place(self, name: str) -> tuple[int | None, bool]:
-        """The index of a watched file, None of any other, and whether it belongs to the project."""
+        """The index of a watched file, None of any other, and whether it belongs to the
+        project.
+        """
         place = self._places.get(name)
         if place is None:
             path = os.path.realpath(name)
@@ -279,7 +297,9 @@ def _origins() -> set[str]:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """The names of attributes and globals in a function and those inside it, and its words, by which getattr may find one."""
+    """The names of attributes and globals in a function and those inside it, and its
+    words, by which getattr may find one.
+    """
     yield from code.co_names
     yield from code.co_freevars
     yield from code.co_cellvars

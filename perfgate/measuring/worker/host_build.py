@@ -1,4 +1,5 @@
-"""A workload that is built on the host once, before any driver is touched; forked processes have its model.
+"""A workload that is built on the host once, before any driver is touched; forked
+processes have its model.
 
 A signature tells whether that model equals one that was built on the device.
 """
@@ -46,8 +47,9 @@ class HostBuild(NamedTuple):
 def build_on_host(request: LoadRequest) -> HostBuild:
     """Load a workload and build its model on the CPU.
 
-    Raises WorkloadError if processes forked from this one could not use the model: if it is not a module, or if the build has
-    started threads or opened a file that is not a regular one, as the driver of a device does.
+    Raises WorkloadError if processes forked from this one could not use the model: if
+    it is not a module, or if the build has started threads or opened a file that is not
+    a regular one, as the driver of a device does.
     """
     import torch
 
@@ -79,7 +81,9 @@ def build_on_host(request: LoadRequest) -> HostBuild:
 
 
 def prepare_libraries(*, threads: int, seed: int) -> None:
-    """Apply the granted number of threads and seed every generator, so that both sides build the same weights."""
+    """Apply the granted number of threads and seed every generator, so that both sides
+    build the same weights.
+    """
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
@@ -93,7 +97,9 @@ _SAMPLED = 4096
 
 
 def signature_of(workload: BoundWorkload) -> Signature:
-    """Describe the model's parameters and buffers, and count the operators of every shape."""
+    """Describe the model's parameters and buffers, and count the operators of every
+    shape.
+    """
     kind = type(workload.model)
     operators: dict[str, dict[str, int]] = {}
     for counters in count_again(workload, parts=()):

@@ -24,8 +24,9 @@ Answers = Mapping[type[msgspec.Struct], Callable[[Any], msgspec.Struct]]
 class LoadedWorkload:
     """A workload on its device, and the worker around it.
 
-    ``before`` is the state of the process before it loaded the workload. ``say`` reports the current activity to the
-    conductor, ``announce_experiment`` the beginning of an experiment.
+    ``before`` is the state of the process before it loaded the workload. ``say``
+    reports the current activity to the conductor, ``announce_experiment`` the beginning
+    of an experiment.
     """
 
     request: LoadRequest

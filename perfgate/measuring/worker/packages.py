@@ -1,4 +1,6 @@
-"""Which installed distributions this process has loaded files of: modules, and libraries that are mapped into its memory."""
+"""Which installed distributions this process has loaded files of: modules, and
+libraries that are mapped into its memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from importlib.metadata import Distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# What a project computes with, and what measures it: neither computes anything from the text of the project.
+# What a project computes with, and what measures it: neither computes anything from the
+# text of the project.
 _PLATFORM = ("torch", "torch_npu", "numpy", "perfgate")
 # This module is loaded before any that perfgate.toml names.
 _AT_START = frozenset(name.partition(".")[0] for name in sys.modules)
@@ -24,12 +27,16 @@ MAPS = Path("/proc/self/maps")
 
 
 def loaded_distributions() -> list[str]:
-    """The names of the distributions that this process has loaded a file of, as their metadata write them."""
+    """The names of the distributions that this process has loaded a file of, as their
+    metadata write them.
+    """
     return distributions_of(loaded_files(), importlib.metadata.distributions())
 
 
 def loaded_sources() -> list[str]:
-    """The Python files of the project's modules: not of Python and its start, torch and perfgate."""
+    """The Python files of the project's modules: not of Python and its start, torch and
+    perfgate.
+    """
     platform = {*sys.stdlib_module_names, *_modules_of(_PLATFORM), *_AT_START}
     stdlib = f"{sysconfig.get_path('stdlib')}/"
     sources = set()
@@ -47,14 +54,17 @@ def loaded_sources() -> list[str]:
 def module_files() -> Iterator[tuple[str, str]]:
     """The modules that came from a file, and its path."""
     for name, module in list(sys.modules.items()):
-        # From the dictionary of a module: asking a lazy module for an attribute would import it.
+        # From the dictionary of a module: asking a lazy module for an attribute would
+        # import it.
         file = getattr(module, "__dict__", {}).get("__file__")
         if isinstance(file, str):
             yield name, file
 
 
 def _modules_of(distributions: Sequence[str]) -> set[str]:
-    """The top-level modules of distributions and of those that they require, extras aside."""
+    """The top-level modules of distributions and of those that they require, extras
+    aside.
+    """
     modules = set()
     waiting = list(distributions)
     for name in waiting:  # grows
@@ -105,7 +115,9 @@ def distributions_of(
 
 
 def loaded_files() -> set[str]:
-    """The paths of the files that modules came from, and of all files that are mapped into memory."""
+    """The paths of the files that modules came from, and of all files that are mapped
+    into memory.
+    """
     files = {file for _, file in module_files()}
     with suppress(OSError):  # not Linux
         for line in MAPS.read_text(
@@ -123,7 +135,8 @@ def _is_loaded(name: str, distribution: Distribution, files: set[str]) -> bool:
         return True
     if record := distribution.read_text("RECORD"):
         return not files.isdisjoint(_recorded_files(distribution, record))
-    # Without a list of its files, as system packages and eggs are: by the names of its modules.
+    # Without a list of its files, as system packages and eggs are: by the names of its
+    # modules.
     modules = (
         distribution.read_text("top_level.txt") or name.replace("-", "_")
     ).split()
@@ -137,7 +150,8 @@ def _is_loaded(name: str, distribution: Distribution, files: set[str]) -> bool:
 
 
 def _recorded_files(distribution: Distribution, record: str) -> Iterator[str]:
-    # "Recording installed projects": comma-separated, path first, relative to the folder of the .dist-info.
+    # "Recording installed projects": comma-separated, path first, relative to the
+    # folder of the .dist-info.
     folders = _locations(distribution)
     for row in csv.reader(record.splitlines()):
         if not row:
@@ -155,7 +169,9 @@ def _locations(distribution: Distribution) -> set[str]:
 
 
 def _editable_source(distribution: Distribution) -> str | None:
-    """The folder that an editable installation is imported from ("Recording the direct URL origin of distributions")."""
+    """The folder that an editable installation is imported from ("Recording the direct
+    URL origin of distributions").
+    """
     try:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         if origin.get("dir_info", {}).get("editable"):

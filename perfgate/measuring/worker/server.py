@@ -1,7 +1,9 @@
-"""The fork server: imports torch once, touches no device, and forks a worker for every request.
+"""The fork server: imports torch once, touches no device, and forks a worker for every
+request.
 
-A forked worker starts in milliseconds instead of seconds, and base and head get the same memory layout (the same libraries
-at the same addresses), which takes a third off the spread between processes.
+A forked worker starts in milliseconds instead of seconds, and base and head get the
+same memory layout (the same libraries at the same addresses), which takes a third off
+the spread between processes.
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ from perfgate.system.walls import enter_room
 def _import_all(modules: list[str]) -> None:
     """Import modules in their order.
 
-    The package after torch, usually a device's, is looked for first: importing torch takes seconds and makes no other
-    package importable.
+    The package after torch, usually a device's, is looked for first: importing torch
+    takes seconds and makes no other package importable.
     """
     for module, following in zip(modules, [*modules[1:], ""]):
         package = following.partition(".")[0]
@@ -85,12 +87,15 @@ def serve(
 ) -> NoReturn:
     """Serve fork requests until the conductor goes away; never returns.
 
-    ``parts`` are modules that workers would otherwise import, each by itself: a failure here is left to them.
+    ``parts`` are modules that workers would otherwise import, each by itself: a failure
+    here is left to them.
     """
     die_with_parent(os.getppid())
-    # A process that can trace us, a worker of one side, could forge our messages about the other's.
+    # A process that can trace us, a worker of one side, could forge our messages about
+    # the other's.
     be_closed()
-    # Orphans of a worker come to us, so that no process it started can outlive it unseen.
+    # Orphans of a worker come to us, so that no process it started can outlive it
+    # unseen.
     adopt_orphans()
     try:
         _import_all(preload)
@@ -101,11 +106,13 @@ def serve(
     for part in parts:
         with suppress(Exception):
             importlib.import_module(part)
-    # Settings that modules derive from the home folder must come from the worker's own home.
+    # Settings that modules derive from the home folder must come from the worker's own
+    # home.
     os.environ.clear()
     os.environ.update(environment)
     _freeze()
-    # From here on the end of its socket signals the conductor's end, which leaves time to kill the workers' children.
+    # From here on the end of its socket signals the conductor's end, which leaves time
+    # to kill the workers' children.
     outlive_parent()
     code = 1
     try:
@@ -119,23 +126,28 @@ def serve(
 def _freeze() -> None:
     """Keep the collector from everything that there is.
 
-    A collection in a forked worker would visit hundreds of thousands of imported objects and thereby copy their pages:
-    0.7 s on a busy machine with torch 2.13, and a pair of workers takes two such collections. There is no collection before:
-    it would take a tenth of the start, and imports leave hardly any garbage.
+    A collection in a forked worker would visit hundreds of thousands of imported
+    objects and thereby copy their pages: 0.7 s on a busy machine with torch 2.13, and a
+    pair of workers takes two such collections. There is no collection before: it would
+    take a tenth of the start, and imports leave hardly any garbage.
     """
     gc.freeze()
     gc.enable()
 
 
 class Orphans(NamedTuple):
-    """The names of processes that a dead worker left running, and of orphans with an unknown owner."""
+    """The names of processes that a dead worker left running, and of orphans with an
+    unknown owner.
+    """
 
     of_worker: list[str]
     of_unknown: list[str]
 
 
 class _Server:
-    """Forks workers at the requests that come through ``connection``; they have the model that was ``built`` on the host."""
+    """Forks workers at the requests that come through ``connection``; they have the
+    model that was ``built`` on the host.
+    """
 
     def __init__(
         self, connection: socket.socket, built: HostBuild | None = None
@@ -143,7 +155,8 @@ class _Server:
         self.connection = connection
         self.built = built
         self.workers: dict[int, int] = {}
-        # The home and the checkout of every worker by its process, also of those that have ended.
+        # The home and the checkout of every worker by its process, also of those that
+        # have ended.
         self.folders: dict[int, set[Path]] = {}
         self.own_children = set(children())
         self.wake_up, self.wake_write = os.pipe()
@@ -156,7 +169,9 @@ class _Server:
         self.selector.register(self.wake_up, selectors.EVENT_READ)
 
     def loop(self) -> None:
-        """Fork and reap until the conductor closes its end; then no process that we or a worker started is left."""
+        """Fork and reap until the conductor closes its end; then no process that we or
+        a worker started is left.
+        """
         try:
             while True:
                 for key, _ in self.selector.select():
@@ -178,7 +193,9 @@ class _Server:
             kill_children(spare=())
 
     def _adopt(self, request: AdoptRequest) -> None:
-        """Count a process that a worker has forked among the workers, if it is that worker's child: user code named it."""
+        """Count a process that a worker has forked among the workers, if it is that
+        worker's child: user code named it.
+        """
         forked_by = parent_of(request.pid)
         if (
             request.pid in self.workers
@@ -230,7 +247,8 @@ class _Server:
     def _reap(self) -> None:
         while True:
             try:
-                # The kernel keeps for its parent that a process was stopped and goes on, however short that was.
+                # The kernel keeps for its parent that a process was stopped and goes
+                # on, however short that was.
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WCONTINUED)
             except ChildProcessError:
                 return
@@ -255,8 +273,9 @@ class _Server:
     def _kill_orphans(self, dead_worker: int) -> Orphans:
         """Kill the processes that a worker left running, and return their names.
 
-        A worker adopts its own orphans while it lives, so most that come to us are of one that is dead. A process may also be
-        ours from its beginning (CLONE_PARENT): children of other workers stay until these end.
+        A worker adopts its own orphans while it lives, so most that come to us are of
+        one that is dead. A process may also be ours from its beginning (CLONE_PARENT):
+        children of other workers stay until these end.
         """
         spare = self.own_children | self.workers.keys()
         of_worker = []
@@ -277,9 +296,11 @@ class _Server:
         return Orphans(sorted(of_worker), sorted(of_unknown))
 
     def _owner(self, pid: int, dead_worker: int) -> int | None:
-        """The worker that started an orphan: the leader of its session, else a worker in whose folders it is; None if unknown.
+        """The worker that started an orphan: the leader of its session, else a worker
+        in whose folders it is; None if unknown.
 
-        Of several workers with one checkout, which run the same code, the dead one counts.
+        Of several workers with one checkout, which run the same code, the dead one
+        counts.
         """
         leader = session_of(pid)
         if leader == dead_worker or leader in self.workers:
@@ -300,7 +321,9 @@ def become_worker(
     parent: int,
     built: HostBuild | None = None,
 ) -> NoReturn:
-    """Turn this forked process into a worker, or a server; it ends here and never unwinds into the server's stack."""
+    """Turn this forked process into a worker, or a server; it ends here and never
+    unwinds into the server's stack.
+    """
     code = 1
     try:
         if request.builds is None:
@@ -387,11 +410,13 @@ def _set_up(request: ForkRequest, parent: int) -> None:
         resource.RLIMIT_CORE, (0, 0)
     )  # a crash must not cost gigabytes of core file
     if request.memory_limit:
-        # Private writable memory. Address space (RLIMIT_AS) would also count memory that CUDA and the like only reserve.
+        # Private writable memory. Address space (RLIMIT_AS) would also count memory
+        # that CUDA and the like only reserve.
         resource.setrlimit(
             resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit)
         )
     has_walls = request.room is not None and enter_room(request.room)
-    # The server is closed to others. Within walls this process is, too, and may look at itself.
+    # The server is closed to others. Within walls this process is, too, and may look at
+    # itself.
     if has_walls or request.looks_at_itself:
         be_open()

@@ -1,4 +1,6 @@
-"""Whether a loaded and warm worker may be forked, and the modules that the fork server can import for the next one."""
+"""Whether a loaded and warm worker may be forked, and the modules that the fork server
+can import for the next one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from perfgate.measuring.devices.device import Device
 from perfgate.protocol import STACK_SIGNAL
 from perfgate.system.processes import children, threads_of
 
-# torch's compilation folders; it looks them up at each compilation, and stores its own choice there.
+# torch's compilation folders; it looks them up at each compilation, and stores its own
+# choice there.
 _SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
 # Every worker imports modules of ours, such as that of its device, within milliseconds.
 _OURS = "perfgate"
@@ -31,7 +34,8 @@ OpenFiles = dict[str, OpenFile]
 
 
 class Holdings(NamedTuple):
-    """State that a process shares with its forks: open files with their positions, and memory mapped as shared.
+    """State that a process shares with its forks: open files with their positions, and
+    memory mapped as shared.
 
     Also its imports, and the environment during them.
     """
@@ -106,11 +110,13 @@ def open_files() -> OpenFiles:
 
 
 def is_forkable(device: Device, *, began: Holdings, loaded: OpenFiles) -> bool:
-    """Whether workers can be forked from this process and be like a new process that loaded and warmed up.
+    """Whether workers can be forked from this process and be like a new process that
+    loaded and warmed up.
 
-    A thread does not survive a fork, nor does an accelerator driver's state, and locks stay as they were. Child processes,
-    sockets, pipes, shared memory and file positions would be shared by all of them: ``began`` is the state before the
-    process loaded the workload, ``loaded`` the files that were open before its first call.
+    A thread does not survive a fork, nor does an accelerator driver's state, and locks
+    stay as they were. Child processes, sockets, pipes, shared memory and file positions
+    would be shared by all of them: ``began`` is the state before the process loaded the
+    workload, ``loaded`` the files that were open before its first call.
     """
     if (
         "forkable" not in device.capabilities
@@ -128,7 +134,9 @@ def is_forkable(device: Device, *, began: Holdings, loaded: OpenFiles) -> bool:
 
 
 def write_stacks_to(path: str) -> None:
-    """Write every Python stack into a file on a crash, and when the conductor asks for it."""
+    """Write every Python stack into a file on a crash, and when the conductor asks for
+    it.
+    """
     stack = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     faulthandler.enable(file=stack)
     faulthandler.register(STACK_SIGNAL, file=stack)

@@ -1,4 +1,5 @@
-"""One call of every shape and its check, before anything is measured: the point of failure of a misconfigured workload.
+"""One call of every shape and its check, before anything is measured: the point of
+failure of a misconfigured workload.
 
 And many calls that are not timed, to see which changed lines run.
 """
@@ -30,10 +31,12 @@ from perfgate.system.processes import children
 
 _POWERS_OF_TWO = [1 << power for power in range(LARGEST_OF_ALL.bit_length())]
 
-# Of a device's memory: what a process takes besides its tensors, and what all processes may take together.
+# Of a device's memory: what a process takes besides its tensors, and what all processes
+# may take together.
 _CONTEXT_SHARE, _USABLE_SHARE = 0.01, 0.97
 
-# How long a trial looks for more changed lines once the change is known to need measuring.
+# How long a trial looks for more changed lines once the change is known to need
+# measuring.
 _MORE_SECONDS = 1.0
 
 
@@ -69,7 +72,9 @@ def try_calls(workload: BoundWorkload) -> TrialFailure | None:
 
 
 def copies_that_fit(device: Device) -> int | None:
-    """How many processes that need as much memory as this one fit on the device together; None if that is unknown."""
+    """How many processes that need as much memory as this one fit on the device
+    together; None if that is unknown.
+    """
     memory, used = device.free_memory(), device.memory_statistics()
     if memory is None or used is None:
         return None
@@ -78,7 +83,9 @@ def copies_that_fit(device: Device) -> int | None:
 
 
 class TrialWatch:
-    """Records the lines of watched files that a trial runs; recording begins before any module of the project is imported."""
+    """Records the lines of watched files that a trial runs; recording begins before any
+    module of the project is imported.
+    """
 
     def __init__(
         self, request: LoadRequest, watched: Watched, reports: socket.socket
@@ -116,7 +123,9 @@ class TrialWatch:
         return not any(group.isdisjoint(self._recorder.lines) for group in self._groups)
 
     def _doubts(self, workload: BoundWorkload) -> list[str]:
-        """Why the project's code may run without its lines being seen, by the codes of ``catalogue/messages/coverage.toml``."""
+        """Why the project's code may run without its lines being seen, by the codes of
+        ``catalogue/messages/coverage.toml``.
+        """
         reasons = set(self._recorder.doubts)
         if has_compiled() or _is_scripted(workload.model):
             reasons.add("coverage.compiled")
@@ -161,7 +170,9 @@ def _is_scripted(model: object) -> bool:
 
 
 class Exercise(NamedTuple):
-    """How much of a workload a trial has run: its calls, and whether each of its batch sizes was among them."""
+    """How much of a workload a trial has run: its calls, and whether each of its batch
+    sizes was among them.
+    """
 
     calls: int
     has_all_sizes: bool
@@ -170,7 +181,8 @@ class Exercise(NamedTuple):
 def _exercise(
     workload: BoundWorkload, is_done: Callable[[], bool], seconds: float
 ) -> Exercise:
-    """Call the workload as measuring does: its check, its inputs, its batch sizes, and many calls in a row.
+    """Call the workload as measuring does: its check, its inputs, its batch sizes, and
+    many calls in a row.
 
     Ends early once ``is_done``, after ``seconds``, or after MANY_CALLS calls.
     """
@@ -194,7 +206,9 @@ def _exercise(
 
 
 def _call_sizes(workload: BoundWorkload, is_over: Callable[[], bool]) -> bool:
-    """Call every shape with each batch size that the sweep may try; False if there was no time for all of them."""
+    """Call every shape with each batch size that the sweep may try; False if there was
+    no time for all of them.
+    """
     device = workload.device
     for size in sorted(workload.workload.batch_sizes) or _POWERS_OF_TWO:
         if is_over():

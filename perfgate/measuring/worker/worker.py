@@ -1,4 +1,6 @@
-"""The worker: answers the conductor's requests one by one; a workload's exception becomes a reply, not an exit."""
+"""The worker: answers the conductor's requests one by one; a workload's exception
+becomes a reply, not an exit.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ class WorkerLoop:
         cpus: list[int],
         built: HostBuild | None = None,
     ) -> None:
-        # They see the threads that are started after them alone, so they are opened before anything else.
+        # They see the threads that are started after them alone, so they are opened
+        # before anything else.
         self.counters = HardwareCounters()
         self.connection = connection
         self.cpus = cpus
@@ -82,7 +85,9 @@ class WorkerLoop:
         }
 
     def loop(self) -> None:
-        """Answer requests until the conductor closes the connection (ConnectionClosed is raised then)."""
+        """Answer requests until the conductor closes the connection (ConnectionClosed
+        is raised then).
+        """
         while True:
             payload, descriptor = protocol.receive_with_descriptor(self.connection)
             request = protocol.request_decoder.decode(payload)
@@ -109,9 +114,11 @@ class WorkerLoop:
         )
 
     def _spawn(self, request: protocol.SpawnRequest, connection: socket.socket) -> None:
-        """Fork: the new process stays warm in our place, and we go on as a worker at the other ``connection``.
+        """Fork: the new process stays warm in our place, and we go on as a worker at
+        the other ``connection``.
 
-        Not the other way round, for our parent is the fork server, and the new process's will be once we have ended.
+        Not the other way round, for our parent is the fork server, and the new
+        process's will be once we have ended.
         """
         # They would count for both processes, and take turns with the new counters.
         self.counters.close()
@@ -283,7 +290,8 @@ def no_process(error: str) -> ErrorDetail:
 
 
 def draw_pad(layout_seed: int) -> object:
-    """An allocation that shifts all later allocations: the same on both sides of a pair, another from pair to pair.
+    """An allocation that shifts all later allocations: the same on both sides of a
+    pair, another from pair to pair.
 
     So luck with addresses averages out instead of favouring one side.
     """
@@ -296,7 +304,8 @@ def describe_error(
     project: ProjectCode | None = None,
     printed: str = "",
 ) -> ErrorDetail:
-    """Describe an exception for the conductor: the kind, one line with its place and a hint, the traceback.
+    """Describe an exception for the conductor: the kind, one line with its place and a
+    hint, the traceback.
 
     ``printed`` is the last line that the project's code printed.
     """

@@ -1,7 +1,9 @@
-"""Counts the lines of Python that a process runs, in all its threads; Python imports it at its start from ``PYTHONPATH``.
+"""Counts the lines of Python that a process runs, in all its threads; Python imports it
+at its start from ``PYTHONPATH``.
 
-``PERFGATE_LINES`` names a folder. Every process counts into a new file there, mapped into memory, so that a count is
-there however the process ends; a forked one begins its own. A Python that has another hook of this name runs that one too.
+``PERFGATE_LINES`` names a folder. Every process counts into a new file there, mapped
+into memory, so that a count is there however the process ends; a forked one begins its
+own. A Python that has another hook of this name runs that one too.
 """
 
 from __future__ import annotations

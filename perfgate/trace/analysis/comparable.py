@@ -1,7 +1,8 @@
-"""The part of a timeline that can be compared with another recording: its complete units, with times that can be true.
+"""The part of a timeline that can be compared with another recording: its complete
+units, with times that can be true.
 
-A recording may begin or end in the middle of a step, lose events, or have times of zero. A step that lacks work would look
-faster than a complete one.
+A recording may begin or end in the middle of a step, lose events, or have times of
+zero. A step that lacks work would look faster than a complete one.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
 class ComparablePart(NamedTuple):
-    """A timeline with its complete units alone, their names, and the names of those ``left_out``.
+    """A timeline with its complete units alone, their names, and the names of those
+    ``left_out``.
 
-    Calls have their place in the recording as a name. ``is_whole`` is false if the recording lacks work and no unit is known
-    to be complete.
+    Calls have their place in the recording as a name. ``is_whole`` is false if the
+    recording lacks work and no unit is known to be complete.
     """
 
     timeline: Timeline
@@ -45,7 +47,9 @@ class ComparablePart(NamedTuple):
 
 
 class CutUnit(NamedTuple):
-    """A unit at the begin or the end of a recording with less work than usual: its pieces of work, and the usual number."""
+    """A unit at the begin or the end of a recording with less work than usual: its
+    pieces of work, and the usual number.
+    """
 
     name: str
     pieces: int
@@ -53,7 +57,9 @@ class CutUnit(NamedTuple):
 
 
 class _Units(NamedTuple):
-    """Marked calls or steps in time order: the event of each, or none, its number, and its time."""
+    """Marked calls or steps in time order: the event of each, or none, its number, and
+    its time.
+    """
 
     rows: Positions
     names: tuple[str, ...]
@@ -63,7 +69,9 @@ class _Units(NamedTuple):
 def comparable_part(
     timeline: Timeline, *, lacks_events: bool, is_cut: bool = False
 ) -> ComparablePart:
-    """The complete units of a timeline; ``lacks_events`` is whether part of its file is lost, ``is_cut`` all behind a byte."""
+    """The complete units of a timeline; ``lacks_events`` is whether part of its file is
+    lost, ``is_cut`` all behind a byte.
+    """
     events = timeline.events
     faults = time_faults(events).positions
     is_damaged = lacks_events or faults.size > 0
@@ -87,7 +95,9 @@ def comparable_part(
 
 
 def with_units(part: ComparablePart, names: Collection[str]) -> Timeline:
-    """The timeline of a part with its units of these names alone; unchanged if it has none of them, or no others."""
+    """The timeline of a part with its units of these names alone; unchanged if it has
+    none of them, or no others.
+    """
     stays = np.array([name in names for name in part.names], dtype=bool)
     if stays.all() or not stays.any():
         return part.timeline
@@ -124,7 +134,9 @@ def _marked(events: EventTable) -> _Units | None:
 
 
 def _tabled(timeline: Timeline) -> _Units | None:
-    """The steps of the table of kernels, each from its first kernel to the first kernel of the next step."""
+    """The steps of the table of kernels, each from its first kernel to the first kernel
+    of the next step.
+    """
     kernels = timeline.kernel_columns
     present = (kernels.numbers["step"] != NO_NUMBER) & (kernels.start != NO_NUMBER)
     if not present.any():
@@ -164,13 +176,14 @@ def _complete(
 ) -> Mask:
     """Which units are complete.
 
-    Most units of a damaged file are complete, but of a file that is cut off most may lack the same: profilers write all
-    operators before all kernels.
+    Most units of a damaged file are complete, but of a file that is cut off most may
+    lack the same: profilers write all operators before all kernels.
     """
     if not is_damaged:
         counts = _counts(events, spans, intact)
         return _without_ends(counts, _usual(counts))
-    # An event may be lost, or have lost its name: complete units have the same work under the same names.
+    # An event may be lost, or have lost its name: complete units have the same work
+    # under the same names.
     launches = events.of_kind("runtime")
     faulty = events.select(~intact)
     owners = span_of(faulty, spans, launches=launches)
@@ -185,7 +198,8 @@ def _complete(
     ):
         work = events.select(chosen & intact)
         _exclude_unlike(complete, work, spans, launched_by, model)
-    # A single unit has no other to agree with, and a few of many may have lost the same.
+    # A single unit has no other to agree with, and a few of many may have lost the
+    # same.
     agree = int(complete.sum())
     if agree > 1 and 2 * agree >= complete.size:
         return complete
@@ -213,7 +227,9 @@ def _exclude_unlike(
 
 
 def _numbers_of_names(work: EventTable) -> npt.NDArray[np.uint64]:
-    """A number for each event by its name, so that equal sums mean equal names and counts."""
+    """A number for each event by its name, so that equal sums mean equal names and
+    counts.
+    """
     numbers = np.array([_number(name) for name in work.names] or [0], dtype=np.uint64)
     return look_up(numbers, work.group)
 
@@ -239,7 +255,9 @@ def _most_common(amounts: _Amounts, counts: Positions) -> np.uint64:
 
 
 def _usual(counts: Positions) -> int:
-    """The number of pieces that most units have, 0 if there is none or too few units have it."""
+    """The number of pieces that most units have, 0 if there is none or too few units
+    have it.
+    """
     number, units = Counter(counts.tolist()).most_common(1)[0]
     if units < _FEWEST or 2 * units < counts.size:
         return 0

@@ -1,8 +1,11 @@
-"""Find stragglers: which rank delays the others, by how much and why, from its contribution to the wait of its collectives.
+"""Find stragglers: which rank delays the others, by how much and why, from its
+contribution to the wait of its collectives.
 
-Ranks end a collective together, so the rank that spends least time in it came last. Either it was slow itself, or it had left
-the previous collective late. The time between two collectives distinguishes these cases without comparing clocks: a rank is
-blamed for its excess over the middle rank between the two, but for no more than its lateness relative to the middle rank.
+Ranks end a collective together, so the rank that spends least time in it came last.
+Either it was slow itself, or it had left the previous collective late. The time between
+two collectives distinguishes these cases without comparing clocks: a rank is blamed for
+its excess over the middle rank between the two, but for no more than its lateness
+relative to the middle rank.
 """
 
 from __future__ import annotations
@@ -26,11 +29,13 @@ from perfgate.trace.model.arithmetic import (
     known_number,
 )
 
-# Perfgate's own thresholds. A rank is reported only if its blame is at least a hundredth of the job and four times the
-# blame of the middle rank: even among equal ranks one is last in every collective. A rank nearly as late as the last is
-# blamed too.
+# Perfgate's own thresholds. A rank is reported only if its blame is at least a
+# hundredth of the job and four times the blame of the middle rank: even among equal
+# ranks one is last in every collective. A rank nearly as late as the last is blamed
+# too.
 LEAST, TIMES_THE_MIDDLE, NEARLY = 0.01, 4.0, 0.8
-# A rank without a delay far beyond the others' is reported only if it is late more often than chance explains, over all ranks.
+# A rank without a delay far beyond the others' is reported only if it is late more
+# often than chance explains, over all ranks.
 _CHANCE = 0.01
 # A rank late in at least this share of the steps is slow; in fewer, it had a hiccup.
 _MOST_STEPS = 0.5
@@ -38,7 +43,9 @@ _NS = 1e9
 
 
 def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[DelayRow]:
-    """The ranks that the others wait for, the costliest first; empty if all are alike or no collectives were joined."""
+    """The ranks that the others wait for, the costliest first; empty if all are alike
+    or no collectives were joined.
+    """
     if not arrived.names:
         return []
     columns = [table.shares for table in tables]
@@ -69,7 +76,9 @@ def _length_of_job(columns: Sequence[ShareColumns]) -> float:
 def _stands_out(
     arrived: Arrivals, blamed: IntColumn, candidates: Positions, ranks: int
 ) -> Mask:
-    """The ranks with a delay far beyond the worst of the middle rank, and those that are late more often than by chance."""
+    """The ranks with a delay far beyond the worst of the middle rank, and those that
+    are late more often than by chance.
+    """
     worst = np.zeros(ranks, dtype=np.int64)
     np.maximum.at(worst, arrived.rank, blamed)
     stands_out: Mask = worst[candidates] >= TIMES_THE_MIDDLE * np.quantile(
@@ -87,7 +96,9 @@ def _stands_out(
 
 
 def _tail(least: int, trials: int, chance: float) -> float:
-    """The probability of ``least`` or more successes in ``trials`` independent trials with probability ``chance``."""
+    """The probability of ``least`` or more successes in ``trials`` independent trials
+    with probability ``chance``.
+    """
     tail = 0.0
     for count in range(least, trials + 1):
         tail += (
@@ -97,7 +108,9 @@ def _tail(least: int, trials: int, chance: float) -> float:
 
 
 class _Blame(NamedTuple):
-    """Per row of the arrivals: nanoseconds that the rank is blamed for, and the part of its excess spent not computing."""
+    """Per row of the arrivals: nanoseconds that the rank is blamed for, and the part of
+    its excess spent not computing.
+    """
 
     time: IntColumn
     idle: IntColumn
@@ -148,7 +161,8 @@ def _delay(
     step = columns[rank].step[arrived.share[rows]]
     steps_of_job = np.unique(np.concatenate([column.step for column in columns]))
     of = int((steps_of_job != NO_NUMBER).sum())
-    # A rank counts as late in a step if its delay there is at least a quarter of its worst.
+    # A rank counts as late in a step if its delay there is at least a quarter of its
+    # worst.
     late_steps = np.unique(step[time >= time.max() / 4])
     steps = int((late_steps != NO_NUMBER).sum())
     share = 0.0

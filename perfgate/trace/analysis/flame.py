@@ -1,4 +1,6 @@
-"""Make the tree of a flame graph from call stacks: one node for all events that have the same stack."""
+"""Make the tree of a flame graph from call stacks: one node for all events that have
+the same stack.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ MOST_REQUESTS = 500
 OTHER_REQUESTS = "other requests"
 
 
-# A stack of generated code may be as deep as Python allows; deeper frames count as time of the frame at this depth.
+# A stack of generated code may be as deep as Python allows; deeper frames count as time
+# of the frame at this depth.
 MOST_LEVELS = 256
 STREAM = FLAME_KINDS.index("stream")
 _THREAD = FLAME_KINDS.index("thread")
@@ -51,10 +54,11 @@ _FLAME_CODES = np.array(
 def flame_tree(
     stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES
 ) -> FlameTree:
-    """The stacks as one tree, a root for each thread and stream, with its costs as the costs of head.
+    """The stacks as one tree, a root for each thread and stream, with its costs as the
+    costs of head.
 
-    A stream contains the calls that launched its work, without their own time. Frames beyond ``most_nodes`` are folded
-    into their parents, the smallest first.
+    A stream contains the calls that launched its work, without their own time. Frames
+    beyond ``most_nodes`` are folded into their parents, the smallest first.
     """
     frames = _Frames(stacks.events)
     nodes = merged_stacks(stacks, frames.labels)
@@ -82,7 +86,9 @@ def flame_tree(
 
 
 class _Frames:
-    """The distinct frames of a table's events in ``of``, and for each event its position there in ``labels``."""
+    """The distinct frames of a table's events in ``of``, and for each event its
+    position there in ``labels``.
+    """
 
     def __init__(self, events: EventTable) -> None:
         first, row = group_rows(events.group, events.kind)
@@ -99,7 +105,9 @@ class _Frames:
 
 
 class _Requests:
-    """The requests with most time in ``names``, the rest under one name; and the position of each event's request there."""
+    """The requests with most time in ``names``, the rest under one name; and the
+    position of each event's request there.
+    """
 
     def __init__(self, stacks: Stacks) -> None:
         served = requests_served(stacks)
@@ -132,7 +140,9 @@ def _costs(stacks: Stacks, nodes: MergedStacks, requests: _Requests) -> FlameCos
 
 
 def _shapes(stacks: Stacks, nodes: MergedStacks) -> tuple[IntColumn, IntColumn]:
-    """For each node the shapes with most of its time, or NO_TEXT, and the number of its other shapes."""
+    """For each node the shapes with most of its time, or NO_TEXT, and the number of its
+    other shapes.
+    """
     most = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64)
     more = np.zeros(nodes.parent.size, dtype=np.int64)
     shape = stacks.events.shape
@@ -151,7 +161,9 @@ def _shapes(stacks: Stacks, nodes: MergedStacks) -> tuple[IntColumn, IntColumn]:
 
 
 def _track_names(stacks: Stacks, nodes: MergedStacks) -> list[str]:
-    """Streams keep their names; threads are numbered by time, because their ids are arbitrary."""
+    """Streams keep their names; threads are numbered by time, because their ids are
+    arbitrary.
+    """
     tracks = nodes.label[: nodes.roots]
     totals = totals_by_name(
         np.searchsorted(tracks, stacks.track), stacks.own, tracks.size
@@ -171,7 +183,9 @@ def _track_names(stacks: Stacks, nodes: MergedStacks) -> list[str]:
 
 
 def _places(nodes: MergedStacks, frames: _Frames) -> list[str]:
-    """The place of a Python function is its first line; any other node has the nearest function of the project."""
+    """The place of a Python function is its first line; any other node has the nearest
+    function of the project.
+    """
     places = [""] * nodes.parent.size
     nearest = [""] * nodes.parent.size
     for at in range(nodes.roots, nodes.parent.size):
@@ -184,12 +198,15 @@ def _places(nodes: MergedStacks, frames: _Frames) -> list[str]:
 
 
 def _folded(tree: FlameTree, most: int) -> FlameTree:
-    """The tree with its ``most`` largest nodes; the time of the others becomes own time of their nearest kept ancestor."""
+    """The tree with its ``most`` largest nodes; the time of the others becomes own time
+    of their nearest kept ancestor.
+    """
     size, (costs,) = len(tree.parent), tree.sides
     if size <= most:
         return tree
     total = _totals(tree, costs)
-    # A node is never larger than its parent and comes after it, so all ancestors of a kept node are kept.
+    # A node is never larger than its parent and comes after it, so all ancestors of a
+    # kept node are kept.
     by_size = sorted(range(size), key=lambda node: (-total[node], node))
     largest = sorted(by_size[:most])
     number = dict(zip(largest, range(most)))
@@ -227,7 +244,9 @@ def _totals(tree: FlameTree, costs: FlameCosts) -> list[int]:
 
 
 def _nearest_kept(parents: Sequence[int], number: Mapping[int, int]) -> list[int]:
-    """For each node the number of the nearest kept one, itself included; NONE if there is none."""
+    """For each node the number of the nearest kept one, itself included; NONE if there
+    is none.
+    """
     nearest = []
     for node, parent in enumerate(parents):
         if node in number:
@@ -242,7 +261,9 @@ def _nearest_kept(parents: Sequence[int], number: Mapping[int, int]) -> list[int
 def _folded_costs(
     costs: FlameCosts, number: Mapping[int, int], kept_above: Sequence[int]
 ) -> FlameCosts:
-    """The costs of the kept nodes; a folded node adds its time to the kept one above it, but none to its count."""
+    """The costs of the kept nodes; a folded node adds its time to the kept one above
+    it, but none to its count.
+    """
     own: Counter[tuple[int, int]] = Counter()
     count: Counter[tuple[int, int]] = Counter()
     for node, request, time, calls in zip(
@@ -262,7 +283,8 @@ def _folded_costs(
 
 
 class MergedStacks(NamedTuple):
-    """The nodes of a tree, the ``roots`` first (their ``label`` is a track); and the node of each event.
+    """The nodes of a tree, the ``roots`` first (their ``label`` is a track); and the
+    node of each event.
 
     An event without ``own_frame`` is deeper than the tree.
     """
@@ -276,10 +298,12 @@ class MergedStacks(NamedTuple):
 
 
 def merged_stacks(stacks: Stacks, labels: Codes) -> MergedStacks:
-    """The tree of the calls of each thread, and for each stream the tree of the calls above its work.
+    """The tree of the calls of each thread, and for each stream the tree of the calls
+    above its work.
 
-    ``labels`` are the names of the events. A node is a distinct stack. Parents come before children, level by level, and
-    within a level nodes are in order of their start.
+    ``labels`` are the names of the events. A node is a distinct stack. Parents come
+    before children, level by level, and within a level nodes are in order of their
+    start.
     """
     device = stacks.on_device
     tracks, kinds, root = _roots(stacks)
@@ -310,7 +334,9 @@ def _with_calls_above(chosen: Mask, above: CodeColumn) -> Mask:
 
 
 class _Nodes(NamedTuple):
-    """The nodes of a tree, the roots first: parents, labels, kinds, levels (0 for a root), and first starts."""
+    """The nodes of a tree, the roots first: parents, labels, kinds, levels (0 for a
+    root), and first starts.
+    """
 
     parent: Codes
     label: Codes
@@ -320,7 +346,9 @@ class _Nodes(NamedTuple):
 
 
 class _Tree:
-    """A tree that grows with every merge: calls with one label and kind below one node become one node."""
+    """A tree that grows with every merge: calls with one label and kind below one node
+    become one node.
+    """
 
     def __init__(
         self,
@@ -341,7 +369,9 @@ class _Tree:
     def merged(
         self, chosen: Mask, above: CodeColumn, root: CodeColumn
     ) -> tuple[CodeColumn, Mask]:
-        """The node of each chosen call, whose calls above are chosen too, and whether it is not below the deepest level."""
+        """The node of each chosen call, whose calls above are chosen too, and whether
+        it is not below the deepest level.
+        """
         calls = np.flatnonzero(chosen)
         node = np.full(chosen.size, NONE, dtype=np.int32)
         own = np.ones(chosen.size, dtype=bool)
@@ -372,7 +402,9 @@ class _Tree:
 
 
 def _roots(stacks: Stacks) -> tuple[CodeColumn, npt.NDArray[np.uint8], CodeColumn]:
-    """The tracks in the order of their numbers, whether each is a thread or a stream, and each event's position among them."""
+    """The tracks in the order of their numbers, whether each is a thread or a stream,
+    and each event's position among them.
+    """
     first, root = group_rows(stacks.track)
     tracks = stacks.track[first].astype(np.int32)
     of_work = stacks.events.track[stacks.on_device]
@@ -383,7 +415,9 @@ def _roots(stacks: Stacks) -> tuple[CodeColumn, npt.NDArray[np.uint8], CodeColum
 def _in_order(
     nodes: _Nodes, roots: int, of_event: CodeColumn, own: Mask
 ) -> MergedStacks:
-    """The nodes level by level, within a level by their start, their parents, kinds and labels."""
+    """The nodes level by level, within a level by their start, their parents, kinds and
+    labels.
+    """
     number = np.arange(nodes.parent.size, dtype=np.int32)
     size = roots
     order: list[Codes] = [np.arange(roots)]

@@ -1,6 +1,8 @@
-"""The idle gaps of a device and their causes: exact integer nanoseconds over all its streams.
+"""The idle gaps of a device and their causes: exact integer nanoseconds over all its
+streams.
 
-The cause of a gap is inferred from the event that ends it and the host call that launched this event.
+The cause of a gap is inferred from the event that ends it and the host call that
+launched this event.
 """
 
 from __future__ import annotations
@@ -34,16 +36,18 @@ from perfgate.trace.model.spans import starts_of_launches
 
 CAUSES: tuple[GapCause, ...] = get_args(GapCause)
 
-# Calls that return when the device is done: cudaStreamSynchronize, hipDeviceSynchronize, AscendCL@aclrtSynchronizeStream…,
-# and blocking copies (samples cuda-hta, msinsight-910B-alexnet-2501).
+# Calls that return when the device is done: cudaStreamSynchronize,
+# hipDeviceSynchronize, AscendCL@aclrtSynchronizeStream…, and blocking copies (samples
+# cuda-hta, msinsight-910B-alexnet-2501).
 _WAIT = lazy_pattern(
     r"synchroni[sz]e|hipMemcpyWithStream$|^(?:cuda|hip)Memcpy$|aclrtMemcpy$",
     re.IGNORECASE,
 )
 
 
-# A filler covers at least half of its gap, or a tenth if the clocks of host and device differ, so that the place of the
-# gap is uncertain. Only the longest gaps are examined, one by one.
+# A filler covers at least half of its gap, or a tenth if the clocks of host and device
+# differ, so that the place of the gap is uncertain. Only the longest gaps are examined,
+# one by one.
 _FILLS, _FILLS_UNCERTAIN, _MOST_GAPS = 0.5, 0.1, 300
 # A function with its file: ``model.py(12): forward``; a built-in function has none.
 _IN_FILE = lazy_pattern(r"\S+\.py\(\d+\): ")
@@ -94,7 +98,9 @@ class Gaps(Sequence[Gap]):
         return Gaps(self.start[chosen], self.duration[chosen], self.cause[chosen])
 
     def longest(self, count: int | None) -> Gaps:
-        """The ``count`` longest gaps, None for all; the longest first, and of equal gaps the first in time."""
+        """The ``count`` longest gaps, None for all; the longest first, and of equal
+        gaps the first in time.
+        """
         candidates = np.arange(len(self))
         if count is not None and 0 < count < len(self):
             least = np.partition(self.duration, -count)[-count]
@@ -104,10 +110,11 @@ class Gaps(Sequence[Gap]):
 
 
 class DeviceGaps(NamedTuple):
-    """The gaps of one device in time order, between its first event and the end of its last.
+    """The gaps of one device in time order, between its first event and the end of its
+    last.
 
-    ``busy_ns`` is the time in which anything ran, on any stream. Pauses of the profiler between its cycles are no part of the
-    gaps or of ``window_ns``.
+    ``busy_ns`` is the time in which anything ran, on any stream. Pauses of the profiler
+    between its cycles are no part of the gaps or of ``window_ns``.
     """
 
     start_ns: int
@@ -118,7 +125,8 @@ class DeviceGaps(NamedTuple):
 
 
 def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | None:
-    """The gaps in which the device of a timeline was idle; None if the timeline shows no work at all.
+    """The gaps in which the device of a timeline was idle; None if the timeline shows
+    no work at all.
 
     ``exposed`` adds the intervals in which only copies or collectives ran.
     """
@@ -179,9 +187,11 @@ def _causes(idle: Intervals, events: EventTable, work: IntColumn) -> Codes:
 
 
 def _waiting(events: EventTable, idle: Intervals) -> Mask:
-    """Whether the host was in a call that waits for the device when an idle interval began, or for at least half of it.
+    """Whether the host was in a call that waits for the device when an idle interval
+    began, or for at least half of it.
 
-    A blocking copy is such a call: it may begin after the device has run dry, and delay all later work.
+    A blocking copy is such a call: it may begin after the device has run dry, and delay
+    all later work.
     """
     is_wait = events.is_kind("runtime") & events.is_named(_WAIT.search)
     waits = union(events.select(is_wait).intervals)
@@ -210,7 +220,9 @@ def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Gaps:
 def gap_groups(
     events: EventTable, device: DeviceGaps, *, uncertain: bool = False
 ) -> list[GapGroupRow]:
-    """The longest gaps grouped by filler, the costliest group first; ``uncertain`` is whether the clocks differ."""
+    """The longest gaps grouped by filler, the costliest group first; ``uncertain`` is
+    whether the clocks differ.
+    """
     longest = device.gaps.longest(_MOST_GAPS)
     host = _Host(events, longest, _FILLS_UNCERTAIN if uncertain else _FILLS)
     ends = _Ends(events, longest)
@@ -268,10 +280,12 @@ class _Ends:
 
 
 class _Host:
-    """Host events that may fill a gap, grouped into classes of similar length and sorted by time.
+    """Host events that may fill a gap, grouped into classes of similar length and
+    sorted by time.
 
-    Lengths in a class differ by less than a factor of two, which bounds how long before a gap an overlapping event can begin:
-    a lookup examines only a few events of each class, however many there are.
+    Lengths in a class differ by less than a factor of two, which bounds how long before
+    a gap an overlapping event can begin: a lookup examines only a few events of each
+    class, however many there are.
     """
 
     def __init__(self, events: EventTable, gaps: Gaps, fills: float) -> None:
@@ -292,7 +306,9 @@ class _Host:
         self._ranges = self._near(length[order])
 
     def fillers(self, place: int, track: int | None) -> tuple[str | None, str | None]:
-        """The innermost Python function and the innermost other event that fill a gap, of the track or of any."""
+        """The innermost Python function and the innermost other event that fill a gap,
+        of the track or of any.
+        """
         events, gap = self._events, self._gaps[place]
         near = np.concatenate(
             [

@@ -25,17 +25,21 @@ from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.spans import OUTSIDE
 
-# Columns of AiCMetrics.PipeUtilization, in microseconds; without a prefix on chips with one kind of core (310P, 910A).
+# Columns of AiCMetrics.PipeUtilization, in microseconds; without a prefix on chips with
+# one kind of core (310P, 910A).
 _MAC = ("aic_mac_time(us)", "mac_time(us)")
 _VEC = ("aiv_vec_time(us)", "vec_time(us)")
 
 
-# Units of the column Accelerator Core that do not run at the core clock: the device's CPU and its random number generator.
+# Units of the column Accelerator Core that do not run at the core clock: the device's
+# CPU and its random number generator.
 _OTHER_CLOCKS = ("AI_CPU", "DSA_SQE")
 
 
 def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
-    """The times of the kernels in each step; None if the recording marks no steps or shows no kernel."""
+    """The times of the kernels in each step; None if the recording marks no steps or
+    shows no kernel.
+    """
     if summary.on_host or not summary.work or summary.unit == "whole recording":
         return None
     events, owners = summary.work[0]
@@ -79,7 +83,9 @@ def _operators(
 
 
 def _rows(runs: Positions, summary: DeviceSummary) -> Iterator[KernelWork]:
-    """The medians over the steps for each operator; ``runs`` are the kernels that belong to a step, without collectives."""
+    """The medians over the steps for each operator; ``runs`` are the kernels that
+    belong to a step, without collectives.
+    """
     events, owners = summary.work[0]
     operators, number = _operators(runs, summary)
     shape = len(operators), summary.spans
@@ -139,7 +145,9 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 class KernelClock(NamedTuple):
-    """All kernels of one type: their nanoseconds, and their clock in hertz: the mean over that time, and the lowest."""
+    """All kernels of one type: their nanoseconds, and their clock in hertz: the mean
+    over that time, and the lowest.
+    """
 
     op: str
     time_ns: int
@@ -148,7 +156,9 @@ class KernelClock(NamedTuple):
 
 
 def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
-    """The types that run on the cores, most time first; empty if the table has no start times of kernels."""
+    """The types that run on the cores, most time first; empty if the table has no start
+    times of kernels.
+    """
     other_units = [
         code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS
     ]

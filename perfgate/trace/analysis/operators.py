@@ -1,4 +1,6 @@
-"""Operators of a trace by self time: rows of a table, and shares of classes of operators."""
+"""Operators of a trace by self time: rows of a table, and shares of classes of
+operators.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ from perfgate.trace.model.patterns import lazy_pattern
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
 
-# First match wins. Names of torch operators (aten::addmm), of CUDA kernels (volta_sgemm_128x64_nn, cutlass_80_…,
-# implicit_convolve_sgemm, Memcpy HtoD) and of Ascend kernels (MatMulV2, Conv2D, TransData, DataCopy, TransposeD,
-# SoftmaxV2), as the recorded samples cuda-hta, cuda-kineto and msinsight-910B-alexnet-2501 have them. An attention
-# kernel is mostly matrix products.
+# First match wins. Names of torch operators (aten::addmm), of CUDA kernels
+# (volta_sgemm_128x64_nn, cutlass_80_…, implicit_convolve_sgemm, Memcpy HtoD) and of
+# Ascend kernels (MatMulV2, Conv2D, TransData, DataCopy, TransposeD, SoftmaxV2), as the
+# recorded samples cuda-hta, cuda-kineto and msinsight-910B-alexnet-2501 have them. An
+# attention kernel is mostly matrix products.
 _CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
     ("softmax", lazy_pattern(r"softmax", re.IGNORECASE)),
     ("copy", lazy_pattern(r"copy|clone|transdata|memcpy|memset", re.IGNORECASE)),
@@ -42,9 +45,11 @@ _CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
 
 
 class OperatorTotal(msgspec.Struct, frozen=True):
-    """One operator of a trace: nanoseconds of self time in a typical call of the workload, events over all calls.
+    """One operator of a trace: nanoseconds of self time in a typical call of the
+    workload, events over all calls.
 
-    Typical is the median over the calls: one call that the scheduler interrupted would outweigh all others in a mean.
+    Typical is the median over the calls: one call that the scheduler interrupted would
+    outweigh all others in a mean.
     """
 
     name: str
@@ -54,10 +59,12 @@ class OperatorTotal(msgspec.Struct, frozen=True):
 
 
 def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
-    """Every operator among the events of ``calls`` calls, most self time first, then by name.
+    """Every operator among the events of ``calls`` calls, most self time first, then by
+    name.
 
-    Kernels are counted by their type if the profiler recorded it (``EventTable.group``). One name on two kinds of event
-    (never seen) would count as the kind that comes first in the table.
+    Kernels are counted by their type if the profiler recorded it
+    (``EventTable.group``). One name on two kinds of event (never seen) would count as
+    the kind that comes first in the table.
     """
     own = self_times(events.start, events.duration, events.track)
     rows = []
@@ -97,7 +104,9 @@ def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
 
 
 def row_kind(code: int) -> TopKind:
-    """The kind of an operator's work on a device by its number among KINDS; ``host`` for all other kinds."""
+    """The kind of an operator's work on a device by its number among KINDS; ``host``
+    for all other kinds.
+    """
     kind = KINDS[code]
     if kind in ("compute", "copy", "comm", "fused"):
         return kind

@@ -1,4 +1,6 @@
-"""Steps of serving engines, which mark no profiler steps: repeated annotations, one for each batch."""
+"""Steps of serving engines, which mark no profiler steps: repeated annotations, one for
+each batch.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,14 @@ from perfgate.trace.model.recording import ProfilerStep
 
 Phase = Literal["prefill", "decode", "mixed"]
 
-# Requests in prefill and in decode (vllm/v1/worker/gpu_worker.py, annotate_profile): execute_context_2(1024)_generation_5(5),
-# and before that execute_new_2_cached_5; its cached requests may still be in prefill.
+# Requests in prefill and in decode (vllm/v1/worker/gpu_worker.py, annotate_profile):
+# execute_context_2(1024)_generation_5(5), and before that execute_new_2_cached_5; its
+# cached requests may still be in prefill.
 _VLLM = lazy_pattern(
     r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)|execute_new_(\d+)_cached_(\d+)"
 )
-# step[EXTEND bs=15 toks=15360] (sglang/srt/utils/profile_utils.py, build_step_span_name); in speculative decoding also VERIFY.
+# step[EXTEND bs=15 toks=15360] (sglang/srt/utils/profile_utils.py,
+# build_step_span_name); in speculative decoding also VERIFY.
 _SGLANG = lazy_pattern(r"step\[(\w+) bs=(\d+).*\]")
 _SGLANG_PHASES: dict[str, Phase] = {
     "EXTEND": "prefill",
@@ -29,12 +33,15 @@ _SGLANG_PHASES: dict[str, Phase] = {
 }
 # prefill[bs=2 tok=16384], eager_decode[bs=64 tok=64 d=64] (ROCm/ATOM).
 _ATOM = lazy_pattern(r"(?:\w+_)?(prefill|decode|mixed)\[bs=(\d+).*\]")
-# One call of the model (vllm/v1/worker/gpu_model_runner.py), used if there is no other mark of a batch.
+# One call of the model (vllm/v1/worker/gpu_model_runner.py), used if there is no other
+# mark of a batch.
 FORWARD = r"^(?:v2_)?gpu_model_runner: forward$"
 
 
 class Batch(NamedTuple):
-    """A batch that an engine ran: its time on the host, its phase in the engine's words, and its number of requests."""
+    """A batch that an engine ran: its time on the host, its phase in the engine's
+    words, and its number of requests.
+    """
 
     mark: ProfilerStep
     phase: str | None
@@ -42,7 +49,9 @@ class Batch(NamedTuple):
 
 
 class _Label(NamedTuple):
-    """The phase and the requests in a mark's name, and the format it has: an engine may mark a batch in two."""
+    """The phase and the requests in a mark's name, and the format it has: an engine may
+    mark a batch in two.
+    """
 
     phase: str | None
     requests: int | None
@@ -50,10 +59,11 @@ class _Label(NamedTuple):
 
 
 def batches(events: EventTable, pattern: str | None = None) -> list[Batch]:
-    """The annotations of an engine in time order, or those that match a pattern by name (its first group is the phase).
+    """The annotations of an engine in time order, or those that match a pattern by name
+    (its first group is the phase).
 
-    Without a pattern, the annotations of vLLM, SGLang and ATOM are recognised; empty if there are none. A recording of the
-    device alone has them on the device's timeline.
+    Without a pattern, the annotations of vLLM, SGLang and ATOM are recognised; empty if
+    there are none. A recording of the device alone has them on the device's timeline.
     """
     label = _label_of_engine if not pattern else partial(_label_by, re.compile(pattern))
     on_host = _batches(events.of_kind("annotation"), label, of_one_thread=True)
@@ -67,7 +77,8 @@ def _batches(
 ) -> list[Batch]:
     """The outermost labelled annotations in time order.
 
-    Engines mark a batch twice on a thread of the host; on a device several streams have a copy of one mark.
+    Engines mark a batch twice on a thread of the host; on a device several streams have
+    a copy of one mark.
     """
     labels = list(map(label, marks.names))
     chosen = np.flatnonzero(marks.is_named(label))

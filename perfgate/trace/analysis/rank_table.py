@@ -1,7 +1,9 @@
-"""A rank's recording in condensed form: its steps, its collectives, its computing time and its traffic by peer.
+"""A rank's recording in condensed form: its steps, its collectives, its computing time
+and its traffic by peer.
 
-Each rank is condensed separately, in its own process or on the machine that holds its recording, so that thousands of
-ranks can be combined. Times are nanoseconds of the rank's own clock.
+Each rank is condensed separately, in its own process or on the machine that holds its
+recording, so that thousands of ranks can be combined. Times are nanoseconds of the
+rank's own clock.
 """
 
 from __future__ import annotations
@@ -40,23 +42,28 @@ from perfgate.trace.model.recording import (
     is_collective_core,
 )
 
-# A page cannot show more intervals of computing than this: the shortest gaps between them are closed.
+# A page cannot show more intervals of computing than this: the shortest gaps between
+# them are closed.
 MOST_STRETCHES = 10_000
-# The kernel that computes a token's experts; its time is the load of the experts that a rank holds.
+# The kernel that computes a token's experts; its time is the load of the experts that a
+# rank holds.
 _EXPERTS = lazy_pattern(r".*groupedmatmul.*", re.IGNORECASE | re.DOTALL)
 _COLUMN = np.dtype("<i8")
 # Operations between two ranks, by torch's names.
 _PAIRWISE = frozenset(("send", "recv", "isend", "irecv"))
-# Rows of communication_matrix.json included in the row of the total (allreduce-top1, allreduce-middle, allreduce-bottom2).
+# Rows of communication_matrix.json included in the row of the total (allreduce-top1,
+# allreduce-middle, allreduce-bottom2).
 _PART_OF_TOTAL, _TOTAL = re.compile(r"-(?:top\d*|middle|bottom\d*)$"), "-total"
 
 
 class ShareColumns(NamedTuple):
     """A rank's shares in collectives, one entry each, in nanoseconds.
 
-    ``key`` is the same on every rank of a collective; ``name`` is a position in the table's names, ``ranks`` the size of the
-    group. ``own`` is the time since the rank left its last communication (the first: since its steps began), ``computed`` the
-    part of that in which it computed. ``step`` is the number of the step. NO_NUMBER if unknown.
+    ``key`` is the same on every rank of a collective; ``name`` is a position in the
+    table's names, ``ranks`` the size of the group. ``own`` is the time since the rank
+    left its last communication (the first: since its steps began), ``computed`` the
+    part of that in which it computed. ``step`` is the number of the step. NO_NUMBER if
+    unknown.
     """
 
     key: IntColumn
@@ -82,8 +89,8 @@ StepPart = Literal[
 class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     """The condensed data of one device of one rank; ``path`` is the recording.
 
-    ``names`` belong to the collectives, ``columns`` are ``ShareColumns`` and ``busy`` the starts and ends of the intervals
-    of computing, all of them columns of int64.
+    ``names`` belong to the collectives, ``columns`` are ``ShareColumns`` and ``busy``
+    the starts and ends of the intervals of computing, all of them columns of int64.
     """
 
     path: str
@@ -104,7 +111,10 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     ] = []  # signs that the recording lost events, and its other notes
 
     def typical(self, part: StepPart) -> float | None:
-        """The nanoseconds of a part in the median step; None if no step has it. Own time never waits for other ranks."""
+        """The nanoseconds of a part in the median step; None if no step has it.
+
+        Own time never waits for other ranks.
+        """
         times: list[int | None] = [getattr(step, part) for step in self.steps]
         recorded = [time for time in times if time is not None]
         if not recorded:
@@ -177,7 +187,9 @@ def _stage(timeline: Timeline) -> int | None:
 def _share(
     timeline: Timeline, part: Literal["transit_ns", "wait_ns", "idle_ns"]
 ) -> float | None:
-    """The share of a part in the time of all collectives; None unless every collective has it."""
+    """The share of a part in the time of all collectives; None unless every collective
+    has it.
+    """
     elapsed = total = 0
     for collective in timeline.collectives or ():
         if collective.elapsed_ns is None:
@@ -193,7 +205,9 @@ def _share(
 
 
 def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
-    """The traffic of all steps by link, operation and group; the parts of a total are not counted again."""
+    """The traffic of all steps by link, operation and group; the parts of a total are
+    not counted again.
+    """
     added_up = {
         (link.operation, link.group)
         for link in links
@@ -228,7 +242,8 @@ def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
 class _Share(NamedTuple):
     """One communication of a rank; ``ranks`` is the size of its group.
 
-    ``identity`` is the same on every rank, and None for one between two ranks, because those need not end together.
+    ``identity`` is the same on every rank, and None for one between two ranks, because
+    those need not end together.
     """
 
     identity: str | None
@@ -240,7 +255,9 @@ class _Share(NamedTuple):
 
 
 def _communication(timeline: Timeline) -> Iterator[_Share]:
-    """All communication from the best source available: Ascend's table, torch's kernel arguments, or the kernels alone."""
+    """All communication from the best source available: Ascend's table, torch's kernel
+    arguments, or the kernels alone.
+    """
     if timeline.collectives is not None:
         yield from _of_table(timeline, timeline.collectives)
         yield from _of_kernels(timeline)
@@ -293,7 +310,9 @@ def _of_collective_kernels(
 
 
 def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
-    """Kernels that communicate without an entry in the table of collectives: MoeDistributeDispatch."""
+    """Kernels that communicate without an entry in the table of collectives:
+    MoeDistributeDispatch.
+    """
     kernels = timeline.kernel_columns
     # Nearly all kernels compute: only the others become objects.
     for kernel in kernels.select(~kernels.is_kind("compute")):
@@ -312,7 +331,9 @@ def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
 def _of_events(
     timeline: Timeline, described: Collection[tuple[int, str]]
 ) -> Iterator[_Share]:
-    """Kernels that name no group: ranks that ran one equally often are assumed to have run it together."""
+    """Kernels that name no group: ranks that ran one equally often are assumed to have
+    run it together.
+    """
     events = timeline.events.of_kind("comm", "fused")
     counts = Counter(events.name.tolist())
     for name, start, elapsed in zip(
@@ -357,7 +378,9 @@ def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]
 
 
 def _begin(timeline: Timeline, busy: Intervals) -> int | None:
-    """The begin of a rank's time before its first communication: of its first step, else of the first work of its device."""
+    """The begin of a rank's time before its first communication: of its first step,
+    else of the first work of its device.
+    """
     begun = [
         step.start_ns for step in timeline.steps or () if step.start_ns is not None
     ]
@@ -389,7 +412,9 @@ def _step_at(timeline: Timeline, times: IntColumn) -> IntColumn:
 
 
 def _stretches(timeline: Timeline) -> Intervals:
-    """The intervals of computing, from events, else from the table of kernels; if too many, the shortest gaps are closed."""
+    """The intervals of computing, from events, else from the table of kernels; if too
+    many, the shortest gaps are closed.
+    """
     events = timeline.events.of_kind("compute")
     spans = events.intervals
     if not len(events):

@@ -21,7 +21,8 @@ from perfgate.trace.model.events import (
 )
 from perfgate.trace.model.recording import RankLink
 
-# Perfgate's own thresholds: a rank is slow if its own time is a twentieth above the median of its stage, which needs two ranks.
+# Perfgate's own thresholds: a rank is slow if its own time is a twentieth above the
+# median of its stage, which needs two ranks.
 SLOW_RANK = 1.05
 FEWEST_RANKS = 2
 _NO_SHARES = ShareColumns(*[np.zeros(0, dtype=np.int64)] * len(ShareColumns._fields))
@@ -29,8 +30,9 @@ _NO_SHARES = ShareColumns(*[np.zeros(0, dtype=np.int64)] * len(ShareColumns._fie
 
 # A rank, the ratio of its own time to the middle rank's, and the part that grew most.
 ComparedRank = tuple[RankTable, float, str]
-# Perfgate's own thresholds: a link at half of the median bandwidth of comparable links. Fewer links have no meaningful median,
-# smaller transfers are dominated by latency, and sizes are comparable within a factor of four.
+# Perfgate's own thresholds: a link at half of the median bandwidth of comparable links.
+# Fewer links have no meaningful median, smaller transfers are dominated by latency, and
+# sizes are comparable within a factor of four.
 SLOW_LINK, FEWEST_LINKS, SMALLEST, ALIKE = 0.5, 3, 1e6, 4.0
 LOCAL = "LOCAL"  # a rank's copies to itself
 # The global rank at a position in a group.
@@ -40,29 +42,36 @@ _Members = Mapping[tuple[str | None, int], int]
 class Arrivals(NamedTuple):
     """The arrival of each rank at each collective.
 
-    All ranks of a collective end it together, so it is aligned at its end: the rank that spent least time in it came last, and
-    its delay does not depend on the ranks' clocks.
+    All ranks of a collective end it together, so it is aligned at its end: the rank
+    that spent least time in it came last, and its delay does not depend on the ranks'
+    clocks.
     """
 
-    # One entry per share of a rank in a collective: positions, and nanoseconds after the first rank.
+    # One entry per share of a rank in a collective: positions, and nanoseconds after
+    # the first rank.
     rank: IntColumn
     collective: IntColumn
     share: IntColumn  # among the shares of its rank
     late: IntColumn
-    # One entry per collective, in time order: its name, nanoseconds from the first rank to the last, and the last rank.
+    # One entry per collective, in time order: its name, nanoseconds from the first rank
+    # to the last, and the last rank.
     names: list[str]
     skew: IntColumn
     last: IntColumn
     clock: list[
         int | None
     ]  # the lead of each rank's clock over the first rank's; None if no collective joins the two
-    unjoined: int = 0  # collectives with more ranks than their group: the recordings do not distinguish their groups
+    # collectives with more ranks than their group: the recordings do not distinguish
+    # their groups
+    unjoined: int = 0
 
 
 def ranks_by_lag(tables: Iterable[RankTable]) -> list[ComparedRank]:
-    """Every rank compared with the middle one of its stage, the furthest behind first; empty if too few are comparable.
+    """Every rank compared with the middle one of its stage, the furthest behind first;
+    empty if too few are comparable.
 
-    All ranks of a job take equally long, because early ranks wait in collectives. Times without that wait are compared.
+    All ranks of a job take equally long, because early ranks wait in collectives. Times
+    without that wait are compared.
     """
     stages: dict[int | None, list[tuple[RankTable, float]]] = defaultdict(list)
     for table in tables:
@@ -99,7 +108,8 @@ def _behind_the_middle(
 
 
 def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
-    """The stages that hold the pipeline up, because they compute longer than the middle one, the slowest first.
+    """The stages that hold the pipeline up, because they compute longer than the middle
+    one, the slowest first.
 
     Empty if they are alike or fewer than two were recorded.
     """
@@ -126,7 +136,9 @@ def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
 
 
 def slow_ranks(tables: Iterable[RankTable]) -> list[SlowRankRow]:
-    """The ranks that the others wait for, the slowest first; empty if all are alike or too few can be compared."""
+    """The ranks that the others wait for, the slowest first; empty if all are alike or
+    too few can be compared.
+    """
     rows = []
     for table, lag, part in ranks_by_lag(tables):
         if lag > SLOW_RANK:
@@ -139,9 +151,11 @@ def slow_ranks(tables: Iterable[RankTable]) -> list[SlowRankRow]:
 
 
 class _JoinedShares(NamedTuple):
-    """The shares of all ranks in collectives that several ranks recorded: by collective, then by rank, then by its clock.
+    """The shares of all ranks in collectives that several ranks recorded: by
+    collective, then by rank, then by its clock.
 
-    ``unjoined`` is the number of collectives left out because they have more ranks than their group.
+    ``unjoined`` is the number of collectives left out because they have more ranks than
+    their group.
     """
 
     rank: IntColumn
@@ -154,7 +168,9 @@ class _JoinedShares(NamedTuple):
 
 
 def arrivals(tables: Sequence[RankTable]) -> Arrivals:
-    """Join the ranks' shares in every collective; collectives with a single recorded rank are left out."""
+    """Join the ranks' shares in every collective; collectives with a single recorded
+    rank are left out.
+    """
     shares = _joined(tables)
     rank, elapsed = shares.rank, shares.elapsed
     borders = np.diff(shares.collective, prepend=-1)
@@ -224,7 +240,9 @@ def _joined(tables: Sequence[RankTable]) -> _JoinedShares:
 def _clocks(
     rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int
 ) -> list[int | None]:
-    """The lead of each clock over the first rank's: the median over collectives that both joined, else via other ranks."""
+    """The lead of each clock over the first rank's: the median over collectives that
+    both joined, else via other ranks.
+    """
     by_rank = np.argsort(rank, kind="stable")
     rows = np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, ranks)))
     borders = np.append(
@@ -259,8 +277,9 @@ def _clocks(
 def ranks_timeline(
     tables: Sequence[RankTable], clock: Sequence[int | None]
 ) -> EventTable:
-    """The computing and communicating intervals of ranks, two tracks a rank, on the clock of the first; a rank without an
-    entry in ``clock`` keeps its own."""
+    """The computing and communicating intervals of ranks, two tracks a rank, on the
+    clock of the first; a rank without an entry in ``clock`` keeps its own.
+    """
     events = EventTableBuilder().table()
     for table, lead in zip(tables, clock):
         label = f"device {table.device}"
@@ -293,7 +312,9 @@ def ranks_timeline(
 
 
 def links_between(tables: Sequence[RankTable]) -> list[RankLink]:
-    """All links between different ranks with traffic, positions in groups replaced by global ranks if those are known."""
+    """All links between different ranks with traffic, positions in groups replaced by
+    global ranks if those are known.
+    """
     members = _members(tables)
     links = []
     for table in tables:
@@ -305,7 +326,9 @@ def links_between(tables: Sequence[RankTable]) -> list[RankLink]:
 
 
 def _members(tables: Sequence[RankTable]) -> _Members:
-    """The members that the recordings name; recordings that contradict each other give none."""
+    """The members that the recordings name; recordings that contradict each other give
+    none.
+    """
     ranks: dict[tuple[str | None, int], set[int]] = defaultdict(set)
     for table in tables:
         if table.rank is not None:
@@ -331,7 +354,9 @@ def _by_global_ranks(link: RankLink, table: RankTable, members: _Members) -> Ran
 
 
 def _by_lists(table: RankTable, link: RankLink) -> int | None:
-    """The only rank at the target's position in the groups that have this rank at the source's; None if there are several."""
+    """The only rank at the target's position in the groups that have this rank at the
+    source's; None if there are several.
+    """
     fits = set()
     for ranks in table.groups:
         if (
@@ -345,7 +370,9 @@ def _by_lists(table: RankTable, link: RankLink) -> int | None:
 def slow_links(
     links: Iterable[RankLink], *, share: float = SLOW_LINK
 ) -> list[SlowLinkRow]:
-    """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first."""
+    """The links far slower than others of their kind in the same sort of operation at
+    similar size, the slowest first.
+    """
     comparable: dict[tuple[str, str], list[RankLink]] = defaultdict(list)
     for link in links:
         if link.size_bytes >= SMALLEST and link.bandwidth is not None:
@@ -373,7 +400,9 @@ def slow_links(
 def _middle_bandwidth(
     link: RankLink, comparable_links: Sequence[RankLink]
 ) -> float | None:
-    """The median bandwidth of links that carried similar sizes; None if they are too few."""
+    """The median bandwidth of links that carried similar sizes; None if they are too
+    few.
+    """
     least, most = link.size_bytes / ALIKE, link.size_bytes * ALIKE
     bandwidths = [
         candidate.bandwidth or 0.0

@@ -1,7 +1,9 @@
-"""The requests of a recorded server: time on the host and on the device, and waiting time, of each.
+"""The requests of a recorded server: time on the host and on the device, and waiting
+time, of each.
 
-An event serves a request if its argument ``request_id`` names that request or it is a span named ``request#ID``; events nested
-in it, and work it launched on a device, serve the same one. Times are nanoseconds.
+An event serves a request if its argument ``request_id`` names that request or it is a
+span named ``request#ID``; events nested in it, and work it launched on a device, serve
+the same one. Times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ _NS = 1e9
 
 
 class Requests:
-    """The requests of a table of events. ``origin_ns`` is when its first event began, None without events."""
+    """The requests of a table of events.
+
+    ``origin_ns`` is when its first event began, None without events.
+    """
 
     def __init__(self, events: EventTable) -> None:
         self.origin_ns = int(events.start.min()) if len(events) else None
@@ -48,14 +53,18 @@ class Requests:
         )
 
     def events(self, name: str | None) -> EventTable:
-        """The events of one request, or of all, in the order of requests; each event names its request."""
+        """The events of one request, or of all, in the order of requests; each event
+        names its request.
+        """
         if name is None:
             return self._events
         rows = self._rows.get(name, slice(0))
         return self._events.select(np.arange(len(self._events))[rows])
 
     def rows(self, name: str) -> list[TopOperator] | None:
-        """The events that served a request, by name, with their self time, most first; None if it was not recorded."""
+        """The events that served a request, by name, with their self time, most first;
+        None if it was not recorded.
+        """
         if name not in self._rows:
             return None
         events = self.events(name)

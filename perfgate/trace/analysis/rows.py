@@ -1,4 +1,6 @@
-"""The work of a timeline as rows: the hot spots of a whole recording, and the work of an average call or step."""
+"""The work of a timeline as rows: the hot spots of a whole recording, and the work of
+an average call or step.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ from perfgate.trace.model.stacks import Stacks
 if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
 
-# The events that represent the host's work: operators, else Python functions, else any events (plain Chrome traces).
+# The events that represent the host's work: operators, else Python functions, else any
+# events (plain Chrome traces).
 _HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (
     ("host_op",),
     ("python",),
@@ -60,9 +63,11 @@ TopSide = Literal["device", "host"]
 
 
 class TopOperator(msgspec.Struct, frozen=True):
-    """One operator: its count and its nanoseconds over the recording; in rows by shape also the shapes of its inputs.
+    """One operator: its count and its nanoseconds over the recording; in rows by shape
+    also the shapes of its inputs.
 
-    In rows by line the name is the launching function, and ``operator`` the operator with most of its time.
+    In rows by line the name is the launching function, and ``operator`` the operator
+    with most of its time.
     """
 
     name: str
@@ -76,8 +81,9 @@ class TopOperator(msgspec.Struct, frozen=True):
 class Top(NamedTuple):
     """The rows of one timeline, most time first; of its device, or of its host.
 
-    On a device a row's time is the time of its events, and ``base_ns`` the time in which anything ran on any stream: shares of
-    it can add up to more than one if streams overlap. On the host both are self time.
+    On a device a row's time is the time of its events, and ``base_ns`` the time in
+    which anything ran on any stream: shares of it can add up to more than one if
+    streams overlap. On the host both are self time.
     """
 
     side: TopSide
@@ -86,7 +92,9 @@ class Top(NamedTuple):
 
 
 class UnitWork(NamedTuple):
-    """The work of a timeline in an average unit: its totals, and rows with nanoseconds and counts of one unit."""
+    """The work of a timeline in an average unit: its totals, and rows with nanoseconds
+    and counts of one unit.
+    """
 
     unit: FlameUnit
     units: int
@@ -97,11 +105,13 @@ class UnitWork(NamedTuple):
 def top(
     timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = None
 ) -> Top:
-    """The rows of a timeline's device with most time; of its host if ``host`` is set or no device was recorded.
+    """The rows of a timeline's device with most time; of its host if ``host`` is set or
+    no device was recorded.
 
-    With ``longer_ns`` rows have only single runs that took longer, the host's by self time; shares still refer to all time.
-    If neither events nor kernels were collected, the rows by type come from the profiler's own totals. Raises UsageError if
-    rows by shape or single runs are requested and the recording has none.
+    With ``longer_ns`` rows have only single runs that took longer, the host's by self
+    time; shares still refer to all time. If neither events nor kernels were collected,
+    the rows by type come from the profiler's own totals. Raises UsageError if rows by
+    shape or single runs are requested and the recording has none.
     """
     if not host:
         of_device = _top_of_device(timeline, by, longer_ns)
@@ -111,9 +121,11 @@ def top(
 
 
 def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
-    """Kernels come from the device's timeline, else from the profiler's table of them; by line from the timeline alone.
+    """Kernels come from the device's timeline, else from the profiler's table of them;
+    by line from the timeline alone.
 
-    Raises UsageError if rows by line are requested and no Python functions were recorded.
+    Raises UsageError if rows by line are requested and no Python functions were
+    recorded.
     """
     stacks = stacks_of(timeline.events)
     device = bool(stacks.on_device.any())
@@ -190,7 +202,9 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
 
 
 def _busy_ns(table: KernelTable) -> int:
-    """The time in which any kernel ran; the sum of their times if the table lacks a start."""
+    """The time in which any kernel ran; the sum of their times if the table lacks a
+    start.
+    """
     if (table.start == NO_NUMBER).any():
         return int(table.duration.sum())
     return union_length(Intervals(table.start, table.start + table.duration))
@@ -216,7 +230,10 @@ def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
 def _top_of_totals(
     side: TopSide, kind: TopKind, totals: Iterable[NamedTotal], longer_ns: int | None
 ) -> Top:
-    """Rows of the profiler's own totals. Raises UsageError if single runs are requested."""
+    """Rows of the profiler's own totals.
+
+    Raises UsageError if single runs are requested.
+    """
     if longer_ns is not None:
         raise UsageError(
             "the recording has totals of operators and no single runs, so --longer cannot choose among them"
@@ -230,7 +247,9 @@ def _top_of_totals(
 def _top_rows_by_line(
     timeline: Timeline, kinds: tuple[EventKind, ...], longer_ns: int | None
 ) -> tuple[TopOperator, ...]:
-    """Rows by launching function, else by operator; work without either has a row by its own name."""
+    """Rows by launching function, else by operator; work without either has a row by
+    its own name.
+    """
     work = launchers(stacks_of(timeline.events, whole=True), kinds)
     work.require_lines()
     if longer_ns is not None:
@@ -341,7 +360,9 @@ class _UnitRows:
         self._shapes = (*stacks.events.names, None)
 
     def of(self, kinds: tuple[EventKind, ...]) -> list[Work]:
-        """The rows of events of some kinds; work of a device has the operator that launched most of it."""
+        """The rows of events of some kinds; work of a device has the operator that
+        launched most of it.
+        """
         stacks, events = self._stacks, self._stacks.events
         chosen = np.flatnonzero(events.is_kind(*kinds)).astype(np.int32)
         columns = events.group, events.kind, events.shape, self._nearest

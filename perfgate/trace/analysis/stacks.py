@@ -1,5 +1,6 @@
-"""Call stacks of a recording: host calls by nesting, and the device's work under the calls
-that launched it, with the lines and operators that these name."""
+"""Call stacks of a recording: host calls by nesting, and the device's work under the
+calls that launched it, with the lines and operators that these name.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
 
 
-# torch.profiler writes a Python function as ``file.py(12): name``, 12 being its first line (torch 2.13), a module
-# ``nn.Module: Linear_0``, and a function in C ``<built-in method relu of type object at 0x7f9a0a8cea40>``.
+# torch.profiler writes a Python function as ``file.py(12): name``, 12 being its first
+# line (torch 2.13), a module ``nn.Module: Linear_0``, and a function in C
+# ``<built-in method relu of type object at 0x7f9a0a8cea40>``.
 _FUNCTION = lazy_pattern(
     r"(?P<file>[^<].*?)\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL
 )
@@ -65,9 +67,11 @@ _FRAMEWORKS = frozenset(
     }
 )
 _ENQUEUE = lazy_pattern(r"Enqueue(@.*)?", re.DOTALL)
-# CANN's calls nest in torch_npu's of the same thread, although Ascend's profilers show CANN as a separate process.
+# CANN's calls nest in torch_npu's of the same thread, although Ascend's profilers show
+# CANN as a separate process.
 _ONE_PROCESS = frozenset({"Python", "CANN"})
-# The kinds that make a stack. If a recording has none of them (plain Chrome traces), all events do.
+# The kinds that make a stack. If a recording has none of them (plain Chrome traces),
+# all events do.
 _CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
 
 
@@ -81,14 +85,18 @@ _NO_OPERATORS = frozenset({"record_param_comms"})
 
 
 class EventFrame(NamedTuple):
-    """The name of an event without parts that differ between runs; ``place`` is the first line of its Python function."""
+    """The name of an event without parts that differ between runs; ``place`` is the
+    first line of its Python function.
+    """
 
     name: str
     place: str | None = None
 
     @property
     def is_project(self) -> bool:
-        """Whether it is a Python function that belongs neither to Python itself nor to a framework."""
+        """Whether it is a Python function that belongs neither to Python itself nor to
+        a framework.
+        """
         if self.place is None:
             return False
         file = self.place.rpartition(":")[0]
@@ -99,10 +107,11 @@ class EventFrame(NamedTuple):
 
 
 def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
-    """The stacks of the events in the calls or profiler steps of a timeline; of all its events with ``whole``, or if none is
-    marked.
+    """The stacks of the events in the calls or profiler steps of a timeline; of all its
+    events with ``whole``, or if none is marked.
 
-    Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
+    Work of a device belongs to the unit in which it was launched, and lies under the
+    call that launched it.
     """
     units = None if whole else _units(events)
     calls = _CALL_KINDS
@@ -143,9 +152,11 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
 
 
 def attributed_share(stacks: Stacks) -> float | None:
-    """The share of the busy time with a known stack; None without work, or if neither stack nor launch is recorded.
+    """The share of the busy time with a known stack; None without work, or if neither
+    stack nor launch is recorded.
 
-    On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
+    On a device that is its work under a recorded operator or function; on a CPU,
+    operators under a Python function.
     """
     device = stacks.on_device
     work, callers = device, stacks.events.is_kind("host_op", "python")
@@ -163,13 +174,17 @@ def attributed_share(stacks: Stacks) -> float | None:
 
 
 def operators_above(stacks: Stacks) -> CodeColumn:
-    """For each event the nearest host operator that contains or launched it, NOTHING_AROUND for none."""
+    """For each event the nearest host operator that contains or launched it,
+    NOTHING_AROUND for none.
+    """
     everything = np.arange(len(stacks.events), dtype=np.int32)
     return nearest_above(stacks, everything, stacks.events.is_kind("host_op"))
 
 
 def nearest_above(stacks: Stacks, positions: CodeColumn, targets: Mask) -> CodeColumn:
-    """For the events at ``positions`` the nearest wanted event that contains or launched each, or NOTHING_AROUND."""
+    """For the events at ``positions`` the nearest wanted event that contains or
+    launched each, or NOTHING_AROUND.
+    """
     everything = np.arange(targets.size, dtype=np.int32)
     nearest = _inherited(
         stacks.called_by, np.where(targets, everything, np.int32(_UNKNOWN))
@@ -179,7 +194,9 @@ def nearest_above(stacks: Stacks, positions: CodeColumn, targets: Mask) -> CodeC
 
 
 def requests_served(stacks: Stacks) -> Codes:
-    """The request each event served, a position among the names or NO_TEXT: its own, else its caller's."""
+    """The request each event served, a position among the names or NO_TEXT: its own,
+    else its caller's.
+    """
     request = stacks.events.request
     if (request == NO_TEXT).all():
         return request
@@ -206,7 +223,8 @@ def frame(name: str, kind: EventKind) -> EventFrame:
 def project_places(
     events: EventTable, around: CodeColumn
 ) -> tuple[CodeColumn, list[str]]:
-    """For each event the nearest function of the project around it, as a position in the list of their places.
+    """For each event the nearest function of the project around it, as a position in
+    the list of their places.
 
     NOTHING_AROUND if there is none; ``around`` are positions as of ``Stacks``.
     """
@@ -229,7 +247,9 @@ class _Units(NamedTuple):
 
 
 def _units(events: EventTable) -> _Units | None:
-    """The calls that perfgate marked, else the profiler's steps, without an empty last one; None if there are none."""
+    """The calls that perfgate marked, else the profiler's steps, without an empty last
+    one; None if there are none.
+    """
     marks = unit_marks(events).marks
     if not len(marks):
         return None
@@ -264,8 +284,9 @@ def _own_times(events: EventTable, around: CodeColumn) -> IntColumn:
 def _over_the_queue(events: EventTable, around: CodeColumn) -> CodeColumn:
     """The caller of each event, with ``Dequeue@NAME`` leading to its ``Enqueue``.
 
-    The task queue is first in, first out, so the tasks are joined in order. If the numbers of tasks enqueued and dequeued
-    differ, the recording began or ended amid them, and none is joined.
+    The task queue is first in, first out, so the tasks are joined in order. If the
+    numbers of tasks enqueued and dequeued differ, the recording began or ended amid
+    them, and none is joined.
     """
     calls = events.is_kind(*_CALL_KINDS)
     enqueued = _by_start(events, calls & events.is_named(_ENQUEUE.fullmatch))
@@ -285,7 +306,9 @@ def _by_start(events: EventTable, chosen: Mask) -> Positions:
 
 
 def _inherited(around: CodeColumn, values: CodeColumn) -> CodeColumn:
-    """The value of each event, else of the nearest event above that has one; NOTHING_AROUND if none has."""
+    """The value of each event, else of the nearest event above that has one;
+    NOTHING_AROUND if none has.
+    """
     open_ = np.flatnonzero(values == _UNKNOWN)
     while open_.size:
         above = around[open_]
@@ -295,9 +318,11 @@ def _inherited(around: CodeColumn, values: CodeColumn) -> CodeColumn:
 
 
 class Launchers(NamedTuple):
-    """The work of a timeline, its nanoseconds, and the function and operator that launched each piece.
+    """The work of a timeline, its nanoseconds, and the function and operator that
+    launched each piece.
 
-    ``line`` and ``operator`` index the names of the events, NO_LAUNCHER if the recording shows none.
+    ``line`` and ``operator`` index the names of the events, NO_LAUNCHER if the
+    recording shows none.
     """
 
     events: EventTable
@@ -319,7 +344,9 @@ class Launchers(NamedTuple):
 
     @property
     def name(self) -> Codes:
-        """The name of each piece of work in a view by line: its function, else its operator, else its own name."""
+        """The name of each piece of work in a view by line: its function, else its
+        operator, else its own name.
+        """
         return np.where(self.line == NO_LAUNCHER, self.operator_or_own, self.line)
 
     @property
@@ -354,7 +381,9 @@ def heaviest_names(
 
 
 def launching_operators(stacks: Stacks, work: CodeColumn) -> Codes:
-    """The name of the innermost operator that contains or launched each of some events, NO_LAUNCHER for none."""
+    """The name of the innermost operator that contains or launched each of some events,
+    NO_LAUNCHER for none.
+    """
     is_operator = stacks.events.is_kind("host_op") & ~stacks.events.is_named(
         _NO_OPERATORS.__contains__
     )
@@ -362,9 +391,11 @@ def launching_operators(stacks: Stacks, work: CodeColumn) -> Codes:
 
 
 def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
-    """The launching call of each event of some kinds; for events of the host, the enclosing one.
+    """The launching call of each event of some kinds; for events of the host, the
+    enclosing one.
 
-    The line is the line of the innermost function of the project, else of any file; the operator is the innermost operator.
+    The line is the line of the innermost function of the project, else of any file; the
+    operator is the innermost operator.
     """
     work = np.flatnonzero(stacks.events.is_kind(*kinds)).astype(np.int32)
     python = stacks.events.is_kind("python")
@@ -379,7 +410,8 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
     line[missing] = _named(stacks, nearest_above(stacks, work[missing], in_file))
     operator = launching_operators(stacks, work)
     events = stacks.events.select(work.astype(np.intp))
-    # As everywhere, shares of the busy time use whole spans on the device and self time on the host.
+    # As everywhere, shares of the busy time use whole spans on the device and self time
+    # on the host.
     if set(kinds) <= set(DEVICE_KINDS):
         return Launchers(events, events.duration, line, operator)
     operator = np.where(events.is_kind("host_op"), events.name, operator)

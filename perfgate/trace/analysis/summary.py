@@ -1,6 +1,8 @@
-"""Summary of each device of a recording: its profiler steps, the work in each of them, and its duration.
+"""Summary of each device of a recording: its profiler steps, the work in each of them,
+and its duration.
 
-Values that the recording does not hold are None, never guesses. Times are integer nanoseconds.
+Values that the recording does not hold are None, never guesses. Times are integer
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ Unit = Literal["profiler step", "call", "whole recording"]
 
 
 class StepTotals(NamedTuple):
-    """Nanoseconds of all steps together: their length, and the parts that add up to it (all but ``communication_ns``)."""
+    """Nanoseconds of all steps together: their length, and the parts that add up to it
+    (all but ``communication_ns``).
+    """
 
     length_ns: int
     computing_ns: int
@@ -90,10 +94,12 @@ class OwnedEvents(NamedTuple):
 class DeviceSummary:
     """One device of one rank, under the name it has in documents.
 
-    ``spans`` is the number of recordings of the ``unit``; ``steps`` has one entry per span, or none for a whole recording.
-    ``totals`` are the kernels, or the framework operators if ``on_host`` is set, and ``counted`` is the number of events they
-    come from. The counters in ``absent`` were not recorded. ``collectives`` are the nanoseconds spent in each kind of
-    collective, over all spans. ``work`` is event by event: the kernels first, then copies if a table of kernels lacks them.
+    ``spans`` is the number of recordings of the ``unit``; ``steps`` has one entry per
+    span, or none for a whole recording. ``totals`` are the kernels, or the framework
+    operators if ``on_host`` is set, and ``counted`` is the number of events they come
+    from. The counters in ``absent`` were not recorded. ``collectives`` are the
+    nanoseconds spent in each kind of collective, over all spans. ``work`` is event by
+    event: the kernels first, then copies if a table of kernels lacks them.
     """
 
     shape: str
@@ -110,14 +116,18 @@ class DeviceSummary:
     work: tuple[OwnedEvents, ...]
 
     def lengths(self) -> list[int] | None:
-        """The nanoseconds of each span; None if one of them is unknown, or none takes any time."""
+        """The nanoseconds of each span; None if one of them is unknown, or none takes
+        any time.
+        """
         lengths = [step.length_ns for step in self.steps]
         if None in lengths or not any(lengths):
             return None
         return cast("list[int]", lengths)
 
     def parts(self) -> StepTotals | None:
-        """The parts of all spans of the device together; None if the parts of any span are unknown."""
+        """The parts of all spans of the device together; None if the parts of any span
+        are unknown.
+        """
         lengths = self.lengths()
         parts = dict(zip(ProfilerStep._fields, zip(*self.steps)))
         if lengths is None or None in parts["computing_ns"]:
@@ -130,7 +140,9 @@ class DeviceSummary:
         return StepTotals(**totals)
 
     def kernels(self) -> KernelTable:
-        """The rows of the table of kernels that belong to a span; empty if there is no such table."""
+        """The rows of the table of kernels that belong to a span; empty if there is no
+        such table.
+        """
         rows = self.timeline.kernel_columns
         if not len(rows):
             return rows
@@ -143,7 +155,8 @@ class DeviceSummary:
         return rows.select(~rows.is_collective)
 
 
-# The units of a recording, in order. Profiler steps have numbers; either all units have times of the host, or none has.
+# The units of a recording, in order. Profiler steps have numbers; either all units have
+# times of the host, or none has.
 _Spans = Sequence[ProfilerStep]
 
 
@@ -155,9 +168,11 @@ def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
 
 
 def kernels_of(timeline: Timeline) -> KernelTable:
-    """The kernels that ran for the profiler steps or calls of a recording, including collectives.
+    """The kernels that ran for the profiler steps or calls of a recording, including
+    collectives.
 
-    Without a table of kernels they come from the device's events, which have only a name and a duration.
+    Without a table of kernels they come from the device's events, which have only a
+    name and a duration.
     """
     _, spans = _spans(timeline)
     if timeline.kernels is not None:
@@ -173,9 +188,11 @@ def kernels_of(timeline: Timeline) -> KernelTable:
 
 
 def shape_names(timelines: Sequence[Timeline]) -> list[str]:
-    """The names of the timelines in a document: their rank if that is unique, else rank and device.
+    """The names of the timelines in a document: their rank if that is unique, else rank
+    and device.
 
-    A device's number depends on the placement of the job, so two recordings of one program may differ in it.
+    A device's number depends on the placement of the job, so two recordings of one
+    program may differ in it.
     """
     ranks = [timeline.rank for timeline in timelines]
     if ranks == [None]:
@@ -202,7 +219,8 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
     parts = work_of(timeline, spans)
     works = _works(parts, spans)
     if len(works) > 1 and not works[-1] and any(works):
-        # The profiler was stopped right after step(), so the last step is empty (sample mi250).
+        # The profiler was stopped right after step(), so the last step is empty (sample
+        # mi250).
         spans = spans[:-1]
         parts = work_of(timeline, spans)
         works = _works(parts, spans)
@@ -231,7 +249,9 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
 
 
 def _spans(timeline: Timeline) -> tuple[Unit, _Spans]:
-    """The profiler steps, else the calls of perfgate's own trace, else the whole recording."""
+    """The profiler steps, else the calls of perfgate's own trace, else the whole
+    recording.
+    """
     marks = step_marks(timeline.events, "annotation", "host_op")
     numbers = {step.number for step in timeline.steps or () if step.number is not None}
     if marks and numbers <= {mark.number for mark in marks}:
@@ -272,7 +292,9 @@ def _step_windows(
 
 
 def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
-    """The work of the device: the table of kernels, if there is one, and the copies, which it never contains."""
+    """The work of the device: the table of kernels, if there is one, and the copies,
+    which it never contains.
+    """
     if timeline.kernels is None:
         parts = [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
     else:
@@ -295,7 +317,9 @@ def _works(parts: Iterable[OwnedEvents], spans: _Spans) -> list[Work]:
 
 
 def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEvents:
-    """Assign events to spans by launch time; if the times of spans are unknown, a single span owns all events."""
+    """Assign events to spans by launch time; if the times of spans are unknown, a
+    single span owns all events.
+    """
     if _are_timed(spans):
         launches = timeline.events.of_kind("runtime")
         return OwnedEvents(
@@ -305,7 +329,9 @@ def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEven
 
 
 def _only_span(spans: _Spans) -> int:
-    """The position of the only span, which owns everything; OUTSIDE if there are several."""
+    """The position of the only span, which owns everything; OUTSIDE if there are
+    several.
+    """
     return 0 if len(spans) == 1 else OUTSIDE
 
 
@@ -327,7 +353,9 @@ def _by_step(timeline: Timeline, spans: _Spans) -> OwnedEvents:
 
 
 def _owners(timeline: Timeline, spans: _Spans) -> Codes:
-    """The step of each kernel according to the profiler; by time if the profiler names no steps at all."""
+    """The step of each kernel according to the profiler; by time if the profiler names
+    no steps at all.
+    """
     table = timeline.kernel_columns
     if not table.steps:
         return _by_time(table.events, timeline, spans).owners
@@ -362,7 +390,9 @@ def _absent(
 def _steps(
     timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool
 ) -> tuple[ProfilerStep, ...]:
-    """The steps of the recording, or equivalent entries for perfgate's own calls; empty if it marks neither."""
+    """The steps of the recording, or equivalent entries for perfgate's own calls; empty
+    if it marks neither.
+    """
     if unit == "whole recording":
         return ()
     if unit == "call":
@@ -391,7 +421,9 @@ def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
 def _collective_times(
     timeline: Timeline, device: Sequence[OwnedEvents]
 ) -> Counter[str]:
-    """The nanoseconds of each kind of collective: from their own table, else from kernels."""
+    """The nanoseconds of each kind of collective: from their own table, else from
+    kernels.
+    """
     times: Counter[str] = Counter()
     if timeline.collectives is not None:
         for collective in timeline.collectives:

@@ -1,1 +1,3 @@
-"""The records of a recording: timelines, events, kernels and steps as columns of integers."""
+"""The records of a recording: timelines, events, kernels and steps as columns of
+integers.
+"""

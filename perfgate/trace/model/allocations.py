@@ -17,15 +17,18 @@ def allocation_totals(
     start: IntColumn,
     end: IntColumn,
 ) -> tuple[AllocationTotal, ...]:
-    """The allocations of a device by operator, in the order in which they first allocated.
+    """The allocations of a device by operator, in the order in which they first
+    allocated.
 
-    Each has the position of its operator in ``names``, its bytes, and its begin and end in nanoseconds. NO_NUMBER stands for
-    the start of one that existed before the recording and for the end of one that outlives it.
+    Each has the position of its operator in ``names``, its bytes, and its begin and end
+    in nanoseconds. NO_NUMBER stands for the start of one that existed before the
+    recording and for the end of one that outlives it.
     """
     if not operator.size:
         return ()
     end = np.where(end == NO_NUMBER, np.iinfo(np.int64).max, end)
-    # At equal times releases come first: their memory is free for the allocations of that moment.
+    # At equal times releases come first: their memory is free for the allocations of
+    # that moment.
     times = np.concatenate((end, start))
     changes = np.concatenate((-size, size))
     order = np.argsort(times, kind="stable")

@@ -1,4 +1,5 @@
-"""Arithmetic on trace events: exact integer nanoseconds in and out, whole columns at a time.
+"""Arithmetic on trace events: exact integer nanoseconds in and out, whole columns at a
+time.
 
 An interval is half open, ``[start, end)``; an interval of length zero is empty.
 """
@@ -26,7 +27,8 @@ NOTHING_AROUND = -1
 # Stands for an unknown number.
 NO_NUMBER = -(1 << 63)
 Rows = Mask | Positions
-# Numbers are marked in a table if it has at most this many places per row; else they are sorted.
+# Numbers are marked in a table if it has at most this many places per row; else they
+# are sorted.
 _PLACES_A_ROW = 8
 _FEWEST_PLACES = 1 << 16
 
@@ -141,7 +143,8 @@ def intersection(first: Intervals, second: Intervals) -> Intervals:
     """The time that two lists of intervals, each sorted and disjoint, both cover."""
     starts = np.sort(np.concatenate((first.start, second.start)))
     ends = np.sort(np.concatenate((first.end, second.end)))
-    # Each list covers a point once at most, so both cover it from the second start on until the first end after it.
+    # Each list covers a point once at most, so both cover it from the second start on
+    # until the first end after it.
     opened = np.searchsorted(starts, starts, side="right") - np.searchsorted(
         ends, starts, side="right"
     )
@@ -173,7 +176,9 @@ def _lasting(intervals: Intervals, moments: IntColumn) -> IntColumn:
 
 
 def one_of(column: Codes, values: Iterable[int]) -> Mask:
-    """Whether each number is one of a few values: in a column of bytes a tenth of the time of a table of them."""
+    """Whether each number is one of a few values: in a column of bytes a tenth of the
+    time of a table of them.
+    """
     is_value = np.zeros(column.size, dtype=bool)
     for value in values:
         is_value |= column == value
@@ -210,7 +215,9 @@ def group_rows(*columns: Codes) -> Groups:
 
 
 def distinct_rows(columns: Sequence[Codes]) -> Groups:
-    """The rows that agree in all columns of any numbers; groups are in the order of their first rows."""
+    """The rows that agree in all columns of any numbers; groups are in the order of
+    their first rows.
+    """
     first, group = group_rows(*map(compact, columns))
     order = np.argsort(first)
     number = np.empty(order.size, dtype=np.int32)
@@ -226,7 +233,9 @@ def distinct(column: Codes) -> list[int]:
 
 
 def in_order(column: Codes) -> Codes:
-    """Every number of a column once, the least first: numpy's unique hashes them, which takes several times as long."""
+    """Every number of a column once, the least first: numpy's unique hashes them, which
+    takes several times as long.
+    """
     ordered = np.sort(column)
     is_first = np.ones(ordered.size, dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
@@ -234,7 +243,9 @@ def in_order(column: Codes) -> Codes:
 
 
 def count_among(column: Codes, others: Codes) -> int:
-    """How many numbers of a column are also in another: numpy's isin hashes both, which takes several times as long."""
+    """How many numbers of a column are also in another: numpy's isin hashes both, which
+    takes several times as long.
+    """
     if not others.size:
         return 0
     ordered = np.sort(others)
@@ -244,7 +255,9 @@ def count_among(column: Codes, others: Codes) -> int:
 
 
 def compact(column: Codes) -> Codes:
-    """Numbers that lie near one another, in the order of a column that may hold NO_NUMBER and any others."""
+    """Numbers that lie near one another, in the order of a column that may hold
+    NO_NUMBER and any others.
+    """
     if not column.size:
         return column
     low, high = int(column.min()), int(column.max())
@@ -258,7 +271,9 @@ def compact(column: Codes) -> Codes:
 
 
 def alike_rows(chosen: Mask, *columns: Codes) -> list[Positions]:
-    """The chosen rows with equal values in some columns, together; in the order of the first of them."""
+    """The chosen rows with equal values in some columns, together; in the order of the
+    first of them.
+    """
     rows = np.flatnonzero(chosen)
     if not rows.size:
         return []
@@ -290,7 +305,9 @@ def last_rows(column: IntColumn, values: IntColumn) -> IntColumn:
 
 
 def _most_places(rows: int) -> int:
-    """The most places that a table of numbers may have for this number of rows; for more they are sorted."""
+    """The most places that a table of numbers may have for this number of rows; for
+    more they are sorted.
+    """
     return max(_PLACES_A_ROW * rows, _FEWEST_PLACES)
 
 
@@ -305,7 +322,9 @@ def totals_by_name(name: Codes, value: IntColumn, names: int) -> IntColumn:
 
 
 class GroupTotal(NamedTuple):
-    """Rows that agree in some columns: the first of them, their number, and the sum of their values."""
+    """Rows that agree in some columns: the first of them, their number, and the sum of
+    their values.
+    """
 
     first: int
     number: int
@@ -313,7 +332,9 @@ class GroupTotal(NamedTuple):
 
 
 def total_groups(values: IntColumn, *columns: Codes) -> list[GroupTotal]:
-    """The rows that agree in all columns with the sum of their values, in the order of the columns' values."""
+    """The rows that agree in all columns with the sum of their values, in the order of
+    the columns' values.
+    """
     first, row = group_rows(*columns)
     counts = counts_by_name(row, first.size)
     totals = totals_by_name(row, values, first.size)
@@ -326,10 +347,12 @@ def counts_by_name(name: Codes, names: int) -> IntColumn:
 
 
 def self_times(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
-    """The nanoseconds of each event minus the events directly inside it on the same track.
+    """The nanoseconds of each event minus the events directly inside it on the same
+    track.
 
-    Events of a track are expected to nest, as calls on a thread do. If one outlasts the event it began in, only the
-    part inside is subtracted, so that no self time is negative.
+    Events of a track are expected to nest, as calls on a thread do. If one outlasts the
+    event it began in, only the part inside is subtracted, so that no self time is
+    negative.
     """
     own = duration.copy()
     order = _nested(start, duration, track)
@@ -345,10 +368,11 @@ def self_times(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn
 
 
 def enclosing(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
-    """For each event the position of the event on its track that directly contains it, NOTHING_AROUND for none.
+    """For each event the position of the event on its track that directly contains it,
+    NOTHING_AROUND for none.
 
-    Of two events that cover the same time, the first in the columns contains the other. A span of no length neither contains
-    anything nor lies in anything.
+    Of two events that cover the same time, the first in the columns contains the other.
+    A span of no length neither contains anything nor lies in anything.
     """
     order = _nested(start, duration, track)
     if order is None:
@@ -357,7 +381,9 @@ def enclosing(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
 
 
 def _nested(start: IntColumn, duration: IntColumn, track: Codes) -> CodeColumn | None:
-    """Spans with a length in the order in which they nest; None if none does, as with kernels of a stream."""
+    """Spans with a length in the order in which they nest; None if none does, as with
+    kernels of a stream.
+    """
     order = nesting_order(
         np.flatnonzero(duration > 0).astype(np.int32), start, duration, track
     )
@@ -381,10 +407,12 @@ def _around(
 
 
 def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
-    """The last of the first ``begun`` spans that ends at a time or later, -1 for none; for many times at once.
+    """The last of the first ``begun`` spans that ends at a time or later, -1 for none;
+    for many times at once.
 
-    Spans are halved as in a tree that stores the latest end of each branch: upwards until a branch to the left of the current
-    one reaches the time, and down again to its last span that does.
+    Spans are halved as in a tree that stores the latest end of each branch: upwards
+    until a branch to the left of the current one reaches the time, and down again to
+    its last span that does.
     """
     latest = [end]
     while latest[-1].size > 1:
@@ -412,10 +440,12 @@ def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
 def nesting_order(
     spans: CodeColumn, start: IntColumn, duration: IntColumn, track: Codes
 ) -> CodeColumn:
-    """Some spans by track, start and, the longer first, duration; equal spans keep their order.
+    """Some spans by track, start and, the longer first, duration; equal spans keep
+    their order.
 
-    They are positions in the columns, in their order. Three sorts would do the same. A file mostly has the spans of a track in
-    the order of time, and few of them begin together.
+    They are positions in the columns, in their order. Three sorts would do the same. A
+    file mostly has the spans of a track in the order of time, and few of them begin
+    together.
     """
     order = spans[np.argsort(_short(loops.look_up(track, spans)), kind="stable")]
     begin = loops.look_up(start, order)
@@ -447,8 +477,9 @@ def _short(column: Codes) -> Codes:
 def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
     """The position of the span each span lies directly in, -1 for the outermost.
 
-    The spans are sorted by start, longer spans first, and none is empty. The depth of span i is the number of spans
-    before it that have not ended when it starts; its parent is the last span before it that is one level up.
+    The spans are sorted by start, longer spans first, and none is empty. The depth of
+    span i is the number of spans before it that have not ended when it starts; its
+    parent is the last span before it that is one level up.
     """
     count = start.size
     position = np.arange(count, dtype=np.int64)

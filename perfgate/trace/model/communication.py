@@ -1,7 +1,8 @@
-"""Which kernels communicate, alone or while they compute, by their names: one table for all readers, questions and steps.
+"""Which kernels communicate, alone or while they compute, by their names: one table for
+all readers, questions and steps.
 
-Device libraries mark no kernel as communication, so names decide. A team adds its own by ``[trace] communication`` in
-perfgate.toml, or with ``--comm PATTERN``.
+Device libraries mark no kernel as communication, so names decide. A team adds its own
+by ``[trace] communication`` in perfgate.toml, or with ``--comm PATTERN``.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ KernelKind = Literal["compute", "comm", "fused"]
 
 _COLLECTIVE = r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?)"
 _PRODUCT = r"(?:mat_?mul|gemm|gmm|ffn)"
-# Patterns that are matched anywhere in a name, without regard to case. First, kernels that multiply matrices and exchange the
-# parts at once: neither computing nor communication alone.
+# Patterns that are matched anywhere in a name, without regard to case. First, kernels
+# that multiply matrices and exchange the parts at once: neither computing nor
+# communication alone.
 _FUSED = (
-    # MC2 of CANN, flux, CUTLASS, TensorRT-LLM (CANN ops-transformer: mc2/ has MatmulAllReduce, AllGatherMatmul,
-    # MatmulReduceScatter, AlltoAllvGroupedMatMul; TensorRT-LLM: cpp/tensorrt_llm/kernels/cutlass_kernels).
+    # MC2 of CANN, flux, CUTLASS, TensorRT-LLM (CANN ops-transformer: mc2/ has
+    # MatmulAllReduce, AllGatherMatmul, MatmulReduceScatter, AlltoAllvGroupedMatMul;
+    # TensorRT-LLM: cpp/tensorrt_llm/kernels/cutlass_kernels).
     rf"{_COLLECTIVE}\w*{_PRODUCT}|{_PRODUCT}\w*{_COLLECTIVE}",
-    # Fused expert parallelism of vLLM Ascend (vllm-ascend: csrc/dispatch_ffn_combine, csrc/dispatch_gmm_combine_decode).
+    # Fused expert parallelism of vLLM Ascend (vllm-ascend: csrc/dispatch_ffn_combine,
+    # csrc/dispatch_gmm_combine_decode).
     rf"dispatch_?{_PRODUCT}\w*combine",
     # flux, Triton-distributed (flux: src/ag_gemm, src/gemm_rs).
     r"(?:^|[_:])(?:ag_gemm|gemm_rs|gemm_ar)(?:_|$|<)",
@@ -41,19 +45,24 @@ _LIBRARIES = (
     r"(?:deep_ep|dpsk::ep|inter_?node|intra_?node|internode_ll)::.*(?:dispatch|combine|notify|barrier|clean_low_latency)",
     # NVSHMEM (nvshmem: src/device).
     r"nvshmemx?i?_|nvshmem::",
-    # Symmetric memory of PyTorch (pytorch: torch/csrc/distributed/c10d/cuda/CUDASymmetricMemoryOps.cu).
+    # Symmetric memory of PyTorch (pytorch:
+    # torch/csrc/distributed/c10d/cuda/CUDASymmetricMemoryOps.cu).
     r"multimem_(?:all_reduce|one_shot|all_gather)|(?:one|two)_shot_all_reduce|multimem_",
-    # Custom all-reduce of vLLM, SGLang, TensorRT-LLM, AITER (vllm: csrc/custom_all_reduce.cuh, csrc/quickreduce; sglang:
-    # sgl-kernel/csrc/allreduce; TensorRT-LLM: cpp/tensorrt_llm/kernels/communicationKernels).
+    # Custom all-reduce of vLLM, SGLang, TensorRT-LLM, AITER (vllm:
+    # csrc/custom_all_reduce.cuh, csrc/quickreduce; sglang: sgl-kernel/csrc/allreduce;
+    # TensorRT-LLM: cpp/tensorrt_llm/kernels/communicationKernels).
     r"cross_device_reduce_[12]stage|(?:all_?reduce|reduce_?scatter|all_?gather)_?(?:fusion_kernel|one_?shot|two_?shot|lamport|"
     r"prototype|kernel)|quickreduce::|mscclpp|userbuffers_fp16_sum",
-    # XLA: all-reduce.2, all-gather-start, all-reduce_2.kd (openxla: xla/hlo/ir/hlo_opcode.h).
+    # XLA: all-reduce.2, all-gather-start, all-reduce_2.kd (openxla:
+    # xla/hlo/ir/hlo_opcode.h).
     r"^(?:all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-permute|collective-broadcast)(?:[-_.]|$)",
     r"^(?:send|recv)(?:-done)?(?:\.\d+)?$",
-    # Expert parallelism on Ascend (vllm-ascend: MC2 operators; CANN: aclnnMoeDistributeDispatchV2).
+    # Expert parallelism on Ascend (vllm-ascend: MC2 operators; CANN:
+    # aclnnMoeDistributeDispatchV2).
     r"MoeDistribute(?:Dispatch|Combine)|^(?:aclnn)?AllToAll(?:v|vc)?(?:_|V|$)",
 )
-# One of these is in every name that a pattern above matches. Most names have none, and the patterns take 30 us for each.
+# One of these is in every name that a pattern above matches. Most names have none, and
+# the patterns take 30 us for each.
 _PARTS = (
     *(
         "ccl",
@@ -84,7 +93,8 @@ _ADDED: ContextVar[tuple[str, ...]] = ContextVar("added_communication", default=
 
 
 def add_communication(patterns: Iterable[str]) -> None:
-    """From now on, count kernels with names that match one of these patterns as communication too.
+    """From now on, count kernels with names that match one of these patterns as
+    communication too.
 
     Raises UsageError for a text that is not a regular expression.
     """
@@ -107,7 +117,9 @@ def added_communication() -> tuple[str, ...]:
 
 
 def kernel_kind(name: str) -> KernelKind:
-    """Whether a kernel of this name computes, communicates, or does both at once; added patterns come first."""
+    """Whether a kernel of this name computes, communicates, or does both at once; added
+    patterns come first.
+    """
     return _kind(name, _ADDED.get())
 
 

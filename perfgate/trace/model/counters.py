@@ -1,4 +1,6 @@
-"""The hardware counters of kernels: columns that are read on demand, since they are most of a table."""
+"""The hardware counters of kernels: columns that are read on demand, since they are
+most of a table.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ class CounterSource(Protocol):
         """As the file words them, in its order."""
 
     def read(self, names: Sequence[str]) -> list[FloatColumn]:
-        """The columns of some of the names, NaN for kernels without a number. Raises DocumentError."""
+        """The columns of some of the names, NaN for kernels without a number.
+
+        Raises DocumentError.
+        """
 
 
 class CounterColumns:
@@ -39,7 +44,10 @@ class CounterColumns:
         return () if self._source is None else self._source.names
 
     def columns(self, *names: str) -> dict[str, FloatColumn]:
-        """The given counters, if they exist, NaN for kernels without a number. Raises DocumentError."""
+        """The given counters, if they exist, NaN for kernels without a number.
+
+        Raises DocumentError.
+        """
         present = [name for name in names if name in self.names]
         if self._source is None or not present:
             return {}
@@ -49,7 +57,9 @@ class CounterColumns:
         return {name: column[self._rows] for name, column in columns.items()}
 
     def of(self, row: int) -> Counters:
-        """The counters of one kernel; the first lookup reads the counters of all kernels."""
+        """The counters of one kernel; the first lookup reads the counters of all
+        kernels.
+        """
         return Counters(self, row)
 
     def select(self, rows: Rows) -> CounterColumns:

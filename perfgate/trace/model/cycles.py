@@ -1,4 +1,6 @@
-"""Pauses of a profiler between the cycles of one recording, in which it recorded nothing."""
+"""Pauses of a profiler between the cycles of one recording, in which it recorded
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ _NONE = np.zeros(0, dtype=np.int64)
 def pauses(events: EventTable) -> Intervals:
     """The longest time without any event around each border between two cycles.
 
-    A border lies between two steps of which the second does not have the next number, or between the spans of two cycles. If
-    operators ran there, the mark of a step was lost.
+    A border lies between two steps of which the second does not have the next number,
+    or between the spans of two cycles. If operators ran there, the mark of a step was
+    lost.
     """
     events = believed(events)
     begin, end = _borders(events)
@@ -43,7 +46,9 @@ def pauses(events: EventTable) -> Intervals:
 
 
 def _borders(events: EventTable) -> tuple[IntColumn, IntColumn]:
-    """The end of the last step, or of the span, before each border, and the begin of the next."""
+    """The end of the last step, or of the span, before each border, and the begin of
+    the next.
+    """
     others = np.flatnonzero(events.is_kind("other"))
     cycles = events.select(events.rows_named(others, _CYCLE.fullmatch))
     order = np.argsort(cycles.start, kind="stable")

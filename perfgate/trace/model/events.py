@@ -1,4 +1,6 @@
-"""One table for every trace, independent of the profiler: integer nanoseconds and interned names, column by column."""
+"""One table for every trace, independent of the profiler: integer nanoseconds and
+interned names, column by column.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from perfgate.trace.model.launches import NO_CORRELATION as NO_CORRELATION  # no
 from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
 from perfgate.trace.model.numbering import Numbering
 
-# The host event around every call that perfgate profiles, which separates the calls in a trace.
+# The host event around every call that perfgate profiles, which separates the calls in
+# a trace.
 CALL = "perfgate.call"
 
 EventKind = Literal[
@@ -57,10 +60,12 @@ COLUMN_TYPES: dict[str, type[np.integer[Any]]] = {
 }
 # Start and duration stay below, so that their sum fits 64 bits: 2^62 ns is 146 years.
 MAX_NS = 1 << 62
-# Threads of tracks that hold work of several streams: collectives of any group, and work of streams that are not recorded.
+# Threads of tracks that hold work of several streams: collectives of any group, and
+# work of streams that are not recorded.
 COLLECTIVE_TRACK, UNKNOWN_STREAMS = "Communication", "Streams"
-# No GPU or NPU finishes a piece of work in less. The shortest in recordings are a copy of 580 ns on an NPU (sample
-# msinsight-910B-alexnet-2501) and a kernel of 640 ns on an MI300.
+# No GPU or NPU finishes a piece of work in less. The shortest in recordings are a copy
+# of 580 ns on an NPU (sample msinsight-910B-alexnet-2501) and a kernel of 640 ns on an
+# MI300.
 SHORTEST_WORK_NS = 100
 
 
@@ -70,11 +75,13 @@ def _absent() -> Codes:
 
 
 class EventTable(msgspec.Struct, frozen=True, dict=True):
-    """Spans of a trace. All columns have one entry per event, in the order of the file; a single value counts for all.
+    """Spans of a trace. All columns have one entry per event, in the order of the file;
+    a single value counts for all.
 
-    ``name``, ``group``, ``request`` and ``shape`` index ``names``; the last two may be NO_TEXT. A trace may have many millions
-    of events, so an index takes four bytes and a kind one: other columns are converted. A correlation takes four if the
-    reader knows that all fit. Arithmetic with them needs int64.
+    ``name``, ``group``, ``request`` and ``shape`` index ``names``; the last two may be
+    NO_TEXT. A trace may have many millions of events, so an index takes four bytes and
+    a kind one: other columns are converted. A correlation takes four if the reader
+    knows that all fit. Arithmetic with them needs int64.
     """
 
     start: IntColumn  # nanoseconds on the trace's clock
@@ -82,16 +89,20 @@ class EventTable(msgspec.Struct, frozen=True, dict=True):
     track: Codes  # indexes ``tracks``
     name: Codes
     kind: Codes  # indexes KINDS
-    group: Codes  # the name in a table of operators: a kernel's type if the profiler knows it, else its name
+    # the name in a table of operators: a kernel's type if the profiler knows it, else
+    # its name
+    group: Codes
     names: tuple[str, ...]
     tracks: tuple[tuple[str, str], ...]  # process and thread, or device and stream
-    # Joins a launch on the host with the work it started on the device; NO_CORRELATION for none.
+    # Joins a launch on the host with the work it started on the device; NO_CORRELATION
+    # for none.
     correlation: Codes = field(default_factory=_absent)
     request: Codes = field(default_factory=_absent)  # the request it served
     shape: Codes = field(
         default_factory=_absent
     )  # the shapes of its inputs in the profiler's notation
-    # Work of a device that takes less was recorded wrongly. An operation of a TPU may take a few nanoseconds.
+    # Work of a device that takes less was recorded wrongly. An operation of a TPU may
+    # take a few nanoseconds.
     shortest_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -126,7 +137,9 @@ class EventTable(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def launch(self) -> CodeColumn:
-        """The position of the runtime call that launched each event of a device; NOT_RECORDED for none and for host events."""
+        """The position of the runtime call that launched each event of a device;
+        NOT_RECORDED for none and for host events.
+        """
         work = self.work_rows
         calls = np.flatnonzero(self.is_kind("runtime"))
         called = launch_positions(
@@ -138,10 +151,12 @@ class EventTable(msgspec.Struct, frozen=True, dict=True):
         return launch
 
     def columns(self) -> dict[str, IntColumn | list[str | None]]:
-        """The columns with words for the numbers of names, as pandas and polars make a data frame of them.
+        """The columns with words for the numbers of names, as pandas and polars make a
+        data frame of them.
 
-        ``start_ns`` and ``duration_ns`` are arrays. ``name``, ``type`` (the name of the group), ``kind``, ``process``,
-        ``thread``, ``request`` and ``shape`` are lists, with None for no request and no shape.
+        ``start_ns`` and ``duration_ns`` are arrays. ``name``, ``type`` (the name of the
+        group), ``kind``, ``process``, ``thread``, ``request`` and ``shape`` are lists,
+        with None for no request and no shape.
         """
         return {
             "start_ns": self.start,
@@ -156,7 +171,9 @@ class EventTable(msgspec.Struct, frozen=True, dict=True):
         }
 
     def select(self, chosen: Mask | Positions) -> EventTable:
-        """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
+        """The events chosen by a mask, or by positions in their order; names and tracks
+        keep their numbers.
+        """
         if chosen.dtype == bool:
             if chosen.all():
                 return self
@@ -268,7 +285,9 @@ class EventTableBuilder:
         request: str | None = None,
         shape: str | None = None,
     ) -> None:
-        """Add one event; times in nanoseconds, both below MAX_NS in magnitude. Without a ``group`` it stands for itself."""
+        """Add one event; times in nanoseconds, both below MAX_NS in magnitude. Without
+        a ``group`` it stands for itself.
+        """
         columns, names = self._columns, self._names
         columns["start"].append(start)
         columns["duration"].append(duration)
@@ -281,7 +300,9 @@ class EventTableBuilder:
         columns["shape"].append(names.code(shape))
 
     def table(self) -> EventTable:
-        """The events collected so far; the columns are views, so do not add events afterwards."""
+        """The events collected so far; the columns are views, so do not add events
+        afterwards.
+        """
         columns: dict[str, Any] = {}
         for column, values in self._columns.items():
             columns[column] = np.frombuffer(values, COLUMN_TYPES[column])
@@ -295,7 +316,8 @@ _DIGITS = 19  # of microseconds since 1970 with three decimals
 
 
 def nanoseconds(text: bytes) -> int:
-    """The nanoseconds of a JSON number (or string) of microseconds, exactly; below a nanosecond half to even.
+    """The nanoseconds of a JSON number (or string) of microseconds, exactly; below a
+    nanosecond half to even.
 
     Raises ValueError for text that is not a number, and for times outside of 146 years.
     """
@@ -309,7 +331,10 @@ def nanoseconds(text: bytes) -> int:
 
 
 def nanoseconds_of_milliseconds(text: bytes) -> int:
-    """The nanoseconds of a JSON number of milliseconds, half to even. Raises ValueError as ``nanoseconds`` does."""
+    """The nanoseconds of a JSON number of milliseconds, half to even.
+
+    Raises ValueError as ``nanoseconds`` does.
+    """
     return _nanoseconds_of_any(text, unit_ns=1_000_000)
 
 

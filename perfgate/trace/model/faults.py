@@ -1,7 +1,7 @@
 """Times of a device's work that cannot be true.
 
-A profiler that lost a buffer leaves zeros, an overflowed counter leaves any length, and a clock that was set jumps. No
-total, share or comparison may rest on such times.
+A profiler that lost a buffer leaves zeros, an overflowed counter leaves any length, and
+a clock that was set jumps. No total, share or comparison may rest on such times.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from perfgate.trace.model.events import (
 )
 from perfgate.trace.model.launches import NOT_RECORDED
 
-# Kernels of one graph run side by side although the profiler gives them one stream (cudaGraphLaunch, hipGraphLaunch,
-# aclmdlRIExecuteAsync).
+# Kernels of one graph run side by side although the profiler gives them one stream
+# (cudaGraphLaunch, hipGraphLaunch, aclmdlRIExecuteAsync).
 _GRAPH_LAUNCH = re.compile(r"graph_?launch|aclmdl|ModelExecute", re.IGNORECASE)
-# A kernel may begin while the previous kernel drains (programmatic dependent launch), but not run under it for most of
-# its time.
+# A kernel may begin while the previous kernel drains (programmatic dependent launch),
+# but not run under it for most of its time.
 _MOST_UNDER = 0.5
 _UNLIKE = 10
 _RARELY = 0.01
 _MICROSECOND_NS = 1000
-# A clock that jumped leaves a gap of more than this, and of many times all other time. A server may idle as long; then no work
-# is launched before the gap that runs after it.
+# A clock that jumped leaves a gap of more than this, and of many times all other time.
+# A server may idle as long; then no work is launched before the gap that runs after it.
 _JUMP_NS = 1_000_000_000
 _JUMP = 20
 _BINS = 64
@@ -53,11 +53,13 @@ _WORK = frozenset(KIND_CODES[kind] for kind in DEVICE_KINDS)
 
 
 class TimeFaults(NamedTuple):
-    """Positions of events with times that cannot be true; ``work`` is the number of a device's events.
+    """Positions of events with times that cannot be true; ``work`` is the number of a
+    device's events.
 
-    ``untimed`` are events of a device without a duration, or with one that no device reaches; ``overlapping`` last beyond
-    the start of the next event of their stream; ``apart`` are events of a device or its host that lie further from all
-    others than these last together.
+    ``untimed`` are events of a device without a duration, or with one that no device
+    reaches; ``overlapping`` last beyond the start of the next event of their stream;
+    ``apart`` are events of a device or its host that lie further from all others than
+    these last together.
     """
 
     work: int
@@ -71,9 +73,11 @@ class TimeFaults(NamedTuple):
 
 
 class ClockOffset(NamedTuple):
-    """Work that begins before the call that launched it: the device's clock is at least ``behind_ns`` behind the host's.
+    """Work that begins before the call that launched it: the device's clock is at least
+    ``behind_ns`` behind the host's.
 
-    ``before_operator_ns`` is how long before its operator typical work begins, None if it begins within it.
+    ``before_operator_ns`` is how long before its operator typical work begins, None if
+    it begins within it.
     """
 
     early: int
@@ -130,7 +134,9 @@ def clock_offset(events: EventTable) -> ClockOffset | None:
 
 
 def _before_operator(events: EventTable, work: IntColumn, launch: Codes) -> int | None:
-    """How long typical work begins before the operator around its launch; None if it does not, or none is recorded."""
+    """How long typical work begins before the operator around its launch; None if it
+    does not, or none is recorded.
+    """
     calls = np.flatnonzero(events.is_kind("host_op", "runtime"))
     around = enclosing(events.start[calls], events.duration[calls], events.track[calls])
     is_operator = events.is_kind("host_op")[calls]
@@ -149,7 +155,9 @@ def _before_operator(events: EventTable, work: IntColumn, launch: Codes) -> int 
 
 
 def believed(events: EventTable) -> EventTable:
-    """The events with a known place in time; a window around them is as long as they are."""
+    """The events with a known place in time; a window around them is as long as they
+    are.
+    """
     faults = time_faults(events)
     unknown = np.concatenate((faults.untimed, faults.apart))
     if not unknown.size:
@@ -160,7 +168,9 @@ def believed(events: EventTable) -> EventTable:
 
 
 def aligned(events: EventTable) -> EventTable:
-    """The events with the device's times moved onto the host's clock, if work begins before its launch."""
+    """The events with the device's times moved onto the host's clock, if work begins
+    before its launch.
+    """
     offset = clock_offset(events)
     if offset is None:
         return events
@@ -176,7 +186,8 @@ def _untimed(events: EventTable, work: IntColumn) -> Mask:
     lacking: Mask = duration < max(events.shortest_ns, 1)
     if not lacking.any() or (duration % _MICROSECOND_NS).any():
         return lacking
-    # Whole microseconds, as profilers of 2021 wrote them: a kernel of less than one has none (sample cuda-kineto).
+    # Whole microseconds, as profilers of 2021 wrote them: a kernel of less than one has
+    # none (sample cuda-kineto).
     faulty: Mask = lacking & (
         (events.start[work] == 0) | ~are_short(duration, events.group[work])
     )
@@ -184,7 +195,9 @@ def _untimed(events: EventTable, work: IntColumn) -> Mask:
 
 
 def are_short(duration: IntColumn, group: Codes) -> Mask:
-    """Which events belong to a group with some duration so short that a coarse clock may read 0 instead."""
+    """Which events belong to a group with some duration so short that a coarse clock
+    may read 0 instead.
+    """
     timed = duration > 0
     shortest = np.full(int(group.max(initial=0)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(shortest, group[timed], duration[timed])
@@ -193,7 +206,9 @@ def are_short(duration: IntColumn, group: Codes) -> Mask:
 
 
 def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
-    """The places among ``work`` of the pieces that last over most of the next one of their stream."""
+    """The places among ``work`` of the pieces that last over most of the next one of
+    their stream.
+    """
     is_mixed = np.array(
         [thread in _MIXED_TRACKS for _, thread in events.tracks], dtype=bool
     )
@@ -219,8 +234,9 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     present = launch != NOT_RECORDED
     of_graph = np.zeros(places.size, dtype=bool)
     of_graph[present] = events.is_named(_GRAPH_LAUNCH.search)[launch[present]]
-    # Whether a graph launched the others is not recorded. Of these only a length unlike all others of its name is a fault, and
-    # of a graph's kernels too, if hardly any others run side by side.
+    # Whether a graph launched the others is not recorded. Of these only a length unlike
+    # all others of its name is a fault, and of a graph's kernels too, if hardly any
+    # others run side by side.
     doubtful = ~present
     if int(of_graph.sum()) <= _RARELY * work.size:
         doubtful |= of_graph
@@ -244,7 +260,9 @@ def _usual_durations(events: EventTable, work: IntColumn, groups: Codes) -> Floa
 
 
 def _is_mostly_empty(start: IntColumn, end: int) -> bool:
-    """Whether nothing starts in most of the window: a look at a few bins is cheaper than sorting millions of events."""
+    """Whether nothing starts in most of the window: a look at a few bins is cheaper
+    than sorting millions of events.
+    """
     low = int(start.min())
     width = (end - low) // _BINS + 1
     filled = np.flatnonzero(np.bincount((start - low) // width, minlength=_BINS))
@@ -252,7 +270,9 @@ def _is_mostly_empty(start: IntColumn, end: int) -> bool:
 
 
 def _apart(events: EventTable, rows: IntColumn) -> IntColumn:
-    """The places among ``rows`` of the events on the smaller side of a jump, or of work that outlasts all else together."""
+    """The places among ``rows`` of the events on the smaller side of a jump, or of work
+    that outlasts all else together.
+    """
     start, end = events.start[rows], events.end[rows]
     if start.size < 2:
         return _NONE

@@ -1,7 +1,9 @@
-"""The number of floating-point operations of a kernel, if the shapes in its table determine it exactly.
+"""The number of floating-point operations of a kernel, if the shapes in its table
+determine it exactly.
 
-A multiplication and an addition are two. The work of attention depends on its mask and layout, which no table has, and sizes
-in formats of blocks (FRACTAL_NZ, NC1HWC0) are padded: both are treated as unknown.
+A multiplication and an addition are two. The work of attention depends on its mask and
+layout, which no table has, and sizes in formats of blocks (FRACTAL_NZ, NC1HWC0) are
+padded: both are treated as unknown.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Literal
 
 from perfgate.trace.model.recording import Kernel
 
-# MatMulV2, MatMulV3, BatchMatMul, QuantBatchMatmulV3, WeightQuantBatchMatmulV2 (samples of 910B; aclnn API of CANN 8).
+# MatMulV2, MatMulV3, BatchMatMul, QuantBatchMatmulV3, WeightQuantBatchMatmulV2 (samples
+# of 910B; aclnn API of CANN 8).
 PRODUCT = re.compile(r"(?P<quantized>(?:Weight)?Quant)?(?:Batch)?Mat[Mm]ul(?:V\d)?")
 CONVOLUTION = re.compile(r"Conv[23]D(?P<backward>Backprop(?:Input|Filter))?D?(?:V\d)?")
 Arithmetic = Literal["float16", "float32", "int8"]
@@ -38,7 +41,9 @@ _FILTER_OUTPUTS = {
 
 
 def arithmetic(kernel: Kernel) -> Arithmetic | None:
-    """The number format that a product or convolution computes in; None for one outside the list."""
+    """The number format that a product or convolution computes in; None for one outside
+    the list.
+    """
     for dtype in kernel.inputs.dtypes:
         if dtype in _ARITHMETIC:
             return _ARITHMETIC[dtype]
@@ -46,7 +51,9 @@ def arithmetic(kernel: Kernel) -> Arithmetic | None:
 
 
 def flops(kernel: Kernel) -> int | None:
-    """The operations of a product or convolution; None for other kernels, and if the table does not determine them."""
+    """The operations of a product or convolution; None for other kernels, and if the
+    table does not determine them.
+    """
     kind = kernel.type or ""
     product = PRODUCT.fullmatch(kind)
     if product:
@@ -58,7 +65,9 @@ def flops(kernel: Kernel) -> int | None:
 
 
 def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
-    """Twice the elements of the output times the inner size, the size of the left matrix that the output does not have."""
+    """Twice the elements of the output times the inner size, the size of the left
+    matrix that the output does not have.
+    """
     shapes, outputs = kernel.inputs.shapes, kernel.outputs.shapes
     formats = (*kernel.inputs.formats[:2], *kernel.outputs.formats[:1])
     if len(shapes) < _MATRIX or not outputs or len(formats) != _MATRIX + 1:
@@ -84,7 +93,9 @@ def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
 
 
 def _of_convolution(kernel: Kernel, backward: str | None) -> int | None:
-    """Twice the elements of the forward output times the elements of the filter for one output channel, of any grouping."""
+    """Twice the elements of the forward output times the elements of the filter for one
+    output channel, of any grouping.
+    """
     inputs = list(zip(kernel.inputs.shapes, kernel.inputs.formats))
     outputs = list(zip(kernel.outputs.shapes, kernel.outputs.formats))
     # The tensors with the shapes of the filter and of the forward output.

@@ -1,4 +1,6 @@
-"""The operator type in the name of a kernel, for tables and timelines without a column of types."""
+"""The operator type in the name of a kernel, for tables and timelines without a column
+of types.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ _NUMBERED = lazy_pattern(r"([A-Za-z]\w*?)\d+$")
 
 
 def type_by_name(name: str) -> str:
-    """The operator type contained in a kernel's name; the name itself if it contains none.
+    """The operator type contained in a kernel's name; the name itself if it contains
+    none.
 
-    ``aclnnAddmm_MatMulCommon_MatMulV2`` names call, stage and type; ``trans_TransData_1`` is inserted by the graph
-    engine, ``Conv2DBackpropFilter6_MemSet`` before a kernel that adds up; ``Conv2D1`` is a type and its number;
-    ``hcom_allReduce__586_0_1`` ends in group, index and step.
+    ``aclnnAddmm_MatMulCommon_MatMulV2`` names call, stage and type;
+    ``trans_TransData_1`` is inserted by the graph engine,
+    ``Conv2DBackpropFilter6_MemSet`` before a kernel that adds up; ``Conv2D1`` is a type
+    and its number; ``hcom_allReduce__586_0_1`` ends in group, index and step.
     """
     if collective := _COLLECTIVE_TYPE.match(name):
         return collective[1]

@@ -68,7 +68,9 @@ _AT_ONCE = 65536
 
 
 class Alike(NamedTuple):
-    """Kernels that differ only in when and how long they ran and in counters: the first, how many, and their nanoseconds."""
+    """Kernels that differ only in when and how long they ran and in counters: the
+    first, how many, and their nanoseconds.
+    """
 
     kernel: Kernel
     number: int
@@ -79,8 +81,9 @@ class Alike(NamedTuple):
 class KernelTable(Sequence[Kernel]):
     """Kernels in the order of the file.
 
-    ``numbers`` are columns by the names of fields of Kernel and Launch, NO_NUMBER for unknown values. ``codes`` are
-    positions in ``texts``, in ``shapes`` or in ``words``, and of ``hf32`` 0 or 1; NO_TEXT for none.
+    ``numbers`` are columns by the names of fields of Kernel and Launch, NO_NUMBER for
+    unknown values. ``codes`` are positions in ``texts``, in ``shapes`` or in ``words``,
+    and of ``hf32`` 0 or 1; NO_TEXT for none.
     """
 
     numbers: Mapping[str, IntColumn]
@@ -140,14 +143,18 @@ class KernelTable(Sequence[Kernel]):
 
     @property
     def group(self) -> CodeColumn:
-        """The name under which a table of operators counts each kernel: its type, else its own name."""
+        """The name under which a table of operators counts each kernel: its type, else
+        its own name.
+        """
         kind = self.codes["type"]
         untyped = kind == NO_TEXT
         return np.where(untyped, self.codes["name"], kind)
 
     @cached_property
     def events(self) -> EventTable:
-        """One event per kernel, in their order and on one track; one without a known start begins at 0."""
+        """One event per kernel, in their order and on one track; one without a known
+        start begins at 0.
+        """
         start, name, group = self.start, self.codes["name"], self.codes["type"]
         numbers = Numbering(self.texts)
         untyped = group == NO_TEXT
@@ -173,7 +180,9 @@ class KernelTable(Sequence[Kernel]):
 
     @cached_property
     def kind(self) -> Codes:
-        """The kind of each as an event, as in ``Kernel.kind``; each name and core is examined once."""
+        """The kind of each as an event, as in ``Kernel.kind``; each name and core is
+        examined once.
+        """
         texts = (*self.texts, "")  # the last stands for none
         by_core = np.array([is_collective_core(text) for text in texts], dtype=bool)
         by_name = np.array(
@@ -199,7 +208,9 @@ class KernelTable(Sequence[Kernel]):
         )
 
     def of_types(self, *patterns: re.Pattern[str]) -> KernelTable:
-        """The kernels with a type, else a name, that one of the patterns matches in full."""
+        """The kernels with a type, else a name, that one of the patterns matches in
+        full.
+        """
         is_chosen = np.zeros(len(self.texts), dtype=bool)
         for pattern in patterns:
             is_chosen |= [pattern.fullmatch(text) is not None for text in self.texts]
@@ -266,7 +277,10 @@ class KernelTable(Sequence[Kernel]):
 def _records(
     kind: type[_Record], columns: Sequence[Iterable[Any]]
 ) -> Iterator[_Record]:
-    """The named tuples of some columns. Making them as plain tuples are made takes a third of the time."""
+    """The named tuples of some columns.
+
+    Making them as plain tuples are made takes a third of the time.
+    """
     return map(partial(tuple.__new__, kind), zip(*columns))
 
 
@@ -285,7 +299,10 @@ def kernel_table(
     values: CodedValues,
     counters: CounterColumns | None = None,
 ) -> KernelTable:
-    """A table of some columns; values outside them are unknown. A kernel without a name has an empty one."""
+    """A table of some columns; values outside them are unknown.
+
+    A kernel without a name has an empty one.
+    """
     size = numbers["duration_ns"].size
     unknown = np.broadcast_to(np.int64(NO_NUMBER), size)
     none = np.broadcast_to(np.int32(NO_TEXT), size)

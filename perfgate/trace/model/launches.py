@@ -1,4 +1,6 @@
-"""The host's call that launched each piece of a device's work, joined by the number that the profiler gave both."""
+"""The host's call that launched each piece of a device's work, joined by the number
+that the profiler gave both.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ _PLACES_A_NUMBER = (
 
 
 def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColumn:
-    """For each event of a device the position of the call that launched it, or NOT_RECORDED.
+    """For each event of a device the position of the call that launched it, or
+    NOT_RECORDED.
 
-    ``work`` and ``launches`` are the correlations of both, ``begun`` when each call began: one launch is seen at several levels
-    of the runtime, and the first is the program's own call.
+    ``work`` and ``launches`` are the correlations of both, ``begun`` when each call
+    began: one launch is seen at several levels of the runtime, and the first is the
+    program's own call.
     """
     if not launches.size:
         return np.full(work.size, NOT_RECORDED, dtype=np.int64)
@@ -39,7 +43,9 @@ def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColum
 
 
 def first_positions(values: Codes, numbers: Codes) -> IntColumn:
-    """For each wanted number the position of the first one like it among ``numbers``, or NOT_RECORDED."""
+    """For each wanted number the position of the first one like it among ``numbers``,
+    or NOT_RECORDED.
+    """
     if not numbers.size:
         return np.full(values.size, NOT_RECORDED, dtype=np.int64)
     least, highest = int(numbers.min()), int(numbers.max())

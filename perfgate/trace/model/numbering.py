@@ -15,7 +15,9 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Numbering(dict[_Value, int]):
-    """Distinct values with their numbers; looking up a new value gives it the next number."""
+    """Distinct values with their numbers; looking up a new value gives it the next
+    number.
+    """
 
     def __init__(self, values: Iterable[_Value] = ()) -> None:
         super().__init__(zip(values, count()))

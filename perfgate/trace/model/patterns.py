@@ -1,4 +1,6 @@
-"""Regular expressions that are compiled when first used: a question needs few of them, and each takes as long as an import."""
+"""Regular expressions that are compiled when first used: a question needs few of them,
+and each takes as long as an import.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Counters over time: the clock of a device's cores, the traffic of its memory, and all else that a profiler recorded."""
+"""Counters over time: the clock of a device's cores, the traffic of its memory, and all
+else that a profiler recorded.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,15 @@ import numpy as np
 from perfgate.trace.model.arithmetic import FloatColumn, IntColumn, Intervals
 from perfgate.trace.model.patterns import lazy_pattern
 
-# Hertz of the AI core; bytes a second that all memories of a device together read and write; bytes that the framework's
-# allocator handed out and holds.
+# Hertz of the AI core; bytes a second that all memories of a device together read and
+# write; bytes that the framework's allocator handed out and holds.
 CORE_CLOCK: Final = "core clock"
 MEMORY_READ: Final = "memory read"
 MEMORY_WRITE: Final = "memory write"
 MEMORY_ALLOCATED: Final = "memory allocated"
 MEMORY_RESERVED: Final = "memory reserved"
-# Nanoseconds from a device's request to read the host's memory until the data are there.
+# Nanoseconds from a device's request to read the host's memory until the data are
+# there.
 PCIE_LATENCY: Final = "PCIe read latency"
 
 Link = Literal["NIC", "RoCE", "HCCS", "PCIe"]
@@ -29,22 +32,30 @@ ACCELERATOR_TRAFFIC: Final = lazy_pattern(r"Accelerator (\d+)/(?:read|write)BwLe
 
 
 def link_traffic(link: Link, direction: Direction) -> str:
-    """The counter of the bytes a second that a device carries over a kind of link, all its ports together."""
+    """The counter of the bytes a second that a device carries over a kind of link, all
+    its ports together.
+    """
     return f"{link} {direction}"
 
 
 def lost_packets(link: Link) -> str:
-    """The counter of the packets that all ports of a kind of link lost so far: bad, dropped, or sent again."""
+    """The counter of the packets that all ports of a kind of link lost so far: bad,
+    dropped, or sent again.
+    """
     return f"{link} lost packets"
 
 
 def accelerator_level(number: int, level: Level) -> str:
-    """The counter of the traffic of an accelerator other than a device's cores, by a level without a unit."""
+    """The counter of the traffic of an accelerator other than a device's cores, by a
+    level without a unit.
+    """
     return f"Accelerator {number}/{level}"
 
 
 class Readings(msgspec.Struct, frozen=True, eq=False):
-    """``time`` are nanoseconds, rising; ``value`` is the reading at each, in ``unit``, empty if none is recorded."""
+    """``time`` are nanoseconds, rising; ``value`` is the reading at each, in ``unit``,
+    empty if none is recorded.
+    """
 
     time: IntColumn
     value: FloatColumn
@@ -68,7 +79,9 @@ class Readings(msgspec.Struct, frozen=True, eq=False):
     def summed(
         time: IntColumn, value: FloatColumn, source: IntColumn, unit: str = ""
     ) -> Readings:
-        """The sums of several sources that are read at the same times; a time at which one is missing is left out."""
+        """The sums of several sources that are read at the same times; a time at which
+        one is missing is left out.
+        """
         times, place = np.unique(time, return_inverse=True)
         sums, counts = np.bincount(place, weights=value), np.bincount(place)
         whole = counts == np.unique(source).size
@@ -83,14 +96,17 @@ class Readings(msgspec.Struct, frozen=True, eq=False):
         return Readings.summed(time, value, source, parts[0].unit)
 
     def lowest_during(self, intervals: Intervals) -> FloatColumn:
-        """The lowest in force in each interval: a reading holds until the next, and the first before it too."""
+        """The lowest in force in each interval: a reading holds until the next, and the
+        first before it too.
+        """
         first = np.maximum(
             np.searchsorted(self.time, intervals.start, side="right") - 1, 0
         )
         last = np.maximum(
             np.searchsorted(self.time, intervals.end, side="left") - 1, first
         )
-        # reduceat takes pairs of ends; every second of its results is between two of them.
+        # reduceat takes pairs of ends; every second of its results is between two of
+        # them.
         ends = np.stack([first, last + 1], axis=1).reshape(-1)
         if not ends.size:
             return np.zeros(0)
@@ -98,7 +114,8 @@ class Readings(msgspec.Struct, frozen=True, eq=False):
         return lowest[::2]
 
     def mean_within(self, start: int, end: int) -> tuple[float, float, int] | None:
-        """The mean of rates in a window, each the mean since the reading before; the highest of them, and how many there are.
+        """The mean of rates in a window, each the mean since the reading before; the
+        highest of them, and how many there are.
 
         None if none lies in it entirely.
         """
@@ -116,7 +133,8 @@ class Readings(msgspec.Struct, frozen=True, eq=False):
         )
 
     def risen_within(self, start: int, end: int) -> float | None:
-        """By how much a running total rose in a window, from the reading in force at its begin; None without two readings.
+        """By how much a running total rose in a window, from the reading in force at
+        its begin; None without two readings.
 
         A total that falls was reset, and counts from there.
         """

@@ -1,7 +1,9 @@
-"""A profiler's recording, independent of the profiler: a timeline for each rank and device, and its tables.
+"""A profiler's recording, independent of the profiler: a timeline for each rank and
+device, and its tables.
 
-Times are integer nanoseconds of the recording's own clock. Data that was not collected is None or left out, with the reason
-in ``absent``; it is never an empty table and never zero.
+Times are integer nanoseconds of the recording's own clock. Data that was not collected
+is None or left out, with the reason in ``absent``; it is never an empty table and never
+zero.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ CollectiveKind = Literal["collective", "p2p"]
 
 
 class Tensors(NamedTuple):
-    """The inputs or outputs of a kernel, with one entry a tensor; an empty shape is a scalar."""
+    """The inputs or outputs of a kernel, with one entry a tensor; an empty shape is a
+    scalar.
+    """
 
     shapes: Shapes = ()
     dtypes: tuple[str, ...] = ()
@@ -53,9 +57,10 @@ class Launch(NamedTuple):
 class Kernel(NamedTuple):
     """One run of a kernel as the profiler's table of kernels has it.
 
-    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as named in the file (``AI_CORE``).
-    ``wait_ns`` is the idle time before it, ``blocks`` the number of cores it was split over. ``counters`` are the hardware
-    counters that were asked for, by column name as written, numbers as written.
+    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as named
+    in the file (``AI_CORE``). ``wait_ns`` is the idle time before it, ``blocks`` the
+    number of cores it was split over. ``counters`` are the hardware counters that were
+    asked for, by column name as written, numbers as written.
     """
 
     name: str
@@ -80,7 +85,9 @@ class Kernel(NamedTuple):
 
     @property
     def kind(self) -> KernelKind:
-        """Its kind as an event; collectives are recognized by the core, at level 0 only by the name."""
+        """Its kind as an event; collectives are recognized by the core, at level 0 only
+        by the name.
+        """
         if is_collective_core(self.core):
             return "comm"
         return kernel_kind(self.name)
@@ -91,10 +98,12 @@ def is_collective_core(core: str | None) -> bool:
 
 
 class ProfilerStep(NamedTuple):
-    """The time between two calls of the profiler's ``step()``; usually one call of the workload.
+    """The time between two calls of the profiler's ``step()``; usually one call of the
+    workload.
 
-    All parts except ``communication_ns`` and ``bubble_ns`` add up to its length. A mark of the host, for a step or a call, has
-    only its number and its times. A row of the profiler's own table of steps has the parts as written.
+    All parts except ``communication_ns`` and ``bubble_ns`` add up to its length. A mark
+    of the host, for a step or a call, has only its number and its times. A row of the
+    profiler's own table of steps has the parts as written.
     """
 
     number: int | None  # None for work that the profiler ascribes to no step
@@ -117,7 +126,9 @@ class ProfilerStep(NamedTuple):
 
     @property
     def length_ns(self) -> int | None:
-        """The sum of the parts; of a step without any on a device, how long the host was in it."""
+        """The sum of the parts; of a step without any on a device, how long the host
+        was in it.
+        """
         if self.computing_ns is None:
             if self.start_ns is None or self.end_ns is None:
                 return None
@@ -135,7 +146,9 @@ class ProfilerStep(NamedTuple):
 
     @property
     def own_ns(self) -> int | None:
-        """The length without the parts that may wait for other ranks: exposed communication and fused kernels."""
+        """The length without the parts that may wait for other ranks: exposed
+        communication and fused kernels.
+        """
         length = self.length_ns
         if length is None:
             return None
@@ -151,7 +164,8 @@ class Packets(NamedTuple):
 
 
 class LinkUse(NamedTuple):
-    """The traffic of a collective over one kind of link (``HCCS``, ``SDMA``, ``RDMA`` …): bytes, nanoseconds, bytes a second.
+    """The traffic of a collective over one kind of link (``HCCS``, ``SDMA``, ``RDMA``
+    …): bytes, nanoseconds, bytes a second.
 
     SDMA repeats the traffic of HCCS, PCIE and SIO, without its packets.
     """
@@ -164,7 +178,9 @@ class LinkUse(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """One collective or point-to-point operation of one rank; ``group`` is the communicator's name."""
+    """One collective or point-to-point operation of one rank; ``group`` is the
+    communicator's name.
+    """
 
     name: str
     kind: CollectiveKind
@@ -179,10 +195,12 @@ class Collective(NamedTuple):
 
 
 class CollectiveKernel(NamedTuple):
-    """A kernel of a collective as torch's profiler describes it: which ``operation`` (``allreduce``), in which group.
+    """A kernel of a collective as torch's profiler describes it: which ``operation``
+    (``allreduce``), in which group.
 
-    ``ranks`` are the group's global ranks, empty if the recording does not list them; ``size`` is how many there are, and
-    ``sent`` the bytes that the rank put in, None if unknown.
+    ``ranks`` are the group's global ranks, empty if the recording does not list them;
+    ``size`` is how many there are, and ``sent`` the bytes that the rank put in, None if
+    unknown.
     """
 
     name: str
@@ -196,10 +214,12 @@ class CollectiveKernel(NamedTuple):
 
 
 class RankLink(NamedTuple):
-    """The transfers of a rank to another in collectives of one sort (``allreduce-total``): bytes, nanoseconds, bytes a second.
+    """The transfers of a rank to another in collectives of one sort
+    (``allreduce-total``): bytes, nanoseconds, bytes a second.
 
-    ``source`` and ``target`` are positions in the group, which older versions of CANN number as all ranks are; global ranks
-    if the group is None. The source is the rank that was recorded. ``step`` is None for all steps together.
+    ``source`` and ``target`` are positions in the group, which older versions of CANN
+    number as all ranks are; global ranks if the group is None. The source is the rank
+    that was recorded. ``step`` is None for all steps together.
     """
 
     operation: str
@@ -215,10 +235,11 @@ class RankLink(NamedTuple):
 
 
 class NamedTotal(msgspec.Struct, frozen=True):
-    """Everything of one name in a table that the profiler itself adds up: how often it ran, and its nanoseconds.
+    """Everything of one name in a table that the profiler itself adds up: how often it
+    ran, and its nanoseconds.
 
-    ``level`` is the level of a function of the host's libraries: acl, node, hccl, runtime or model; ``aicpu`` for a node on
-    the device's own CPU.
+    ``level`` is the level of a function of the host's libraries: acl, node, hccl,
+    runtime or model; ``aicpu`` for a node on the device's own CPU.
     """
 
     name: str
@@ -228,7 +249,9 @@ class NamedTotal(msgspec.Struct, frozen=True):
 
 
 class AllocationTotal(msgspec.Struct, frozen=True):
-    """Everything one operator allocated on the device, in bytes; ``held_bytes`` when all operators together held most."""
+    """Everything one operator allocated on the device, in bytes; ``held_bytes`` when
+    all operators together held most.
+    """
 
     name: str
     count: int
@@ -257,7 +280,8 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, dict=True):
-    """One device of one rank, and its host; ``rank`` and ``device`` are None if the recording names none.
+    """One device of one rank, and its host; ``rank`` and ``device`` are None if the
+    recording names none.
 
     A table that was not collected is None.
     """
@@ -318,8 +342,9 @@ class Timeline(msgspec.Struct, frozen=True, dict=True):
 class Loss(NamedTuple):
     """The loss of a damaged file in bytes of its text: ``lost`` of all ``size`` bytes.
 
-    ``pieces`` of its list of events are lost, the first at ``offset``, in the ``span`` of nanoseconds that they name; of the
-    text ``around`` the list that many bytes. ``numbers`` are values that are neither JSON nor times. If it ``is_cut``, what
+    ``pieces`` of its list of events are lost, the first at ``offset``, in the ``span``
+    of nanoseconds that they name; of the text ``around`` the list that many bytes.
+    ``numbers`` are values that are neither JSON nor times. If it ``is_cut``, what
     followed is unknown and counts nowhere.
     """
 
@@ -335,7 +360,9 @@ class Loss(NamedTuple):
 
     @property
     def is_of_events(self) -> bool:
-        """Whether events, or values of theirs, are missing, so that counts and totals may be too low."""
+        """Whether events, or values of theirs, are missing, so that counts and totals
+        may be too low.
+        """
         return self.is_cut or self.lost > 0 or self.numbers > 0
 
 
@@ -346,10 +373,12 @@ SOME_KERNELS = "kernels, some"
 class Recording(msgspec.Struct, frozen=True):
     """The whole content of a profiler's file or folder.
 
-    ``format`` is its reader's name for it: ascend-pytorch, ascend-db, ascend-trace-view, msprof, kineto, chrome or another's.
-    ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` the profiler's options (``level``,
-    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps data that was not collected to the reason;
-    ``notes`` are caveats for readers of the numbers. ``loss`` describes the unreadable part of a damaged file, None for an
+    ``format`` is its reader's name for it: ascend-pytorch, ascend-db,
+    ascend-trace-view, msprof, kineto, chrome or another's. ``software`` are versions by
+    name (``torch_npu``, ``cann``), ``settings`` the profiler's options (``level``,
+    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps data
+    that was not collected to the reason; ``notes`` are caveats for readers of the
+    numbers. ``loss`` describes the unreadable part of a damaged file, None for an
     intact file.
     """
 
@@ -365,7 +394,9 @@ class Recording(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of_files(path: Path, recordings: Sequence[Recording]) -> Recording:
-        """The recordings of the files in a folder as one: all timelines and notes; the rest is that of the first."""
+        """The recordings of the files in a folder as one: all timelines and notes; the
+        rest is that of the first.
+        """
         timelines: list[Timeline] = []
         notes: list[Message] = []
         for recording in recordings:
@@ -384,7 +415,9 @@ class Recording(msgspec.Struct, frozen=True):
 
     @property
     def incomplete(self) -> list[Message]:
-        """For each table of kernels with rows that were cut off or lack cells, the reason."""
+        """For each table of kernels with rows that were cut off or lack cells, the
+        reason.
+        """
         return [
             reason
             for part, reason in self.absent.items()

@@ -1,4 +1,6 @@
-"""Assign each event of a device to its call or step, by its launch on the host, and count the work of each."""
+"""Assign each event of a device to its call or step, by its launch on the host, and
+count the work of each.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,18 @@ DEVICE_COPIES = "counters.device_copies"
 COLLECTIVES = "counters.collectives"
 KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
 
-# TransData on Ascend (also as trans_TransData_3 if the profiler knows no types; sample msinsight-910B-alexnet-2501), and
-# cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
+# TransData on Ascend (also as trans_TransData_3 if the profiler knows no types; sample
+# msinsight-910B-alexnet-2501), and cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
 _FORMAT_CONVERSION = lazy_pattern(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
-# Launching one kernel: Node@launch of CANN, cudaLaunchKernel, cuLaunchKernelEx, hipLaunchKernel …
+# Launching one kernel: Node@launch of CANN, cudaLaunchKernel, cuLaunchKernelEx,
+# hipLaunchKernel …
 KERNEL_LAUNCH = lazy_pattern(r"Node@launch|(cuda|hip|cu)\w*LaunchKernel")
 
 
 class WorkItem(NamedTuple):
-    """Something that runs: ``compute``, ``copy`` or ``comm`` on a device, ``host_op`` on a CPU; and its type, or its name."""
+    """Something that runs: ``compute``, ``copy`` or ``comm`` on a device, ``host_op``
+    on a CPU; and its type, or its name.
+    """
 
     kind: EventKind
     name: str
@@ -46,7 +51,9 @@ Work = Counter[WorkItem]
 
 
 def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
-    """The device's work for each span, in the order of the spans, which must be sorted and must not overlap."""
+    """The device's work for each span, in the order of the spans, which must be sorted
+    and must not overlap.
+    """
     device = events.of_kind(*DEVICE_KINDS)
     owners = span_of(device, spans, launches=events.of_kind("runtime"))
     works = [Work() for _ in range(spans.start.size)]
@@ -55,11 +62,14 @@ def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
 
 
 def count_work(works: Sequence[Work], events: EventTable, owners: Codes) -> None:
-    """Add events to the work of their spans; ``owners`` are the numbers of the spans, event by event."""
+    """Add events to the work of their spans; ``owners`` are the numbers of the spans,
+    event by event.
+    """
     first, row = group_rows(owners, events.kind, events.group)
     order = np.argsort(first)
     counts, first = counts_by_name(row, first.size)[order], first[order]
-    # One item for all spans: there are as many of them as kernels in a step, and of steps thousands.
+    # One item for all spans: there are as many of them as kernels in a step, and of
+    # steps thousands.
     first_of_item, item = group_rows(events.kind[first], events.group[first])
     items = [
         WorkItem(KINDS[events.kind[at]], events.names[events.group[at]])
@@ -75,8 +85,9 @@ def count_work(works: Sequence[Work], events: EventTable, owners: Codes) -> None
 def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> IntColumn:
     """The number of the span that each event belongs to, OUTSIDE for none.
 
-    Work belongs to the span in which the host launched it, if the trace links the two: the device may run it when the
-    host is already in a later call. Else it belongs to the span in which it began.
+    Work belongs to the span in which the host launched it, if the trace links the two:
+    the device may run it when the host is already in a later call. Else it belongs to
+    the span in which it began.
     """
     began = launched_or_began(events, launch_starts(events, launches))
     number = np.searchsorted(spans.start, began, side="right") - 1
@@ -87,21 +98,27 @@ def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> In
 
 
 def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
-    """The time at which each event was launched or, if its launch was not recorded, began."""
+    """The time at which each event was launched or, if its launch was not recorded,
+    began.
+    """
     return np.where(launched == NOT_RECORDED, work.start, launched)
 
 
 def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
-    """For each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED."""
+    """For each event of a device the nanosecond at which the host began to launch it,
+    or NOT_RECORDED.
+    """
     launch = launch_positions(work.correlation, launches.correlation, launches.start)
     return starts_of_launches(work.start, launch, launches)
 
 
 def starts_of_launches(begun: IntColumn, launch: Codes, calls: EventTable) -> IntColumn:
-    """The nanosecond at which the host began to launch work that began at ``begun``, or NOT_RECORDED.
+    """The nanosecond at which the host began to launch work that began at ``begun``, or
+    NOT_RECORDED.
 
-    ``launch`` is the position of its call, or NOT_RECORDED. A launch of length zero at the very moment of its kernel is the
-    profiler's placeholder, as in PrivateUse1 runtimes (sample torch-native-privateuse1), and carries no information.
+    ``launch`` is the position of its call, or NOT_RECORDED. A launch of length zero at
+    the very moment of its kernel is the profiler's placeholder, as in PrivateUse1
+    runtimes (sample torch-native-privateuse1), and carries no information.
     """
     starts = np.full(begun.size, NOT_RECORDED, dtype=np.int64)
     joined = np.flatnonzero(launch != NOT_RECORDED)
@@ -113,5 +130,7 @@ def starts_of_launches(begun: IntColumn, launch: Codes, calls: EventTable) -> In
 
 
 def is_format_conversion(name: str) -> bool:
-    """Whether a kernel, by its type or name, only brings a tensor into another layout or format."""
+    """Whether a kernel, by its type or name, only brings a tensor into another layout
+    or format.
+    """
     return _FORMAT_CONVERSION.search(name) is not None

@@ -1,4 +1,6 @@
-"""The call stacks of a timeline as columns, and the keeper that stores them for the next question."""
+"""The call stacks of a timeline as columns, and the keeper that stores them for the
+next question.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,20 @@ class Stacks(NamedTuple):
 
     events: EventTable
     rows: CodeColumn | None  # positions among the timeline's events; None for all
-    around: CodeColumn  # the position of the call around each event on its thread, or of its launch; -1 for none
-    called_by: CodeColumn  # the same, but a task from torch_npu's task queue leads to the call that enqueued it
+    # the position of the call around each event on its thread, or of its launch; -1 for
+    # none
+    around: CodeColumn
+    # the same, but a task from torch_npu's task queue leads to the call that enqueued
+    # it
+    called_by: CodeColumn
     track: Codes  # thread or stream
     own: IntColumn  # self time in nanoseconds
     unit: FlameUnit
     units: int
     unlaunched: int  # work of a device without a recorded launch
-    cut: int  # calls that outlast the call of the same kind in which they began: the profiler lost an end
+    # calls that outlast the call of the same kind in which they began: the profiler
+    # lost an end
+    cut: int
 
     @property
     def on_device(self) -> Mask:

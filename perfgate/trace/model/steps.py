@@ -1,7 +1,9 @@
-"""Steps of a recording, and the device's time in each: parts in nanoseconds that add up to the step's length exactly.
+"""Steps of a recording, and the device's time in each: parts in nanoseconds that add up
+to the step's length exactly.
 
-A step begins when the host began it, or when the device had finished the step before. It ends when the last of its work on
-the device has ended. This is the same for all sources of steps: a timeline, an export or tables.
+A step begins when the host began it, or when the device had finished the step before.
+It ends when the last of its work on the device has ended. This is the same for all
+sources of steps: a timeline, an export or tables.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Kernel, ProfilerStep
 from perfgate.trace.model.spans import OUTSIDE, span_of
 
-# The name that torch.profiler and torch_npu.profiler give the span between two calls of step().
+# The name that torch.profiler and torch_npu.profiler give the span between two calls of
+# step().
 STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
 _ROUNDING_NS = 2000  # of times in whole microseconds
 _LATEST = int(np.iinfo(np.int64).max)
@@ -51,7 +54,8 @@ def step_number(name: str) -> int | None:
 
 
 def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
-    """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given.
+    """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other
+    kinds are given.
 
     A step that is marked on several threads, or inside another step, is one.
     """
@@ -66,7 +70,9 @@ def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
 
 
 class SeparateMarks(NamedTuple):
-    """The marks that are separate units, in time order, with their positions; ``clipped`` lasted beyond the next."""
+    """The marks that are separate units, in time order, with their positions;
+    ``clipped`` lasted beyond the next.
+    """
 
     rows: IntColumn
     marks: EventTable
@@ -74,7 +80,9 @@ class SeparateMarks(NamedTuple):
 
 
 def unit_marks(events: EventTable) -> SeparateMarks:
-    """The calls that perfgate marked, else the profiler's steps, by their positions among the events."""
+    """The calls that perfgate marked, else the profiler's steps, by their positions
+    among the events.
+    """
     of_user = np.flatnonzero(events.is_kind("annotation", "host_op"))
     rows = events.rows_named(of_user, CALL.__eq__)
     if not rows.size:
@@ -84,10 +92,12 @@ def unit_marks(events: EventTable) -> SeparateMarks:
 
 
 def separate_marks(marks: EventTable) -> SeparateMarks:
-    """Leave out marks without a length, marks around several others of their thread, and marks that share most of their time.
+    """Leave out marks without a length, marks around several others of their thread,
+    and marks that share most of their time.
 
-    Of the latter the first counts, and of two that begin together the longer. A mark that lasts beyond the begin of the mark
-    with the next number ends there: its length is damaged.
+    Of the latter the first counts, and of two that begin together the longer. A mark
+    that lasts beyond the begin of the mark with the next number ends there: its length
+    is damaged.
     """
     is_long, duration = _beyond_next(marks)
     marks = replace(marks, duration=duration)
@@ -97,7 +107,9 @@ def separate_marks(marks: EventTable) -> SeparateMarks:
 
 
 def _beyond_next(marks: EventTable) -> tuple[Mask, IntColumn]:
-    """Which marks last beyond the begin of the mark with the next number on their thread, and the duration up to it."""
+    """Which marks last beyond the begin of the mark with the next number on their
+    thread, and the duration up to it.
+    """
     number = np.full(len(marks), NO_NUMBER, dtype=np.int64)
     for row, name in enumerate(marks.name.tolist()):
         known = step_number(marks.names[name])
@@ -152,7 +164,8 @@ def profiler_steps(
 ) -> tuple[ProfilerStep, ...] | None:
     """The steps that the host marked, in time order; None if it marked none.
 
-    Work belongs to the step that launched it. If the device shows no work at all, a step has a length and no parts.
+    Work belongs to the step that launched it. If the device shows no work at all, a
+    step has a length and no parts.
     """
     if marks is None:
         marks = step_marks(events)
@@ -173,7 +186,9 @@ def profiler_steps(
 
 
 class LaterSteps(Sequence[ProfilerStep]):
-    """A known number of steps, worked out on access: most questions about a recording need none."""
+    """A known number of steps, worked out on access: most questions about a recording
+    need none.
+    """
 
     def __init__(
         self, count: int, work_out: Callable[[], tuple[ProfilerStep, ...]]
@@ -227,10 +242,11 @@ def device_steps(
     *,
     copies: bool = True,
 ) -> tuple[ProfilerStep, ...]:
-    """The device's parts of each step; ``owners`` are the positions of the events' steps among the marks.
+    """The device's parts of each step; ``owners`` are the positions of the events'
+    steps among the marks.
 
-    ``copies`` is whether copies would have been recorded: else their time is in that before the first kernel and in the
-    free time.
+    ``copies`` is whether copies would have been recorded: else their time is in that
+    before the first kernel and in the free time.
     """
     first, last = _extents(work, owners, len(marks))
     steps: list[ProfilerStep] = []
@@ -254,7 +270,8 @@ def device_steps(
     for place, step in enumerate(steps):
         if step.end_ns is not None:
             own = next(parts)
-            # Without a known start the time before the first kernel is not known either.
+            # Without a known start the time before the first kernel is not known
+            # either.
             preparing = None if step.start_ns is None else own.preparing_ns
             steps[place] = own._replace(
                 number=step.number,
@@ -268,7 +285,9 @@ def device_steps(
 def _extents(
     work: EventTable, owners: Codes, steps: int
 ) -> tuple[IntColumn, IntColumn]:
-    """The first start and the last end of the work of each step; of a step without work, ends of time."""
+    """The first start and the last end of the work of each step; of a step without
+    work, ends of time.
+    """
     first, last = np.full(steps, _LATEST), np.full(steps, -_LATEST)
     start, end = work.start, work.end
     inside = owners != OUTSIDE
@@ -297,7 +316,9 @@ def _start(mark: ProfilerStep, before: ProfilerStep | None) -> int | None:
 def _parts(
     work: EventTable, windows: Intervals, *, copies: bool
 ) -> Iterator[ProfilerStep]:
-    """The device's time in each window by activity; all but ``communication`` add up to the window."""
+    """The device's time in each window by activity; all but ``communication`` add up to
+    the window.
+    """
     kernels = _covered(work, *KERNEL_KINDS)
     first = _first_inside(kernels.intervals, windows)
     of_kernels = kernels.within(windows)
@@ -349,7 +370,9 @@ def _covered(work: EventTable, *kinds: EventKind) -> Covered:
 
 
 def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
-    """The start of the first kernel of each window; the window's own start if it has none."""
+    """The start of the first kernel of each window; the window's own start if it has
+    none.
+    """
     if not kernels.start.size:
         return windows.start
     place = np.searchsorted(kernels.end, windows.start, side="right")
@@ -367,10 +390,11 @@ def steps_of_tables(
     *,
     copies: bool,
 ) -> Sequence[ProfilerStep] | None:
-    """The steps according to tables, if no timeline marks them; None if the tables have none.
+    """The steps according to tables, if no timeline marks them; None if the tables have
+    none.
 
-    The table of kernels has the time of each step's work, the table of steps the host's lead before it. A step that only
-    the latter lists has its parts as written.
+    The table of kernels has the time of each step's work, the table of steps the host's
+    lead before it. A step that only the latter lists has its parts as written.
     """
     rows = {row.number: row for row in table or ()}
     table_of_kernels = KernelTable.of(kernels or ())
@@ -410,22 +434,26 @@ def steps_of_tables(
 def shows_copies(events: EventTable) -> bool:
     """Whether copies on the device would be among the events.
 
-    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone does not show them; nor do
-    events derived from it, which are all kernels.
+    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it
+    alone does not show them; nor do events derived from it, which are all kernels.
     """
     kernels = events.of_kind(*KERNEL_KINDS)
     return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
 
 
 def _preparing(row: ProfilerStep | None) -> int | None:
-    """None for a time below zero, which builds before March 2026 may write, and which is meaningless."""
+    """None for a time below zero, which builds before March 2026 may write, and which
+    is meaningless.
+    """
     if row is None or row.preparing_ns is None or row.preparing_ns < 0:
         return None
     return row.preparing_ns
 
 
 def _owners(work: EventTable, starts: IntColumn, steps: Codes) -> Codes:
-    """The position of each event's step: of the kernel that starts when it does, and a copy's of the kernel before it."""
+    """The position of each event's step: of the kernel that starts when it does, and a
+    copy's of the kernel before it.
+    """
     if np.array_equal(starts, work.start) and (starts[1:] > starts[:-1]).all():
         owners = steps.copy()
     else:

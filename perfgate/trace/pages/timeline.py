@@ -49,9 +49,11 @@ def drawn_timeline(
     *,
     of_ranks: bool = False,
 ) -> DrawnTimeline:
-    """All spans of a table of events, the gaps of its device with their causes, and its counters; the device's tracks first.
+    """All spans of a table of events, the gaps of its device with their causes, and its
+    counters; the device's tracks first.
 
-    A timeline of many ranks has one or two tracks per rank, and no gaps: one rank is idle while others are not.
+    A timeline of many ranks has one or two tracks per rank, and no gaps: one rank is
+    idle while others are not.
     """
     texts = Numbering(events.names)
     origin = int(events.start.min()) if len(events) else 0
@@ -100,7 +102,9 @@ def drawn_timeline(
 
 
 class _Layout:
-    """The order in which tracks and spans are drawn: the device's tracks first, the spans of a track by time."""
+    """The order in which tracks and spans are drawn: the device's tracks first, the
+    spans of a track by time.
+    """
 
     def __init__(self, events: EventTable) -> None:
         self._events = events
@@ -135,7 +139,9 @@ class _Layout:
 
 
 def _launches(events: EventTable, order: CodeColumn, gaps: int) -> IntColumn:
-    """For each event the place of the call that launched it among the spans, behind the gaps, and one more; 0 for none."""
+    """For each event the place of the call that launched it among the spans, behind the
+    gaps, and one more; 0 for none.
+    """
     place = np.empty(order.size + 1, dtype=np.int64)
     place[order] = np.arange(gaps + 1, gaps + 1 + order.size)
     place[NOT_RECORDED] = 0  # the last one
@@ -143,7 +149,9 @@ def _launches(events: EventTable, order: CodeColumn, gaps: int) -> IntColumn:
 
 
 def _all_done(tasks: Iterable[Callable[[], bytes]], spans: int) -> list[bytes]:
-    """The results of the tasks; for many spans several run at a time, since compression releases Python's lock."""
+    """The results of the tasks; for many spans several run at a time, since compression
+    releases Python's lock.
+    """
     if spans < _MANY:
         return [task() for task in tasks]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -153,7 +161,8 @@ def _all_done(tasks: Iterable[Callable[[], bytes]], spans: int) -> list[bytes]:
 def _counters(
     readings: Mapping[str, Readings], origin: int, end: int
 ) -> Iterator[DrawnCounter]:
-    """The readings from the begin of the first event to the end of the last, and the reading in force at the begin.
+    """The readings from the begin of the first event to the end of the last, and the
+    reading in force at the begin.
 
     Of equal consecutive readings the first is drawn.
     """
@@ -177,7 +186,9 @@ def _counters(
 
 
 def packed(values: IntColumn) -> bytes:
-    """Non-negative numbers in LEB128, seven bits a byte and the lowest first, concatenated and compressed."""
+    """Non-negative numbers in LEB128, seven bits a byte and the lowest first,
+    concatenated and compressed.
+    """
     bits = np.uint64(7)
     rest = values.astype(np.uint64)
     rows = np.arange(rest.size)

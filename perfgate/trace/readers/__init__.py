@@ -1,1 +1,3 @@
-"""Read profiler files into a recording: one module per format, and recovery of damaged files."""
+"""Read profiler files into a recording: one module per format, and recovery of damaged
+files.
+"""

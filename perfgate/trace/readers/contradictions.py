@@ -1,4 +1,6 @@
-"""Find contradictions in a recording: impossible times, and tables that contradict each other or its timeline."""
+"""Find contradictions in a recording: impossible times, and tables that contradict each
+other or its timeline.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,11 @@ _TOLERANCE = 0.01
 _EXAMPLES = 3
 _MICROSECOND_NS = 1000
 _FIRST = 1000
-# Of op_statistic.csv, which has three decimals of a microsecond, and of a time of a row.
+# Of op_statistic.csv, which has three decimals of a microsecond, and of a time of a
+# row.
 _DECIMALS_NS = 1
-# Of a wait and the times around it, written with three decimals, and as floats of a time since 1970 in microseconds, which
-# are multiples of a quarter of one.
+# Of a wait and the times around it, written with three decimals, and as floats of a
+# time since 1970 in microseconds, which are multiples of a quarter of one.
 _EXACT_NS, _FLOAT_NS, _FLOAT_STEP_NS = 2, 260, 250
 _ODD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 # Launches into a graph that is being captured do not run.
@@ -50,7 +53,9 @@ _CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture"
 
 
 def contradictions(timeline: Timeline) -> list[Message]:
-    """Impossible times and signs of loss of one device, and contradictions between its tables, or a table and the timeline."""
+    """Impossible times and signs of loss of one device, and contradictions between its
+    tables, or a table and the timeline.
+    """
     return [
         *impossible_times(timeline),
         *possible_losses(timeline),
@@ -62,7 +67,9 @@ def contradictions(timeline: Timeline) -> list[Message]:
 
 
 def possible_losses(timeline: Timeline) -> list[Message]:
-    """Signs that events are missing or repeated, or that a time was changed, in a file that can be read."""
+    """Signs that events are missing or repeated, or that a time was changed, in a file
+    that can be read.
+    """
     events = timeline.events
     return [
         *timeline.losses,
@@ -81,10 +88,12 @@ def _of_marks(events: EventTable) -> Iterator[Message]:
 
 
 def _of_launches(events: EventTable) -> Iterator[Message]:
-    """Launches without a kernel, and work without a launch, between others that are joined.
+    """Launches without a kernel, and work without a launch, between others that are
+    joined.
 
-    At the begin and the end of a recording both are usual. So is work without a launch if no work of its name has one: some
-    profilers do not record the calls of some libraries.
+    At the begin and the end of a recording both are usual. So is work without a launch
+    if no work of its name has one: some profilers do not record the calls of some
+    libraries.
     """
     work = events.work_rows
     calls = np.flatnonzero(events.is_kind("runtime"))
@@ -100,8 +109,8 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     launches = events.rows_named(calls, KERNEL_LAUNCH.search)
     launches = launches[events.correlation[launches] != LAUNCHED_ELSEWHERE]
     if (events.name[events.launch[launched]] == events.name[launched]).all():
-        # torch's own profiler writes a launch on an NPU as an instant with the name of its kernel (sample
-        # torch-native-privateuse1).
+        # torch's own profiler writes a launch on an NPU as an instant with the name of
+        # its kernel (sample torch-native-privateuse1).
         launches = calls[events.duration[calls] == 0]
     # Before a call that waits for the device ends, all that was launched has run.
     waits = events.rows_named(calls, _DEVICE_WAIT.search)
@@ -110,7 +119,8 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     without_work = launches[
         between & ~np.isin(events.correlation[launches], events.correlation[launched])
     ]
-    # At Level2, CANN also records the call of the runtime within the launch, and that call is joined.
+    # At Level2, CANN also records the call of the runtime within the launch, and that
+    # call is joined.
     bare = int(
         np.count_nonzero(~_contain_any(events, without_work, events.launch[launched]))
     )
@@ -135,7 +145,8 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
 def _of_ends(
     events: EventTable, work: IntColumn, calls: IntColumn, launched: IntColumn
 ) -> Iterator[Message]:
-    """Numbered launches without work before all others, together with numbered work without a launch after all other work.
+    """Numbered launches without work before all others, together with numbered work
+    without a launch after all other work.
 
     A profiler that begins while work is queued leaves the opposite.
     """
@@ -177,10 +188,12 @@ def _contain_any(events: EventTable, calls: IntColumn, inner: IntColumn) -> Mask
 
 
 def _of_operators(events: EventTable) -> Iterator[Message]:
-    """Operators that neither contain one another nor follow one another on their thread, and operators without a duration.
+    """Operators that neither contain one another nor follow one another on their
+    thread, and operators without a duration.
 
-    No recorded sample has either, except for operators of less than a microsecond where times are whole microseconds, and for
-    short operators of a coarse clock: 100 ns on Windows, 42 ns on a Mac. A profiler that lost a buffer leaves zeros.
+    No recorded sample has either, except for operators of less than a microsecond where
+    times are whole microseconds, and for short operators of a coarse clock: 100 ns on
+    Windows, 42 ns on a Mac. A profiler that lost a buffer leaves zeros.
     """
     operators = np.flatnonzero(events.is_kind("host_op"))
     _, crossing = enclosing_calls(events, events.track, operators.astype(np.int32))
@@ -200,15 +213,18 @@ def _of_operators(events: EventTable) -> Iterator[Message]:
 
 
 def _of_repeats(events: EventTable) -> Iterator[Message]:
-    """Operators and work that are in the file twice, with the same thread, name and times.
+    """Operators and work that are in the file twice, with the same thread, name and
+    times.
 
-    In whole microseconds an operator has the times of the one of its name that it calls (HTA's trace_diff, aten::zeros).
+    In whole microseconds an operator has the times of the one of its name that it calls
+    (HTA's trace_diff, aten::zeros).
     """
     if _has_fractions(events.duration) or _has_fractions(events.start):
         repeatable = events.is_kind("host_op", *DEVICE_KINDS) & (events.duration > 0)
     else:
         repeatable = events.is_work & (events.duration > _MICROSECOND_NS)
-    # A hash of each event: sorting a single column takes a fraction of the time of sorting rows.
+    # A hash of each event: sorting a single column takes a fraction of the time of
+    # sorting rows.
     hashes = np.zeros(len(events), dtype=np.uint64)
     for column in (events.start, events.duration, events.track, events.name):
         hashes ^= column.astype(np.uint64)
@@ -236,7 +252,9 @@ def doubts_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
 
 
 def caveats_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
-    """Differences of clocks, tasks of unknown types and pauses between cycles, with which totals stay true."""
+    """Differences of clocks, tasks of unknown types and pauses between cycles, with
+    which totals stay true.
+    """
     return [
         *_about_each(timelines, _of_clocks),
         *_about_each(timelines, _of_unknown_tasks),
@@ -245,7 +263,9 @@ def caveats_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
 
 
 def contradictions_of(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
-    """The contradictions of all devices; if there are several, each is about the label of its device."""
+    """The contradictions of all devices; if there are several, each is about the label
+    of its device.
+    """
     return _about_each(timelines, contradictions)
 
 
@@ -397,11 +417,14 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
 
 
 def _of_waits(table: KernelTable) -> Iterator[Message]:
-    """Rows that did not wait as long as they say after the row before: a row between them is missing, or a time was changed.
+    """Rows that did not wait as long as they say after the row before: a row between
+    them is missing, or a time was changed.
 
-    The first row waits for nothing. msprof works the waits out from the rows that it writes, in Python with times in
-    nanoseconds, in C++ and in 2023 with floats of microseconds since 1970 (ai_core_op_report.py, op_summary_assembler.cpp), and
-    torch_npu copies all rows. If more than a third disagree, the table is an excerpt, or its profiler means another wait.
+    The first row waits for nothing. msprof works the waits out from the rows that it
+    writes, in Python with times in nanoseconds, in C++ and in 2023 with floats of
+    microseconds since 1970 (ai_core_op_report.py, op_summary_assembler.cpp), and
+    torch_npu copies all rows. If more than a third disagree, the table is an excerpt,
+    or its profiler means another wait.
     """
     timed = np.flatnonzero(table.start != NO_NUMBER)
     rows = timed[np.argsort(table.start[timed], kind="stable")]

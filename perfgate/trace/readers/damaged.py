@@ -1,7 +1,9 @@
-"""Recover the intact events of a damaged trace file, and measure the loss against the whole file.
+"""Recover the intact events of a damaged trace file, and measure the loss against the
+whole file.
 
-A killed job leaves a list without an end, torch writes a file name with quotes as invalid JSON, a copy alters a byte, and NaN
-is not JSON. A person viewing a trace wants the rest of it; the gate refuses such a file.
+A killed job leaves a list without an end, torch writes a file name with quotes as
+invalid JSON, a copy alters a byte, and NaN is not JSON. A person viewing a trace wants
+the rest of it; the gate refuses such a file.
 """
 
 from __future__ import annotations
@@ -41,9 +43,11 @@ from perfgate.trace.scanner.compressed import (
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _TIMED = frozenset("XBEsf")
 _TIME = lazy_pattern(rb'"ts"\s{0,9}:\s{0,9}"?(\d{1,19}(?:\.\d{1,9})?)')
-# A number that only some writers use, outside of texts: Python's json writes NaN and Infinity, C's printf nan and inf.
+# A number that only some writers use, outside of texts: Python's json writes NaN and
+# Infinity, C's printf nan and inf.
 _NO_NUMBER = lazy_pattern(rb'("(?:[^"\\]|\\.)*")|[-+]?\b(?:NaN|Infinity|nan|inf)\b')
-# The end of the list: what follows is the end of the file, another member, or the beginning of another document.
+# The end of the list: what follows is the end of the file, another member, or the
+# beginning of another document.
 _LIST_END = lazy_pattern(rb"\s*\](?!\s*,\s*\{)")
 _BLANK = b", \r\n\t"
 
@@ -51,8 +55,9 @@ _BLANK = b", \r\n\t"
 class Piece(NamedTuple):
     """A piece of the list of events and its offset in the file without compression.
 
-    It is a whole event, the remains of ``lost`` events, the begin of an event at which the file is ``cut`` off, or the text
-    behind the list, its ``end``. ``numbers`` counts the values in it that are not JSON, which were replaced by null.
+    It is a whole event, the remains of ``lost`` events, the begin of an event at which
+    the file is ``cut`` off, or the text behind the list, its ``end``. ``numbers``
+    counts the values in it that are not JSON, which were replaced by null.
     """
 
     text: bytes
@@ -62,7 +67,8 @@ class Piece(NamedTuple):
 
 
 def salvage(path: Path) -> Recording:
-    """As ``read``, but recovers the intact events of a damaged file of trace events; ``loss`` and a note describe the rest.
+    """As ``read``, but recovers the intact events of a damaged file of trace events;
+    ``loss`` and a note describe the rest.
 
     Raises DocumentError if no event is intact, and for every other damage.
     """
@@ -93,7 +99,9 @@ def salvage(path: Path) -> Recording:
 
 
 class _Repair:
-    """One pass over a damaged file: intact events are copied, everything else is counted."""
+    """One pass over a damaged file: intact events are copied, everything else is
+    counted.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,7 +114,10 @@ class _Repair:
         self._latest: bytes | None = None
 
     def write(self, copy: Path) -> int:
-        """Write the intact part; returns the number of events. Raises DocumentError for a file without a list of events."""
+        """Write the intact part; returns the number of events.
+
+        Raises DocumentError for a file without a list of events.
+        """
         events = 0
         with copy.open("wb") as out:
             text = self._text()
@@ -115,7 +126,8 @@ class _Repair:
             self._numbers += numbers
             self._size += len(header)
             if not _is_document(opened + _plain_end(opened)):
-                # A line of a log before the document, or a damaged member: only the events are read.
+                # A line of a log before the document, or a damaged member: only the
+                # events are read.
                 opened = b'{"traceEvents": ['
                 self._around = len(header)
             out.write(opened)
@@ -163,7 +175,9 @@ class _Repair:
             self._latest = times[-1]
 
     def _closing(self, header: bytes, end: bytes, behind: int) -> bytes:
-        """The end of the repaired file: the ``end``, of which ``behind`` bytes are in the file, if it is JSON."""
+        """The end of the repaired file: the ``end``, of which ``behind`` bytes are in
+        the file, if it is JSON.
+        """
         plain = _plain_end(header)
         if self._unended:
             return plain
@@ -178,7 +192,9 @@ class _Repair:
         return plain
 
     def _text(self) -> Iterator[bytes]:
-        """Blocks of the file as far as it can be read; compressed data may be cut off at any byte."""
+        """Blocks of the file as far as it can be read; compressed data may be cut off
+        at any byte.
+        """
         if self._unpacked is None:
             yield from blocks(self._path, BLOCK_BYTES)
             return
@@ -291,7 +307,9 @@ def _pieces(buffer: bytes, more: Iterator[bytes], offset: int) -> Iterator[Piece
 def _judged(
     text: bytes, borders: list[int], offset: int, *, is_end: bool
 ) -> Iterator[Piece]:
-    """The events between two borders; if together they are not valid JSON, each by itself, from border to border."""
+    """The events between two borders; if together they are not valid JSON, each by
+    itself, from border to border.
+    """
     begin = len(text) - len(text.lstrip(_BLANK))
     try:
         decoded = msgspec.json.decode(b"[%b]" % text[begin:], type=list[msgspec.Raw])
@@ -368,7 +386,8 @@ def _first_member(text: bytes) -> int:
 
 
 def _with_nulls(text: bytes) -> tuple[bytes, int]:
-    """The text with null for each value that only its writer takes for a number, in UTF-8, and how many values that changed.
+    """The text with null for each value that only its writer takes for a number, in
+    UTF-8, and how many values that changed.
 
     All texts of an event that are not UTF-8 count as one value.
     """

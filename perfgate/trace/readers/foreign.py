@@ -1,4 +1,6 @@
-"""Files that no reader reads, recognised by their first bytes: refused by name, with the command that converts them."""
+"""Files that no reader reads, recognised by their first bytes: refused by name, with
+the command that converts them.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +146,9 @@ def refuse_foreign_below(folder: Path) -> None:
 
 
 def refuse_pointers(folder: Path, *, but: Collection[str] = ()) -> None:
-    """As ``refuse_foreign``, for the first pointer of Git LFS among the files in a folder: a table of it would be empty."""
+    """As ``refuse_foreign``, for the first pointer of Git LFS among the files in a
+    folder: a table of it would be empty.
+    """
     # A file that cannot be read is refused where it is needed.
     with suppress(OSError):
         for path in sorted(folder.iterdir()):
@@ -158,7 +162,9 @@ def refuse_pointers(folder: Path, *, but: Collection[str] = ()) -> None:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise DocumentError, which names the format and how to convert it, for a file of another kind than recordings."""
+    """Raise DocumentError, which names the format and how to convert it, for a file of
+    another kind than recordings.
+    """
     if not path.is_file():
         return
     heads = []

@@ -1,4 +1,6 @@
-"""The rank of a process by the names that programs give their recordings and, in a merged file, the processes."""
+"""The rank of a process by the names that programs give their recordings and, in a
+merged file, the processes.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,16 @@ from pathlib import Path
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.model.patterns import lazy_pattern
 
-# sampled_rank-0.json.gz (HTA), rank3_trace.json (torchtitan), profile_rank_0.json.gz (xDiT), dp0_pp0_tp1_rank1.….json (vLLM).
+# sampled_rank-0.json.gz (HTA), rank3_trace.json (torchtitan), profile_rank_0.json.gz
+# (xDiT), dp0_pp0_tp1_rank1.….json (vLLM).
 _RANK = lazy_pattern(r"(?:^|[^a-z])rank[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
-# 1782000000.1-TP-0-PP-1.trace.json.gz (sglang/srt/utils/profile_utils.py); the ranks of DP and EP lie within the ranks of TP.
+# 1782000000.1-TP-0-PP-1.trace.json.gz (sglang/srt/utils/profile_utils.py); the ranks of
+# DP and EP lie within the ranks of TP.
 _PLACE = lazy_pattern(r"(?:^|[^a-z])(tp|pp)[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 # Number and group in one word, which programs that name places do not write.
 _JOINED = lazy_pattern(r"(?:^|[^a-z])tp\d", re.IGNORECASE)
-# "[TP00] 4242", "[TP01-PP00] 4242" (sglang/srt/utils/profile_merger.py), "rank 3: 4242".
+# "[TP00] 4242", "[TP01-PP00] 4242" (sglang/srt/utils/profile_merger.py), "rank 3:
+# 4242".
 _LABEL = lazy_pattern(
     r'^"?(?:\[([^\]]{1,60})\]|(rank[-_ ]?\d{1,9}))[ :]', re.IGNORECASE
 )
@@ -24,7 +29,8 @@ _LABEL = lazy_pattern(
 def rank_in_name(path: Path) -> int | None:
     """The rank in a file's name, else in its folder's name, None if neither has one.
 
-    In a name with places in several parallel groups, the names of its siblings give the sizes of the groups.
+    In a name with places in several parallel groups, the names of its siblings give the
+    sizes of the groups.
     """
     match = _RANK.search(path.name)
     if match:
@@ -40,12 +46,16 @@ def rank_in_name(path: Path) -> int | None:
 
 
 def _is_size(path: Path) -> bool:
-    """Whether the number in a name like allreduce_tp4.json is the size of the group: no sibling has place 0."""
+    """Whether the number in a name like allreduce_tp4.json is the size of the group: no
+    sibling has place 0.
+    """
     return bool(_JOINED.search(path.name)) and min(_siblings(path)) > 0
 
 
 def _siblings(path: Path) -> list[int]:
-    """The places within the group of tensor parallelism of all files with names like this one."""
+    """The places within the group of tensor parallelism of all files with names like
+    this one.
+    """
     prefix = path.name[: path.name.lower().find("tp")]
     places = [_place(path.name)["tp"]]
     for file in path.parent.iterdir():
@@ -55,13 +65,17 @@ def _siblings(path: Path) -> list[int]:
 
 
 def process_label(process: str) -> str:
-    """The label that a merger of ranks put before the number of a process; empty for none."""
+    """The label that a merger of ranks put before the number of a process; empty for
+    none.
+    """
     match = _LABEL.match(process)
     return (match[1] or match[2]) if match else ""
 
 
 def ranks_of_labels(labels: Iterable[str]) -> dict[str, int]:
-    """The rank of each label of a merged file: its own number if each has one, else its place among them."""
+    """The rank of each label of a merged file: its own number if each has one, else its
+    place among them.
+    """
     names = sorted(set(labels))
     numbers = {}
     for name in names:

@@ -1,4 +1,6 @@
-"""Read recordings of any profiler: each member of ``formats`` recognises its own files and folders."""
+"""Read recordings of any profiler: each member of ``formats`` recognises its own files
+and folders.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ from perfgate.trace.readers.foreign import refuse_foreign, refuse_foreign_below
 
 
 class Reader(Protocol):
-    """A module in ``formats``, or one that another package names under the entry points ``perfgate.readers``.
+    """A module in ``formats``, or one that another package names under the entry points
+    ``perfgate.readers``.
 
-    ``READS`` describes its files for the list of formats. Of several readers that recognise a path, the reader with the highest
-    ``PRIORITY`` reads it.
+    ``READS`` describes its files for the list of formats. Of several readers that
+    recognise a path, the reader with the highest ``PRIORITY`` reads it.
     """
 
     READS: str
@@ -26,7 +29,9 @@ class Reader(Protocol):
         """Whether the reader can read a path; cheap, and never raises."""
 
     def read(self, path: Path) -> Recording:
-        """Raises DocumentError, which names the fault, its place and the next step, for a damaged recording."""
+        """Raises DocumentError, which names the fault, its place and the next step, for
+        a damaged recording.
+        """
 
 
 def all_readers() -> list[Reader]:
@@ -38,13 +43,17 @@ def all_readers() -> list[Reader]:
 def read(path: Path) -> Recording:
     """Read a file or folder of any supported profiler.
 
-    Raises DocumentError, which names the fault, its place and the next step, if no reader can.
+    Raises DocumentError, which names the fault, its place and the next step, if no
+    reader can.
     """
     return reader_of(path).read(path)
 
 
 def reader_of(path: Path) -> Reader:
-    """The reader of a file or folder. Raises DocumentError if there is none, or the file is known to be something else."""
+    """The reader of a file or folder.
+
+    Raises DocumentError if there is none, or the file is known to be something else.
+    """
     if not path.exists():
         raise DocumentError(
             "{path} does not exist; name a profiler's output folder or trace file",

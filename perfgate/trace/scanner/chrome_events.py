@@ -1,4 +1,6 @@
-"""Chrome trace events: reading a file block by block, the meaning of categories, and a timeline for each device."""
+"""Chrome trace events: reading a file block by block, the meaning of categories, and a
+timeline for each device.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ LOOK_BYTES = 64 << 10
 MAX_TRACE_BYTES = 8 << 30
 
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-# Editors on Windows write the mark of UTF-8 before a text (RFC 8259, 8.1: a reader may ignore it).
+# Editors on Windows write the mark of UTF-8 before a text (RFC 8259, 8.1: a reader may
+# ignore it).
 _UTF8_MARK = b"\xef\xbb\xbf"
 _BARE_LIST = re.compile(rb"\s*\[")
 # Before all but the first event of a file.
@@ -49,13 +52,15 @@ _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _BRACKETS = np.zeros(256, dtype=np.int8)
 _BRACKETS[[ord("["), ord("{")]], _BRACKETS[[ord("]"), ord("}")]] = 1, -1
 _NOT_EVENTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-# Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
-# samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
+# Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in
+# lower case. Seen in the recorded samples cpu-torch2.13, cuda-hta and cuda-kineto;
+# privateuse1_runtime in torch-native-privateuse1.
 KIND_OF_CATEGORY: dict[str, EventKind] = {
     "cpu_op": "host_op",
     "operator": "host_op",
     "kernel": "compute",
-    # Device work in traces of converters, with the stream as thread; its sort is in the name.
+    # Device work in traces of converters, with the stream as thread; its sort is in the
+    # name.
     "npu": "compute",
     "gpu_memcpy": "copy",
     "memcpy": "copy",
@@ -70,20 +75,24 @@ KIND_OF_CATEGORY: dict[str, EventKind] = {
     "runtime": "runtime",
     "python_function": "python",
     "cpu_instant_event": "memory",
-    # Of other accelerators, by libkineto's list of activity types (libkineto/include/ActivityType.h).
+    # Of other accelerators, by libkineto's list of activity types
+    # (libkineto/include/ActivityType.h).
     "mtia_ccp_events": "compute",
     "hpu_op": "compute",
     "collective_comm": "comm",
-    # Known, but no work: the profiler's own overhead, and the span of the whole recording.
+    # Known, but no work: the profiler's own overhead, and the span of the whole
+    # recording.
     "overhead": "other",
     "trace": "other",
     "external_correlation": "other",
     "cuda_profiler_range": "other",
     "mtia_insight": "other",
 }
-# Calls into the library of any accelerator: mtia_runtime, xpu_runtime, glow_runtime, privateuse1_driver.
+# Calls into the library of any accelerator: mtia_runtime, xpu_runtime, glow_runtime,
+# privateuse1_driver.
 RUNTIME_CATEGORIES = ("_runtime", "_driver")
-# These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
+# These stand on the device's tracks, a synchronisation included (sample
+# cuda-hta/a100_event_sync).
 DEVICE_CATEGORIES = frozenset(
     {
         "kernel",
@@ -97,7 +106,8 @@ DEVICE_CATEGORIES = frozenset(
     }
     | {"mtia_ccp_events", "hpu_op", "collective_comm"}
 )
-# torch's record_function("request#17"), with which serving code marks its work for one request.
+# torch's record_function("request#17"), with which serving code marks its work for one
+# request.
 _REQUEST = "request#"
 # In a column of device numbers: the host, and a device without a number.
 HOST, UNNAMED = -1, -2
@@ -107,8 +117,8 @@ MAX_DEVICES = 256
 class ChromeEvent(msgspec.Struct, gc=False):  # of millions, none in a cycle
     """The fields common to all trace events; a reader adds the arguments it needs.
 
-    Times stay text: as float64 a time since 1970 in microseconds has steps of 250 ns. So do the numbers of process and
-    thread, which some writers put in quotes.
+    Times stay text: as float64 a time since 1970 in microseconds has steps of 250 ns.
+    So do the numbers of process and thread, which some writers put in quotes.
     """
 
     ph: str = ""
@@ -131,11 +141,13 @@ def event_lists(
     around: bytearray | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[list[_Event]]:
-    """Lists that together hold every event of a trace file, decoded, in order, each hardly larger than a block.
+    """Lists that together hold every event of a trace file, decoded, in order, each
+    hardly larger than a block.
 
-    The file is an object with a list ``traceEvents``, or that list itself, compressed according to its suffix.
-    ``around`` is given the file without its events, ``{"schemaVersion": 1, "traceEvents": []}``, once all are read.
-    Raises DocumentError for a file that is truncated, too large, not a trace, or contains an invalid event.
+    The file is an object with a list ``traceEvents``, or that list itself, compressed
+    according to its suffix. ``around`` is given the file without its events,
+    ``{"schemaVersion": 1, "traceEvents": []}``, once all are read. Raises DocumentError
+    for a file that is truncated, too large, not a trace, or contains an invalid event.
     """
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
     read = blocks(path, block_bytes)
@@ -190,9 +202,11 @@ def event_lists(
 
 
 def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
-    """Whether a pattern is found in the first bytes of a file; true for files that cannot be read.
+    """Whether a pattern is found in the first bytes of a file; true for files that
+    cannot be read.
 
-    A cheap check for readers to recognize their own files; reading then reports the damage of a broken one.
+    A cheap check for readers to recognize their own files; reading then reports the
+    damage of a broken one.
     """
     begin = _begin(path)
     return begin is None or pattern.search(begin) is not None
@@ -219,7 +233,9 @@ def unquoted(raw: bytes) -> str:
 
 
 def request_of(argument: int | float | str | None, name: str) -> str | None:
-    """The request an event served: its argument ``request_id``, else the request in its name."""
+    """The request an event served: its argument ``request_id``, else the request in its
+    name.
+    """
     if argument is not None:
         return str(argument)
     if not name.startswith(_REQUEST):
@@ -230,12 +246,14 @@ def request_of(argument: int | float | str | None, name: str) -> str | None:
 def timelines_by_device(
     path: Path, events: EventTable, device_of: IntColumn, *, rank: int | None
 ) -> tuple[Timeline, ...]:
-    """A timeline for each device, each with all of the host, which drives them; without one, the host's alone.
+    """A timeline for each device, each with all of the host, which drives them; without
+    one, the host's alone.
 
     Raises DocumentError for more devices than there can be.
     """
     of_devices = device_of[device_of != HOST]
-    # Most events of a device follow others of it, and only the first of them is looked at.
+    # Most events of a device follow others of it, and only the first of them is looked
+    # at.
     begins = np.flatnonzero(np.diff(of_devices, prepend=HOST))
     devices = sorted(set(of_devices[begins].tolist()))
     if len(devices) > MAX_DEVICES:
@@ -256,7 +274,9 @@ def timelines_by_device(
 
 
 def _of_device(events: EventTable, device_of: IntColumn, device: int) -> EventTable:
-    """The events of a device and of the host; calls that launched work of other devices say so."""
+    """The events of a device and of the host; calls that launched work of other devices
+    say so.
+    """
     is_other = (device_of != HOST) & (device_of != device)
     own = events.select(~is_other)
     launched = own.correlation[own.is_work]
@@ -279,7 +299,8 @@ def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
 class TraceText:
     """The text of a trace file, decompressed if necessary.
 
-    Raises DocumentError, with cause and remedy, for a file that is unreadable, truncated or too large.
+    Raises DocumentError, with cause and remedy, for a file that is unreadable,
+    truncated or too large.
     """
 
     def __init__(self, path: Path) -> None:
@@ -297,7 +318,9 @@ class TraceText:
         self._stream.close()
 
     def fill(self, room: memoryview) -> int:
-        """Write the next bytes into the room until it is full or the file ends, and return their number."""
+        """Write the next bytes into the room until it is full or the file ends, and
+        return their number.
+        """
         filled = 0
         with self._worded():
             while filled < len(room):
@@ -364,7 +387,9 @@ def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
 
 
 def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:
-    """The end of the last whole member, and whether the list ends there: brackets outside strings, counted with numpy."""
+    """The end of the last whole member, and whether the list ends there: brackets
+    outside strings, counted with numpy.
+    """
     text = np.frombuffer(buffer, dtype=np.uint8)
     steps = _BRACKETS[text]
     steps[_in_string(text)] = 0
@@ -386,7 +411,9 @@ def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:
 
 
 def _in_string(text: npt.NDArray[np.uint8]) -> Mask:
-    """Whether each byte lies in a string: an odd number of quotes before it that no backslash escapes."""
+    """Whether each byte lies in a string: an odd number of quotes before it that no
+    backslash escapes.
+    """
     quotes = text == _QUOTE
     escapes = np.flatnonzero(text == _BACKSLASH)
     if escapes.size:

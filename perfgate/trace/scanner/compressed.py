@@ -1,4 +1,6 @@
-"""Files of trace events as they lie on disk: plain, gzipped, or compressed with zstd, by the end of their names."""
+"""Files of trace events as they lie on disk: plain, gzipped, or compressed with zstd,
+by the end of their names.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ Compression = Literal["gzip", "zstd"]
 SUFFIXES = (".json", ".json.gz", ".json.zst")
 _GZIP = 31  # zlib's manual, inflateInit2: 15 bits of window, and 16 for gzip
 _PACKED_BYTES = 256 << 10
-# The messages of zlib at the end of a member, and the bytes of it that follow the one at which zlib says so.
+# The messages of zlib at the end of a member, and the bytes of it that follow the one
+# at which zlib says so.
 _CHECKS = {"incorrect data check": 4, "incorrect length check": 0}
 _CHECKS_BYTES = 8
 # RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
@@ -30,7 +33,9 @@ _PIECE_BYTES = 4 << 20
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file is JSON by its name or, for a file of another name, by its content, compressed or not."""
+    """Whether a file is JSON by its name or, for a file of another name, by its
+    content, compressed or not.
+    """
     return path.name.endswith(SUFFIXES) or _begins_like_json(path)
 
 
@@ -39,7 +44,9 @@ def is_compressed(path: Path) -> bool:
 
 
 def compression(path: Path) -> Compression | None:
-    """How a file is compressed by its first bytes, whatever its name; by its name if it cannot be read."""
+    """How a file is compressed by its first bytes, whatever its name; by its name if it
+    cannot be read.
+    """
     try:
         with path.open("rb") as stream:
             head = stream.read(_MOST_MAGIC)
@@ -60,7 +67,9 @@ def bare_name(path: Path) -> str:
 
 
 def named(*names: str) -> tuple[str, ...]:
-    """The names of JSON files, or patterns of them, and the names of the same files compressed."""
+    """The names of JSON files, or patterns of them, and the names of the same files
+    compressed.
+    """
     every = []
     for name in names:
         every += [name + suffix.removeprefix(".json") for suffix in SUFFIXES]
@@ -68,7 +77,9 @@ def named(*names: str) -> tuple[str, ...]:
 
 
 def files_named(folder: Path, patterns: Iterable[str], *, below: bool) -> list[Path]:
-    """The files in a folder, or anywhere ``below`` it, with a name that one of the patterns matches."""
+    """The files in a folder, or anywhere ``below`` it, with a name that one of the
+    patterns matches.
+    """
     search = folder.rglob if below else folder.glob
     files: set[Path] = set()
     for pattern in patterns:
@@ -77,7 +88,9 @@ def files_named(folder: Path, patterns: Iterable[str], *, below: bool) -> list[P
 
 
 def opened(path: Path) -> IO[bytes]:
-    """The text of a file. Raises OSError, and DocumentError if it needs a package that is not installed."""
+    """The text of a file. Raises OSError, and DocumentError if it needs a package that
+    is not installed.
+    """
     kind = compression(path)
     if kind == "gzip":
         return cast(IO[bytes], (_isal("igzip") or gzip).open(path, "rb"))
@@ -104,7 +117,8 @@ def unreadable(path: Path) -> tuple[type[Exception], ...]:
 class ReadableText:
     """The text of a compressed file as far as it can be read, block by block.
 
-    ``fault`` is known at the end: the file is ``cut`` off or damaged at some byte, or only its ``checksum`` is wrong.
+    ``fault`` is known at the end: the file is ``cut`` off or damaged at some byte, or
+    only its ``checksum`` is wrong.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,9 +154,11 @@ class ReadableText:
             self.fault = "cut"
 
     def _bytewise(self, member: Any, packed: bytes) -> tuple[bytes, bytes]:
-        """The text before the damage, byte by byte, because zlib returns no data of a damaged block; and what follows a check.
+        """The text before the damage, byte by byte, because zlib returns no data of a
+        damaged block; and what follows a check.
 
-        zlib compares the checksum and the length behind the last byte of a member, so the next member may be intact.
+        zlib compares the checksum and the length behind the last byte of a member, so
+        the next member may be intact.
         """
         text = bytearray()
         for place in range(len(packed)):
@@ -168,7 +184,8 @@ class ReadableText:
             self.fault = "cut"
         except zstd.ZstdError as error:
             self.fault = "checksum" if "checksum" in str(error) else "cut"
-            # zstd returns no data of a damaged block, and its state cannot be copied: unpack again up to it, then byte by byte.
+            # zstd returns no data of a damaged block, and its state cannot be copied:
+            # unpack again up to it, then byte by byte.
             whole_until = max(stream.tell() - _PACKED_BYTES, 0)
             stream.seek(0)
             with suppress(zstd.ZstdError, EOFError):
@@ -182,7 +199,9 @@ class ReadableText:
 def _unpacked(
     stream: IO[bytes], zstd: Any, *, whole_until: int | None
 ) -> Iterator[bytes]:
-    """The text of all frames; from a byte on, each byte is unpacked alone. Raises EOFError if the last frame is cut off."""
+    """The text of all frames; from a byte on, each byte is unpacked alone. Raises
+    EOFError if the last frame is cut off.
+    """
 
     def more() -> bytes:
         is_whole = whole_until is None or stream.tell() < whole_until
@@ -204,14 +223,18 @@ def _unpacked(
 
 
 def gzipped(content: bytes) -> bytes:
-    """The same bytes each time: by ISA-L in a seventh of zlib's time, if it is installed, for a twentieth more of them."""
+    """The same bytes each time: by ISA-L in a seventh of zlib's time, if it is
+    installed, for a twentieth more of them.
+    """
     packer = _isal("igzip") or gzip
     packed: bytes = packer.compress(content, compresslevel=1, mtime=0)
     return packed
 
 
 def _isal(name: str) -> Any:
-    """A module of python-isal, which unpacks gzip in a fraction of zlib's time; None if it is not installed."""
+    """A module of python-isal, which unpacks gzip in a fraction of zlib's time; None if
+    it is not installed.
+    """
     try:
         return importlib.import_module(f"isal.{name}")
     except ImportError:

@@ -1,4 +1,6 @@
-"""The counters of a trace file: events of phase C, with the values of one or several series as arguments."""
+"""The counters of a trace file: events of phase C, with the values of one or several
+series as arguments.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from perfgate.trace.scanner.scanned import ODD_TIME, ScannedEvents
 MOST = 1e15
 # A damaged file may have any keys.
 _MOST_SERIES = 500
-# Ascend's keys: Read(MB/s), Hit Rate(%), MHz, KB. Other writers call a single series value, or by the counter's own name.
+# Ascend's keys: Read(MB/s), Hit Rate(%), MHz, KB. Other writers call a single series
+# value, or by the counter's own name.
 _UNIT_IN_KEY = lazy_pattern(r"(.*?)\s*\(([^()]+)\)")
 _UNITS = frozenset(
     {"Hz", "MHz", "B", "bytes", "KB", "MB", "B/s", "MB/s", "GB/s", "W", "mV", "%"}
@@ -40,7 +43,9 @@ class CounterSeries(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The texts of a counter's process and name, the key of one series, and the ids next to it."""
+    """The texts of a counter's process and name, the key of one series, and the ids
+    next to it.
+    """
 
     process: int
     name: int
@@ -49,7 +54,9 @@ class _Place(NamedTuple):
 
 
 def read_counters(counters: ScannedEvents) -> tuple[list[CounterSeries], Mask]:
-    """The series of events of phase C, in the order in which they begin, and which events hold no number or no plain time."""
+    """The series of events of phase C, in the order in which they begin, and which
+    events hold no number or no plain time.
+    """
     process, _ = counters.process_and_thread()
     arguments = counters.argument(COUNTER_ARGUMENTS)
     unread = np.ones(len(counters), dtype=bool)
@@ -78,9 +85,11 @@ def read_counters(counters: ScannedEvents) -> tuple[list[CounterSeries], Mask]:
 
 
 def _values(arguments: bytes) -> Iterator[tuple[str, str, float]]:
-    """The numbers of an object, each with its key and the ids next to it; a number may be in quotes.
+    """The numbers of an object, each with its key and the ids next to it; a number may
+    be in quotes.
 
-    An id distinguishes counters of one name (Acc PMU's acc_id), so it becomes part of the name.
+    An id distinguishes counters of one name (Acc PMU's acc_id), so it becomes part of
+    the name.
     """
     try:
         members = _ARGUMENTS.decode(arguments)

@@ -1,4 +1,6 @@
-"""Read trace events without the compiled scanner: decoded block by block, and put into the same columns."""
+"""Read trace events without the compiled scanner: decoded block by block, and put into
+the same columns.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class _Event(ChromeEvent):
 def decode_events(
     path: Path, keys: Mapping[str, bool], *, advice: Activity | None = None
 ) -> ScannedFile:
-    """As the compiled scanner; ``keys`` are the arguments to take, each with whether whole numbers are wanted of it."""
+    """As the compiled scanner; ``keys`` are the arguments to take, each with whether
+    whole numbers are wanted of it.
+    """
     around, collector = bytearray(), _Collector(keys)
     advice = advice or Activity("record it again")
     for events in event_lists(path, _Event, advice=advice, around=around):
@@ -86,7 +90,8 @@ class _Collector:
         columns["start"].append(self._time("start", bytes(event.ts)))
         columns["duration"].append(self._time("duration", bytes(event.dur)))
         if event.id:
-            # The id of an arrow is a number or a text, and never the same twice, so no text is kept.
+            # The id of an arrow is a number or a text, and never the same twice, so no
+            # text is kept.
             rows.flows.put(row, _flow_number(bytes(event.id)))
         arguments = bytes(event.args)
         for key, value in zip(self._named, self._values_of(arguments)):

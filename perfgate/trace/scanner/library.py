@@ -1,4 +1,6 @@
-"""The compiled scanner of events and tables, if it was built; called by ctypes, which releases Python's lock meanwhile."""
+"""The compiled scanner of events and tables, if it was built; called by ctypes, which
+releases Python's lock meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import numpy.typing as npt
 from perfgate.trace import loops
 
 MOST_ARGUMENTS = 20
-# Instead of the key of an argument: all arguments of a counter (phase C), as one text: its keys may be anything.
+# Instead of the key of an argument: all arguments of a counter (phase C), as one text:
+# its keys may be anything.
 COUNTER_ARGUMENTS = ""
 _READ_ONLY = 0x100  # PyBUF_READ
 _WIDE = True  # with vectors of 256 bits, if the processor has them
@@ -42,7 +45,8 @@ def argument_type(is_number: bool) -> Any:
 _ODD_TIME = np.dtype((np.int32, 3))
 
 
-# An array of ctypes would be a new type for each size, and a type takes longer to make than a column to copy.
+# An array of ctypes would be a new type for each size, and a type takes longer to make
+# than a column to copy.
 _memory = ctypes.pythonapi.PyMemoryView_FromMemory
 _memory.argtypes, _memory.restype = (
     [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int],
@@ -113,7 +117,8 @@ class _Scan(ctypes.Structure):
 class Scan:
     """One pass over some events; its columns grow with every ``take``.
 
-    ``keys`` are the arguments to take, each with whether whole numbers are wanted of it.
+    ``keys`` are the arguments to take, each with whether whole numbers are wanted of
+    it.
     """
 
     def __init__(self, keys: dict[str, bool]) -> None:
@@ -143,7 +148,10 @@ class Scan:
         )
 
     def begin(self, sets: Iterable[int]) -> None:
-        """Begin anew, and keep the events of these sets alone; the others are counted. Texts and tracks keep their numbers."""
+        """Begin anew, and keep the events of these sets alone; the others are counted.
+
+        Texts and tracks keep their numbers.
+        """
         bits = 0
         for number in sets:
             bits |= 1 << number
@@ -188,7 +196,9 @@ class Scan:
     def argument(
         self, rows: int, key: str
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The rows that have an argument, and the value of each, which the scan has no more."""
+        """The rows that have an argument, and the value of each, which the scan has no
+        more.
+        """
         column = self._scan.contents.rows[rows].argument[list(self._keys).index(key)]
         return self._sparse(column, argument_type(self._keys[key]))
 

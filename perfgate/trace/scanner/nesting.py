@@ -1,4 +1,6 @@
-"""The call that each host call lies in: by the compiled loop if it was built, else call by call."""
+"""The call that each host call lies in: by the compiled loop if it was built, else call
+by call.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,20 @@ from perfgate.trace.model.arithmetic import (
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.scanner.library import load
 
-# Limit of open calls per thread that do not contain the next one: two or three in recordings of profilers.
+# Limit of open calls per thread that do not contain the next one: two or three in
+# recordings of profilers.
 _MAX_OPEN_CALLS = 64
 
 
 def enclosing_calls(
     events: EventTable, track: Codes, calls: CodeColumn
 ) -> tuple[CodeColumn, int]:
-    """For each call the innermost one on its thread that contains all of it, and the number of truncated calls.
+    """For each call the innermost one on its thread that contains all of it, and the
+    number of truncated calls.
 
-    Calls of one kind nest. Calls of two kinds need not: an annotation begins inside the Python function that opens it and
-    outlasts it, so the next call is in the annotation only.
+    Calls of one kind nest. Calls of two kinds need not: an annotation begins inside the
+    Python function that opens it and outlasts it, so the next call is in the annotation
+    only.
     """
     around = np.full(len(events), NOTHING_AROUND, dtype=np.int32)
     order = nesting_order(

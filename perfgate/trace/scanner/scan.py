@@ -1,7 +1,8 @@
-"""Read every event of a trace file: by the compiled scanner if it was built, else by decoding.
+"""Read every event of a trace file: by the compiled scanner if it was built, else by
+decoding.
 
-Both give the same columns. Input that the scanner cannot handle, above all a damaged file, is left to decoding, which reports
-the exact error.
+Both give the same columns. Input that the scanner cannot handle, above all a damaged
+file, is left to decoding, which reports the exact error.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ def scan(
 
     Without ``arrows`` the file is read again for those if they are asked for.
 
-    The file is an object with a list ``traceEvents``, or that list itself, compressed according to its suffix. Raises
-    DocumentError for a file that is truncated, too large, not a trace, or contains an invalid event.
+    The file is an object with a list ``traceEvents``, or that list itself, compressed
+    according to its suffix. Raises DocumentError for a file that is truncated, too
+    large, not a trace, or contains an invalid event.
     """
     keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}
     if library.load() is not None:
@@ -73,7 +75,9 @@ def scan(
 
 
 def _with_whole_document(path: Path, file: ScannedFile) -> ScannedFile:
-    """The same file. Raises DocumentError if the text around its list of events is not JSON, or has a second list."""
+    """The same file. Raises DocumentError if the text around its list of events is not
+    JSON, or has a second list.
+    """
     if len(file.around) >= MAX_HEADER_BYTES:
         return file  # it was not kept to its end
     if len(EVENTS_KEY.findall(file.around)) > 1:
@@ -207,7 +211,8 @@ class WindowedScan:
         """Take every event; return the file without its events."""
         with TraceText(self._path) as text:
             size = self._window or self._window_of(text.stored)
-            # Most headers end in the first bytes, and a window that is read for them alone is copied twice.
+            # Most headers end in the first bytes, and a window that is read for them
+            # alone is copied twice.
             begin = islice(text.blocks(min(_BEGIN_BYTES, size)), 1)
             header, rest = header_and_rest(self._path, chain(begin, text.blocks(size)))
             window = _Window(text, rest, size)
@@ -215,7 +220,8 @@ class WindowedScan:
                 end, state = self._take(window)
                 if state == library.CLOSED:
                     rest = bytes(window.buffer[end : window.size])
-                    # Reading to the end lets the sums of a compressed file be checked; mostly little is left.
+                    # Reading to the end lets the sums of a compressed file be checked;
+                    # mostly little is left.
                     for block in text.blocks(_BEGIN_BYTES):
                         rest += block if len(rest) < MAX_HEADER_BYTES else b""
                     return header + rest
@@ -228,11 +234,15 @@ class WindowedScan:
                     raise UndecidedError
 
     def _window_of(self, stored: int) -> int:
-        """The bytes of a window for a file of this size; a small file, even compressed, does not need a large window."""
+        """The bytes of a window for a file of this size; a small file, even compressed,
+        does not need a large window.
+        """
         return min(_WINDOW_BYTES, max(_BEGIN_BYTES, _MOST_COMPRESSED * stored))
 
     def _take(self, window: _Window) -> tuple[int, int]:
-        """Take the events of a window; return the position at which that ended, and why."""
+        """Take the events of a window; return the position at which that ended, and
+        why.
+        """
         before = self._scan.events
         end = self._scan.take(window.address, window.size, first=self._is_first)
         self._is_first = self._is_first and self._scan.events == before

@@ -1,4 +1,6 @@
-"""Every event of a trace file as columns, however they were read (``perfgate.trace.scanner.scan``)."""
+"""Every event of a trace file as columns, however they were read
+(``perfgate.trace.scanner.scan``).
+"""
 
 from __future__ import annotations
 
@@ -45,28 +47,36 @@ class SparseColumn(NamedTuple):
     values: npt.NDArray[Any]
 
     def dense(self, count: int) -> npt.NDArray[Any]:
-        """The value of each of ``count`` events, NO_TEXT or NO_NUMBER for those without one."""
+        """The value of each of ``count`` events, NO_TEXT or NO_NUMBER for those without
+        one.
+        """
         column = np.full(count, NO_NUMBER, dtype=self.values.dtype)
         column[self.rows] = self.values
         return column
 
     def select(self, chosen: Mask, place: CodeColumn) -> SparseColumn:
-        """The values of the chosen events; ``place`` is the position of each event among them."""
+        """The values of the chosen events; ``place`` is the position of each event
+        among them.
+        """
         stays = chosen[self.rows]
         return SparseColumn(place[self.rows[stays]], self.values[stays])
 
     def with_others(
         self, others: SparseColumn, place: CodeColumn, count: int
     ) -> SparseColumn:
-        """The values of these and other events, which follow ``count`` events; ``place`` is the new position of each event."""
+        """The values of these and other events, which follow ``count`` events;
+        ``place`` is the new position of each event.
+        """
         rows = place[np.concatenate((self.rows, others.rows + count))]
         return SparseColumn(rows, np.concatenate((self.values, others.values)))
 
 
 class ScannedTexts:
-    """The texts behind the columns of a file's events: every text once, as it is written in JSON, and every place.
+    """The texts behind the columns of a file's events: every text once, as it is
+    written in JSON, and every place.
 
-    A place is the texts of process and thread. ``odd`` has the texts of times that are not plain numbers, by event and column.
+    A place is the texts of process and thread. ``odd`` has the texts of times that are
+    not plain numbers, by event and column.
     """
 
     def __init__(
@@ -82,7 +92,9 @@ class ScannedTexts:
 
     @cached_property
     def words(self) -> list[str]:
-        """The texts without the quotes and escapes of JSON; a value of another kind as it is written."""
+        """The texts without the quotes and escapes of JSON; a value of another kind as
+        it is written.
+        """
         try:
             return decoded(self.texts)
         except NO_TEXT_AT_ALL:
@@ -104,7 +116,9 @@ class ScannedTexts:
         otherwise: int,
         dtype: type[Any] = np.int64,
     ) -> npt.NDArray[Any]:
-        """The result of a function for each event's text in this column, by its number; it is called once per text."""
+        """The result of a function for each event's text in this column, by its number;
+        it is called once per text.
+        """
         verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
         for code in self.used(column):
             verdicts[code] = judge(code)
@@ -122,7 +136,9 @@ class ScannedTexts:
     def number_tracks(
         self, *events: ScannedEvents
     ) -> tuple[list[CodeColumn], list[tuple[str, str]]]:
-        """The track of each event, and process and thread of each track, in the order of the file."""
+        """The track of each event, and process and thread of each track, in the order
+        of the file.
+        """
         last = np.iinfo(np.int64).max
         first = np.full(len(self.places), last)
         for rows in events:
@@ -156,10 +172,12 @@ class ScannedTexts:
 class ScannedEvents(msgspec.Struct):
     """Some events of a file, in its order: columns of one entry each.
 
-    ``event`` is the number of each in the file, ``phase`` the character of ``ph`` (0 if it is not a single one).
-    ``category`` and ``name`` index the texts or are NO_TEXT; names of arrows (``s``, ``t``, ``f``) are not kept. ``track``
-    indexes the places. ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME. ``flows`` are the numbers of arrows,
-    below NO_NUMBER if the id is invalid; ``arguments`` are the requested arguments, whole numbers or texts.
+    ``event`` is the number of each in the file, ``phase`` the character of ``ph`` (0 if
+    it is not a single one). ``category`` and ``name`` index the texts or are NO_TEXT;
+    names of arrows (``s``, ``t``, ``f``) are not kept. ``track`` indexes the places.
+    ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME. ``flows`` are the
+    numbers of arrows, below NO_NUMBER if the id is invalid; ``arguments`` are the
+    requested arguments, whole numbers or texts.
     """
 
     of: ScannedTexts
@@ -215,7 +233,9 @@ class ScannedEvents(msgspec.Struct):
         return self.flows.dense(len(self))
 
     def argument(self, key: str) -> npt.NDArray[Any]:
-        """The value of an argument for each event: whole numbers or NO_NUMBER, texts or NO_TEXT."""
+        """The value of an argument for each event: whole numbers or NO_NUMBER, texts or
+        NO_TEXT.
+        """
         return self.arguments[key].dense(len(self))
 
     def numbers(self, key: str) -> Codes:
@@ -231,7 +251,8 @@ class ScannedEvents(msgspec.Struct):
         return one_of(self.phase, map(ord, phases))
 
     def times(self, *, durations: bool = True) -> tuple[IntColumn, IntColumn]:
-        """Start and duration of each event in nanoseconds; a duration that is not given is 0.
+        """Start and duration of each event in nanoseconds; a duration that is not given
+        is 0.
 
         Raises DocumentError that names the first event with invalid times.
         """
@@ -256,7 +277,9 @@ class ScannedEvents(msgspec.Struct):
         return start, duration
 
     def ignored(self, phases: str) -> tuple[Message, ...]:
-        """A note on events of these phases, which a reader ignores; empty if there are none."""
+        """A note on events of these phases, which a reader ignores; empty if there are
+        none.
+        """
         ignored = []
         for phase in phases:
             count = int((self.phase == ord(phase)).sum())
@@ -272,7 +295,9 @@ class ScannedEvents(msgspec.Struct):
         )
 
     def of_unknown_phase(self, known: str) -> tuple[Message, ...]:
-        """A note on events of other phases than these, which their profiler does not write; empty if there are none."""
+        """A note on events of other phases than these, which their profiler does not
+        write; empty if there are none.
+        """
         counts = np.bincount(self.phase)
         unknown = []
         for code in np.flatnonzero(counts).tolist():
@@ -303,7 +328,9 @@ def _duration(text: bytes) -> int:
 
 
 class TrackNames(NamedTuple):
-    """The names and labels of processes, and the names of threads by process and thread, by their ids."""
+    """The names and labels of processes, and the names of threads by process and
+    thread, by their ids.
+    """
 
     processes: dict[str, str]
     labels: dict[str, str]
@@ -333,9 +360,11 @@ def track_names(others: ScannedEvents) -> TrackNames:
 
 
 class ScannedFile(NamedTuple):
-    """All events of a file: complete events (phase ``X``) apart from the others; and the file without its events.
+    """All events of a file: complete events (phase ``X``) apart from the others; and
+    the file without its events.
 
-    ``read_arrows`` gives the arrows (``s``, ``t``, ``f``). They may be half of a file, and most readers do without.
+    ``read_arrows`` gives the arrows (``s``, ``t``, ``f``). They may be half of a file,
+    and most readers do without.
     """
 
     texts: ScannedTexts
@@ -346,7 +375,9 @@ class ScannedFile(NamedTuple):
 
 
 class Names:
-    """The names of a table, made from the words of scanned texts: two spellings of one word are one name."""
+    """The names of a table, made from the words of scanned texts: two spellings of one
+    word are one name.
+    """
 
     def __init__(self, texts: ScannedTexts) -> None:
         self._texts = texts
@@ -359,7 +390,9 @@ class Names:
         *,
         absent: str | None,
     ) -> CodeColumn:
-        """The number of each event's name: its word, or the result of ``name_of`` for its text; NO_TEXT if that is None."""
+        """The number of each event's name: its word, or the result of ``name_of`` for
+        its text; NO_TEXT if that is None.
+        """
         name_of = name_of or self._texts.words.__getitem__
         otherwise = NO_TEXT
         if (codes == NO_TEXT).any():
@@ -377,7 +410,9 @@ class Names:
         count: int,
         name_of: Callable[[int], str | None] | None = None,
     ) -> CodeColumn:
-        """The same for a value that few of ``count`` events have; NO_TEXT for all others."""
+        """The same for a value that few of ``count`` events have; NO_TEXT for all
+        others.
+        """
         return SparseColumn(
             column.rows, self.column(column.values, name_of, absent=None)
         ).dense(count)
@@ -389,7 +424,9 @@ class Names:
 def requests_named(
     spans: ScannedEvents, names: Names, key: str, marks: Codes
 ) -> CodeColumn:
-    """The request that each span served: by an argument, else, of the spans at ``marks``, by their names."""
+    """The request that each span served: by an argument, else, of the spans at
+    ``marks``, by their names.
+    """
     argument, words = spans.arguments[key], spans.of.words
     request: CodeColumn = constant("request", NO_TEXT, len(spans))
     if argument.rows.size:
@@ -408,7 +445,9 @@ NO_TEXT_AT_ALL = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 def decoded(texts: list[bytes]) -> list[str]:
-    """The words of texts: 7 and "7" are one. Raises msgspec's error for an invalid text."""
+    """The words of texts: 7 and "7" are one. Raises msgspec's error for an invalid
+    text.
+    """
     in_quotes = [text for text in texts if text.startswith(b'"')]
     quoted = iter(msgspec.json.decode(b"[%b]" % b",".join(in_quotes)))
     return [

@@ -31,7 +31,8 @@ _DTYPES: dict[CellKind, Any] = {
 
 _MOST_COLUMNS = 512
 _LINE_END = ord("\n")
-# A window stays in the processor's cache; rows are taken out of the library's columns after this many.
+# A window stays in the processor's cache; rows are taken out of the library's columns
+# after this many.
 _WINDOW = 1 << 20
 _LINE = 1 << 10
 _ROWS = 1 << 15
@@ -48,10 +49,11 @@ class _Table(ctypes.Structure):
 
 
 class ScannedTable(NamedTuple):
-    """The columns of a table by position, and every text once, as written but for the quotes around a cell.
+    """The columns of a table by position, and every text once, as written but for the
+    quotes around a cell.
 
-    They are whole numbers and times, NO_NUMBER for empty cells; positions in ``texts``, -1 for empty cells; or real numbers,
-    NaN for cells that are not numbers.
+    They are whole numbers and times, NO_NUMBER for empty cells; positions in ``texts``,
+    -1 for empty cells; or real numbers, NaN for cells that are not numbers.
     """
 
     rows: int
@@ -62,10 +64,12 @@ class ScannedTable(NamedTuple):
 def scan_table(
     path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: int
 ) -> ScannedTable | None:
-    """The rows of a file behind its first ``skip`` bytes; ``kinds`` are the columns' cell kinds in the order of the header.
+    """The rows of a file behind its first ``skip`` bytes; ``kinds`` are the columns'
+    cell kinds in the order of the header.
 
-    Times are microseconds as written and nanoseconds here. None if the library is missing, or if the table is not
-    plain, or has more rows: the csv module then reads it. Raises OSError if the file cannot be read.
+    Times are microseconds as written and nanoseconds here. None if the library is
+    missing, or if the table is not plain, or has more rows: the csv module then reads
+    it. Raises OSError if the file cannot be read.
     """
     library = load()
     if library is None or not 0 < len(kinds) <= _MOST_COLUMNS:
@@ -102,10 +106,14 @@ def scan_table(
 
 
 class _Window:
-    """The current text of the scan, in a buffer that is reused for the following text; every line of it has an end."""
+    """The current text of the scan, in a buffer that is reused for the following text;
+    every line of it has an end.
+    """
 
     def __init__(self, stream: IO[bytes], expected: int) -> None:
-        """``expected`` are the bytes of the text: a small table does not need a large window."""
+        """``expected`` are the bytes of the text: a small table does not need a large
+        window.
+        """
         self._stream, self.size = stream, 0
         self._buffer = bytearray(min(_WINDOW, max(expected, 0) + _LINE))
 
@@ -133,7 +141,9 @@ class _Window:
 
 
 class _Columns:
-    """Takes the rows of each window out of the library's columns, which the next window overwrites."""
+    """Takes the rows of each window out of the library's columns, which the next window
+    overwrites.
+    """
 
     def __init__(self, kinds: Sequence[CellKind]) -> None:
         self._parts: dict[int, list[npt.NDArray[Any]]] = {}

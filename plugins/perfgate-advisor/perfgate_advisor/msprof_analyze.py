@@ -20,20 +20,25 @@ from perfgate.locale import sentence
 from perfgate_advisor.workbook import Sheets, advisories
 
 TOOL = "msprof-analyze"
-# The advisor takes 500 s of CPU per GB (benchmarks of version 26.2): larger recordings would hit the time limit.
+# The advisor takes 500 s of CPU per GB (benchmarks of version 26.2): larger recordings
+# would hit the time limit.
 TIME_LIMIT = 180.0
 MOST_BYTES = 300_000_000
 _TABLES = "ASCEND_PROFILER_OUTPUT"
-# Printed at the end if there are no suggestions. No workbook is written then, nor after an error; both exit with 0.
+# Printed at the end if there are no suggestions. No workbook is written then, nor after
+# an error; both exit with 0.
 _NOTHING_FOUND = "no optimization suggestions"
-# A proxy address without a listener, in case the kernel does not allow us to cut off the network.
+# A proxy address without a listener, in case the kernel does not allow us to cut off
+# the network.
 _NOWHERE = "http://127.0.0.1:9"
 
 Say = Callable[[str], None]
 
 
 def advise(recording: Path, workload: str, say: Say) -> Advised:
-    """Run the advisor on a folder of Ascend's profiler; any other folder or file gives no findings."""
+    """Run the advisor on a folder of Ascend's profiler; any other folder or file gives
+    no findings.
+    """
     folders = (
         sorted({path.parent for path in recording.rglob(_TABLES) if path.is_dir()})
         if recording.is_dir()
@@ -72,7 +77,8 @@ def _advise(folder: Path, workload: str, say: Say) -> Advised:
         )
     say(sentence("running {tool} advisor", tool=TOOL))
     with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
-        # Without --force the advisor skips files of other owners, and most recordings come from elsewhere.
+        # Without --force the advisor skips files of other owners, and most recordings
+        # come from elsewhere.
         arguments = [
             "advisor",
             "all",
@@ -122,7 +128,9 @@ def _source() -> str:
 
 
 def _run(command: list[str], scratch: Path) -> str:
-    """Run the tool with a time limit and return its output; its child processes end with it."""
+    """Run the tool with a time limit and return its output; its child processes end
+    with it.
+    """
     log = scratch / "printed.txt"
     environ = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -179,7 +187,9 @@ def _without_network() -> list[str]:
 
 
 def _workbook(scratch: Path) -> Sheets | None:
-    """The rows of every sheet of the advisor's workbook; None without one. Raises ValueError if it cannot be read."""
+    """The rows of every sheet of the advisor's workbook; None without one. Raises
+    ValueError if it cannot be read.
+    """
     path = next(iter(sorted((scratch / "log").glob("mstt_advisor_*.xlsx"))), None)
     if path is None:
         return None

@@ -1,7 +1,8 @@
 """The findings of msprof-analyze's advisor on an Ascend recording, from its workbook.
 
-The workbook (mstt_advisor_*.xlsx of msprof-analyze 26.2) has a sheet ``problems`` with a row for every problem, and for most
-problems a sheet of the same name that lists the places. Excel truncates sheet names after 31 characters.
+The workbook (mstt_advisor_*.xlsx of msprof-analyze 26.2) has a sheet ``problems`` with
+a row for every problem, and for most problems a sheet of the same name that lists the
+places. Excel truncates sheet names after 31 characters.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _MOST_TEXT = 1000
 _OP_COLUMNS = ("op name", "op_name", "Affinity API", "Environment", "Description")
 # In a column of descriptions the operator precedes this marker.
 _AFTER_OP = " Op shape:"
-# In a recording of several ranks some problems are prefixed with the rank; their names are then in lower case.
+# In a recording of several ranks some problems are prefixed with the rank; their names
+# are then in lower case.
 _OF_RANK = re.compile(r"RANK \d+ ")
 # The rules of perfgate that detect the same problem.
 _RULES: Mapping[str, list[str]] = {

@@ -1,4 +1,7 @@
-"""Gitea and Forgejo: pull requests, issue comments, commit statuses. Not tested on a server; see similar.py."""
+"""Gitea and Forgejo: pull requests, issue comments, commit statuses.
+
+Not tested on a server; see similar.py.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ connect = partial(
 
 
 def read_event(environ: Mapping[str, str]) -> CiEvent:
-    """Read the GITHUB_* variables of Gitea Actions; a run's address uses its number in the repository."""
+    """Read the GITHUB_* variables of Gitea Actions; a run's address uses its number in
+    the repository.
+    """
     event = github_event(
         {**environ, "GITHUB_RUN_ATTEMPT": environ.get("GITHUB_RUN_ATTEMPT") or "1"}
     )

@@ -1,4 +1,7 @@
-"""Gitee: pull requests and their comments (gitee.com/api/v5). Not tested on a server; see similar.py."""
+"""Gitee: pull requests and their comments (gitee.com/api/v5).
+
+Not tested on a server; see similar.py.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""One adapter for the forges with an API similar to GitHub's; their differences are settings.
+"""One adapter for the forges with an API similar to GitHub's; their differences are
+settings.
 
-None of the servers was available for testing. Sources: Gitee: its own command line client (oschina/gitee-cli,
-pkg/gitee: Bearer, paths, pages without links). GitCode: the SDK gitcode-api on PyPI, which the tests run against the same
-fake server as this adapter. Gitea and Forgejo: their API documentation (/api/swagger).
+None of the servers was available for testing. Sources: Gitee: its own command line
+client (oschina/gitee-cli, pkg/gitee: Bearer, paths, pages without links). GitCode: the
+SDK gitcode-api on PyPI, which the tests run against the same fake server as this
+adapter. Gitea and Forgejo: their API documentation (/api/swagger).
 """
 
 from __future__ import annotations
@@ -40,9 +42,12 @@ PAGE_SIZE = 100
 
 @dataclass(frozen=True)
 class SimilarDialect(Dialect):
-    """A dialect whose lists have numbered pages. ``scheme`` is the word before the token in a request's header.
+    """A dialect whose lists have numbered pages.
 
-    ``pushing`` are the permissions with push access, and ``head_ref`` is the git reference of a pull request's head.
+    ``scheme`` is the word before the token in a request's header.
+
+    ``pushing`` are the permissions with push access, and ``head_ref`` is the git
+    reference of a pull request's head.
     """
 
     pushing: frozenset[str] = frozenset({"write", "admin"})
@@ -140,7 +145,9 @@ class SimilarForge(DialectForge):
         return None
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """Raise ForgeHasNoArtifactsError: artifacts are stored by the CI, not by these forges."""
+        """Raise ForgeHasNoArtifactsError: artifacts are stored by the CI, not by these
+        forges.
+        """
         raise ForgeHasNoArtifactsError(
             f"perfgate fetches no artifacts from {self._dialect.name}; bring the check folder here and name it: "
             "perfgate publish DIR"
@@ -159,7 +166,10 @@ class SimilarForge(DialectForge):
         ]
 
     def add_comment(self, number: int, body: str) -> None:
-        """Write a new comment. The id in the answer is ignored: on GitCode it may be that of a discussion."""
+        """Write a new comment.
+
+        The id in the answer is ignored: on GitCode it may be that of a discussion.
+        """
         path = f"{self._talk}/{number}/comments"
         self._session.send(
             "POST", path, {"body": body}, dict, expect=(201, 200), repeatable=False
@@ -174,7 +184,9 @@ class SimilarForge(DialectForge):
         super().set_status(status)
 
     def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
-        """The comment among those of the change request, whatever started the job claims of it; None if it is not there."""
+        """The comment among those of the change request, whatever started the job
+        claims of it; None if it is not there.
+        """
         comments = self._all(
             f"{self._talk}/{place.number}/comments", _Comment, self._id
         )
@@ -193,7 +205,9 @@ class SimilarForge(DialectForge):
         )
 
     def ordered_change(self, number: int) -> OrderedChange:
-        """The pull request; one that does not name this repository as its source counts as one from a fork."""
+        """The pull request; one that does not name this repository as its source counts
+        as one from a fork.
+        """
         pull = self._session.get(f"{self._path}/pulls/{number}", _Pull)
         source = (pull.head.repo.full_name if pull.head.repo else None) or ""
         return OrderedChange(
@@ -207,7 +221,9 @@ class SimilarForge(DialectForge):
         )
 
     def may_push(self, login: str) -> bool:
-        """Whether an account may push; Gitea answers this to the tokens of administrators of the repository alone."""
+        """Whether an account may push; Gitea answers this to the tokens of
+        administrators of the repository alone.
+        """
         path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
         answer = self._session.get_unless_refused(path, _Permission, refused=404)
         return answer is not None and answer.permission in self._dialect.pushing
@@ -215,7 +231,9 @@ class SimilarForge(DialectForge):
     def _all(
         self, path: str, kind: type[T], key: Callable[[T], int], **query: str
     ) -> list[T]:
-        """The elements of a list, up to the first page that brings nothing new; ``key`` distinguishes them."""
+        """The elements of a list, up to the first page that brings nothing new; ``key``
+        distinguishes them.
+        """
         elements: dict[int, T] = {}
         for page in self._pages(path, kind, **query):
             before = len(elements)

@@ -1,4 +1,6 @@
-"""A benchmark program of its own making: parse lines, multiply matrices, report what one round takes."""
+"""A benchmark program of its own making: parse lines, multiply matrices, report what
+one round takes.
+"""
 
 import json
 import os

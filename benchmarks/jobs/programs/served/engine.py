@@ -1,4 +1,6 @@
-"""Continuous batching in a thread of its own: prompts first, then a token of each request in a step."""
+"""Continuous batching in a thread of its own: prompts first, then a token of each
+request in a step.
+"""
 
 import queue
 import threading

@@ -60,7 +60,9 @@ class Decoder(nn.Module):
 
     @torch.inference_mode()
     def forward(self, tokens, slots, at):
-        """The scores of the next token: ``at`` are the positions of the tokens, a row for each slot."""
+        """The scores of the next token: ``at`` are the positions of the tokens, a row
+        for each slot.
+        """
         reach = int(at.max()) + 1
         mask = (torch.arange(reach) <= at[:, :, None])[:, None]
         states = self.embed(tokens)

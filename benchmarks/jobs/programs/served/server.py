@@ -1,4 +1,6 @@
-"""OpenAI's completions over plain asyncio: ``python server.py PORT [close]``; with ``close`` no connection is kept."""
+"""OpenAI's completions over plain asyncio: ``python server.py PORT [close]``; with
+``close`` no connection is kept.
+"""
 
 import asyncio
 import json

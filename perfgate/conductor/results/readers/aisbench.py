@@ -1,4 +1,5 @@
-"""The JSON of AISBench's performances folder, texts with units for the stages total and stable, and the CSV next to it.
+"""The JSON of AISBench's performances folder, texts with units for the stages total and
+stable, and the CSV next to it.
 
 The JSON has the rates, the CSV of the same name the times: "84.5 ms".
 """

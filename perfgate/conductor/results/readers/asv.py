@@ -1,6 +1,8 @@
-"""The result of a commit and environment that asv wrote (results/MACHINE/COMMIT-ENV.json), version 2: seconds or bytes.
+"""The result of a commit and environment that asv wrote
+(results/MACHINE/COMMIT-ENV.json), version 2: seconds or bytes.
 
-Values of ``track_`` functions have no unit and no direction in this file, so they are left out: name them by ``numbers``.
+Values of ``track_`` functions have no unit and no direction in this file, so they are
+left out: name them by ``numbers``.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def read(content: Content) -> Results:
             label = f"{name}({', '.join(map(str, case))})" if case else name
             if value is None:
                 raise content.refused("{label} failed: its result is null", label=label)
-            # NaN is how asv writes down a case that was skipped; the count of the others must be equal on both sides.
+            # NaN is how asv writes down a case that was skipped; the count of the
+            # others must be equal on both sides.
             if not math.isnan(value):
                 numbers.append(content.number(label, value, unit, "lower", runs or ()))
     return Results(numbers, {"benchmarks": len(numbers)})

@@ -1,4 +1,6 @@
-"""The benchmark_summary.json of ``evalscope perf``: keys with their units, of which the times are means."""
+"""The benchmark_summary.json of ``evalscope perf``: keys with their units, of which the
+times are means.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from perfgate.conductor.results.result import Better, Content, Results
 READS = "evalscope perf benchmark_summary.json"
 _KEY = re.compile(r"(.+) \((tok/s|req/s|ms|s)\)")
 _UNITS = {"tok/s": "tokens/s", "req/s": "items/s"}
-# How long the test took, and the rate that was asked for (-1: none), do not describe the server.
+# How long the test took, and the rate that was asked for (-1: none), do not describe
+# the server.
 _NO_MEASUREMENTS = ("test duration", "time taken for tests", "request rate")
 
 
@@ -33,7 +36,8 @@ def read(content: Content) -> Results:
     numbers = []
     for key, value in result.items():
         match = _KEY.fullmatch(key)
-        # 0: it was not measured, such as the time to the first token of answers that were not streamed.
+        # 0: it was not measured, such as the time to the first token of answers that
+        # were not streamed.
         if match and match[1] not in _NO_MEASUREMENTS and value:
             better: Better = "higher" if match[2].endswith("/s") else "lower"
             name = re.sub(r"\W+", "_", match[1]).strip("_")

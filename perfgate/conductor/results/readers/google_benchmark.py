@@ -1,7 +1,9 @@
-"""The output of Google Benchmark's ``--benchmark_out``: the iterations, without its aggregates.
+"""The output of Google Benchmark's ``--benchmark_out``: the iterations, without its
+aggregates.
 
-Schema 1 names itself since version 1.8; before that it had the same members. ``library_build_type`` is about the library alone:
-Debian's is a debug build, with which release builds of benchmarks are linked.
+Schema 1 names itself since version 1.8; before that it had the same members.
+``library_build_type`` is about the library alone: Debian's is a debug build, with which
+release builds of benchmarks are linked.
 """
 
 from __future__ import annotations

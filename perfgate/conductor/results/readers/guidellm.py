@@ -1,4 +1,6 @@
-"""The benchmarks.json of GuideLLM, version 2; a file of several benchmarks names each by its strategy: ``concurrent@2.``."""
+"""The benchmarks.json of GuideLLM, version 2; a file of several benchmarks names each
+by its strategy: ``concurrent@2.``.
+"""
 
 from __future__ import annotations
 
@@ -68,6 +70,9 @@ def read(content: Content) -> Results:
 
 
 def _strategy(strategy: dict[str, Any]) -> str:
-    """As GuideLLM prints it. The rates of a sweep are found while it runs, so two sweeps have other names."""
+    """As GuideLLM prints it.
+
+    The rates of a sweep are found while it runs, so two sweeps have other names.
+    """
     level = strategy.get("streams") or strategy.get("rate")
     return f"{strategy['type_']}@{level:g}" if level else str(strategy["type_"])

@@ -1,4 +1,6 @@
-"""Our own: one JSON object a line with name, value, unit and better, in the file that PERFGATE_METRICS names."""
+"""Our own: one JSON object a line with name, value, unit and better, in the file that
+PERFGATE_METRICS names.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The log of Megatron and MindSpeed: ``iteration 12/ 100 | ... | elapsed time per iteration (ms): 283.9 | ...``.
+"""The log of Megatron and MindSpeed:
+``iteration 12/ 100 | ... | elapsed time per iteration (ms): 283.9 | ...``.
 
-Some forks write ``283.9/281.2``, of which the first is the interval's own and the second the mean so far. Made from the
-source of ``training_log`` (Megatron-LM, megatron/training/training.py) and lines in public logs; its training was not run.
+Some forks write ``283.9/281.2``, of which the first is the interval's own and the
+second the mean so far. Made from the source of ``training_log`` (Megatron-LM,
+megatron/training/training.py) and lines in public logs; its training was not run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The output of ``pyperf`` benchmarks with ``-o``: values of every run, in seconds or bytes, of one benchmark or several."""
+"""The output of ``pyperf`` benchmarks with ``-o``: values of every run, in seconds or
+bytes, of one benchmark or several.
+"""
 
 from __future__ import annotations
 

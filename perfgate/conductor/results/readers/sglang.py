@@ -1,7 +1,8 @@
-"""The output of ``python -m sglang.bench_serving --output-file``: one JSON object appended per run; times in milliseconds.
+"""The output of ``python -m sglang.bench_serving --output-file``: one JSON object
+appended per run; times in milliseconds.
 
-It lists failed requests only with ``--output-details``; without it they are missing from ``completed``, which must be equal
-on both sides.
+It lists failed requests only with ``--output-details``; without it they are missing
+from ``completed``, which must be equal on both sides.
 """
 
 from __future__ import annotations

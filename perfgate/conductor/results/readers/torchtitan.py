@@ -1,4 +1,5 @@
-"""The log of torchtitan: lines of rank 0 such as ``step: 10  loss: 7.1  memory: 27.3GiB(34%)  tps: 5,762  tflops: 299.1``.
+"""The log of torchtitan: lines of rank 0 such as
+``step: 10 loss: 7.1 memory: 27.3GiB(34%) tps: 5,762 tflops: 299.1``.
 
 Made from lines that its own MetricsProcessor printed; a whole training was not run.
 """
@@ -12,7 +13,8 @@ from perfgate.conductor.results.result import Content, Results
 
 READS = "the log of torchtitan"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
-# Lines of a validation have no gradient norm, begin "validate step: 10" and count other tokens.
+# Lines of a validation have no gradient norm, begin "validate step: 10" and count other
+# tokens.
 _LINE = re.compile(
     r"(?<!validate )step: +(\d+) .*?memory: +([\d.]+)GiB.*?tps: +([\d,]+)"
 )

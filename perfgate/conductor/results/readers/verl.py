@@ -1,4 +1,6 @@
-"""The log of verl: ``step:32 - actor/loss:0.1 - timing_s/step:46.6 - perf/throughput:801.4``, also behind Ray's prefix.
+"""The log of verl:
+``step:32 - actor/loss:0.1 - timing_s/step:46.6 - perf/throughput:801.4``, also behind
+Ray's prefix.
 
 Made from lines that verl's own console logger printed; a whole training was not run.
 """

@@ -1,4 +1,6 @@
-"""The output of ``vllm bench serve --save-result`` (vllm/benchmarks/serve.py): one JSON object; times in milliseconds."""
+"""The output of ``vllm bench serve --save-result`` (vllm/benchmarks/serve.py): one JSON
+object; times in milliseconds.
+"""
 
 from __future__ import annotations
 

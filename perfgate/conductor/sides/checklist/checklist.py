@@ -1,4 +1,6 @@
-"""The checklist on one workload: a worker answers step by step; one that dies is replaced, and the rest goes on."""
+"""The checklist on one workload: a worker answers step by step; one that dies is
+replaced, and the rest goes on.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +51,12 @@ from perfgate.system.processes import run_delay_ns
 replace = msgspec.structs.replace
 
 _CHECK = None  # among the numbers of steps: the check of the output
-# How long steps that only inform may take together on one side of a check, and a single one of them.
+# How long steps that only inform may take together on one side of a check, and a single
+# one of them.
 INFORMING_SECONDS = 20.0
 INFORMING_TIMEOUT = 60.0
-# The same on a busy machine for steps that the other side has measured, and for exact numbers: these are compared once.
+# The same on a busy machine for steps that the other side has measured, and for exact
+# numbers: these are compared once.
 MOST_INFORMING_SECONDS = 40.0
 # The step that times calls for the duration of ``[measure] steady``.
 STEADY_STEP = 1
@@ -60,7 +64,9 @@ STEADY_STEP = 1
 
 @dataclass
 class Findings:
-    """The results of one pass of the checklist over one workload, which took ``load_seconds`` to load."""
+    """The results of one pass of the checklist over one workload, which took
+    ``load_seconds`` to load.
+    """
 
     workload: WorkloadRecord
     load_seconds: float = 0.0
@@ -73,7 +79,8 @@ class Findings:
     warnings: list[Message] = field(default_factory=list)
 
     def add_turn(self, steps: Iterable[StepResult], turns: Mapping[int, int]) -> None:
-        """Add the results of a further turn of some steps, labelled with its number, which ``turns`` has by step.
+        """Add the results of a further turn of some steps, labelled with its number,
+        which ``turns`` has by step.
 
         A step that had no turn yet is added as it is.
         """
@@ -102,7 +109,9 @@ class Findings:
 
 
 def _without_first_turn(first: StepResult, again: StepResult) -> StepResult:
-    """A first turn that left its experiments out, with a place for each number that another turn has."""
+    """A first turn that left its experiments out, with a place for each number that
+    another turn has.
+    """
     reason = Message(LEFT_TO_TURNS)
     places = {(value.metric, frozenset(value.labels.items())) for value in first.values}
     missing = []
@@ -126,12 +135,15 @@ def _without_first_turn(first: StepResult, again: StepResult) -> StepResult:
 class ChecklistPlan:
     """The steps of one pass, and how it measures them; files go into ``folder``.
 
-    No step begins after ``deadline`` (of the monotonic clock). The steps ``informing`` come last and share a limited time.
-    The steps ``exact_only`` come at the very end and measure only their exact numbers. The steps ``without_experiments`` leave
-    those to further turns. Step 1 times calls for ``steady`` seconds a shape, or by default for the configured time.
-    ``earlier`` are the seconds that the steps took on the other side, or another time. ``checks`` enables the check of the
-    output, and ``brief`` marks further turns. With ``leave_out_waits`` calls are timed without waits for a CPU. On an
-    accelerator step 1 compares the calls of new processes, ``starts`` of them.
+    No step begins after ``deadline`` (of the monotonic clock). The steps ``informing``
+    come last and share a limited time. The steps ``exact_only`` come at the very end
+    and measure only their exact numbers. The steps ``without_experiments`` leave those
+    to further turns. Step 1 times calls for ``steady`` seconds a shape, or by default
+    for the configured time. ``earlier`` are the seconds that the steps took on the
+    other side, or another time. ``checks`` enables the check of the output, and
+    ``brief`` marks further turns. With ``leave_out_waits`` calls are timed without
+    waits for a CPU. On an accelerator step 1 compares the calls of new processes,
+    ``starts`` of them.
     """
 
     steps: tuple[int, ...]
@@ -150,10 +162,12 @@ class ChecklistPlan:
     starts: int = 0
 
     def in_order(self) -> list[int | None]:
-        """The steps and the check of the output, in the order in which one pass takes them.
+        """The steps and the check of the output, in the order in which one pass takes
+        them.
 
-        The steps with numbers of a young process come first: the first call that step 1 times is the first there is, and memory
-        follows the calls, whichever other steps are requested. Long steps come last, each in a separate process.
+        The steps with numbers of a young process come first: the first call that step 1
+        times is the first there is, and memory follows the calls, whichever other steps
+        are requested. Long steps come last, each in a separate process.
         """
         young: list[int | None] = [
             step
@@ -180,9 +194,11 @@ def _takes_long(step: int | None) -> bool:
 def informing_seconds(
     number: int, earlier: Mapping[int, float], exact_only: Collection[int]
 ) -> float:
-    """How long informing steps may have taken when this one begins: longer if it completes a comparison, or is exact.
+    """How long informing steps may have taken when this one begins: longer if it
+    completes a comparison, or is exact.
 
-    ``earlier`` are the seconds that the steps took on the other side; those that it left out took none.
+    ``earlier`` are the seconds that the steps took on the other side; those that it
+    left out took none.
     """
     completes = earlier.get(number, 0.0) > 0.0
     if completes or number in exact_only:
@@ -195,10 +211,11 @@ def run_checklist(
 ) -> Findings:
     """Run the steps and the correctness check on one workload.
 
-    A failure is recorded as an error with its traceback; everything else is still measured, in a fresh process where an error
-    may have spoiled the device for this one. An experiment cannot fail a step: one that fails after an experiment
-    ran in the same process, or with it, is repeated in a fresh process without experiments. The check also runs after the
-    deadline, because no output passes without it.
+    A failure is recorded as an error with its traceback; everything else is still
+    measured, in a fresh process where an error may have spoiled the device for this
+    one. An experiment cannot fail a step: one that fails after an experiment ran in the
+    same process, or with it, is repeated in a fresh process without experiments. The
+    check also runs after the deadline, because no output passes without it.
     """
     runner = _StepRunner(bench, checkout, reference, plan)
     while runner.remaining:
@@ -218,7 +235,9 @@ def run_checklist(
 
 @dataclass
 class _StepRunner:
-    """Asks workers for the steps that remain, one after the other, and for the check of the output."""
+    """Asks workers for the steps that remain, one after the other, and for the check of
+    the output.
+    """
 
     bench: Bench
     checkout: Checkout
@@ -276,7 +295,10 @@ class _StepRunner:
         self.ran.clear()
 
     def run_next(self, worker: Worker, loaded: Loaded) -> bool:
-        """Run the next step, or the check. Return whether the worker can be asked again."""
+        """Run the next step, or the check.
+
+        Return whether the worker can be asked again.
+        """
         plan, number = self.plan, self.remaining[0]
         # On an accelerator, where loading takes seconds, not for exact numbers.
         shares_process = self.bench.is_accelerated and number in plan.exact_only
@@ -330,8 +352,9 @@ class _StepRunner:
     def _check(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the correctness check and return whether the worker can be asked again.
 
-        One that cannot run is recorded as an error of every shape. No experiment may spoil it: in a process that ran one,
-        only an accepted output counts; any other is checked again in a fresh process.
+        One that cannot run is recorded as an error of every shape. No experiment may
+        spoil it: in a process that ran one, only an accepted output counts; any other
+        is checked again in a fresh process.
         """
         doing = Activity("checking the output of {name}", name=self.reference.name)
         try:
@@ -371,7 +394,8 @@ class _StepRunner:
     ) -> bool:
         """Run one step and return whether the worker can be asked again.
 
-        It may take ``at_most`` seconds, and step 1 the seconds of the steady state as well.
+        It may take ``at_most`` seconds, and step 1 the seconds of the steady state as
+        well.
         """
         config, findings, plan = self.bench.config, self.findings, self.plan
         extent = StepExtent(
@@ -437,7 +461,9 @@ class _StepRunner:
         return not reply.spoiled
 
     def _repeats(self, worker: Worker, number: int, error: ErrorDetail) -> bool:
-        """Whether a failed step is to be repeated in a fresh process; put back, it then comes next, without experiments."""
+        """Whether a failed step is to be repeated in a fresh process; put back, it then
+        comes next, without experiments.
+        """
         if not worker.experimented or number in self.without_experiments:
             return False
         reason = Message(

@@ -1,4 +1,6 @@
-"""The speed-up by compiling, on both sides in turns: each side compiles once and keeps its compiled call."""
+"""The speed-up by compiling, on both sides in turns: each side compiles once and keeps
+its compiled call.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from perfgate.protocol import (
     TimeCompiledRequest,
 )
 
-# A small model compiles in 14 s at most, before and after which come its start and its turns.
+# A small model compiles in 14 s at most, before and after which come its start and its
+# turns.
 SECONDS_OF_A_SIDE = 18.0
 # Seconds of a turn: the fewest quads of a comparison, of 20 ms a block, take as long.
 _TURN_SECONDS = 0.3
@@ -32,7 +35,8 @@ _TURN_SECONDS = 0.3
 
 @dataclass
 class CompiledSide:
-    """The compiled call of one side: the seconds of its first call, and the speed-up in every turn.
+    """The compiled call of one side: the seconds of its first call, and the speed-up in
+    every turn.
 
     ``reason`` is why there is no speed-up.
     """
@@ -49,7 +53,8 @@ def time_compiled_calls(
     sides: Sequence[ChecklistSide],
     layout_seed: int,
 ) -> list[CompiledSide]:
-    """Compile on every side, one after the other, and time the plain and the compiled call of each in turns.
+    """Compile on every side, one after the other, and time the plain and the compiled
+    call of each in turns.
 
     A side that cannot be compiled ends it: then no comparison is possible.
     """

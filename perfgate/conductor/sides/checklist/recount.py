@@ -1,9 +1,11 @@
-"""Counts of further fresh processes: a count that differs between processes of the same code is not exact.
+"""Counts of further fresh processes: a count that differs between processes of the same
+code is not exact.
 
-A tuner that times its candidates, the order of a set, an address or a clock may decide what a call does. Base is always
-counted in a second process, with other hashes. As long as a count differs between the sides, both are counted in further
-processes, each in an empty home: equal code with processes that choose between two ways by chance then differs once in a
-thousand gates.
+A tuner that times its candidates, the order of a set, an address or a clock may decide
+what a call does. Base is always counted in a second process, with other hashes. As long
+as a count differs between the sides, both are counted in further processes, each in an
+empty home: equal code with processes that choose between two ways by chance then
+differs once in a thousand gates.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ _PARTS_OF_FEW_CALLS: tuple[CountedPart, ...] = ("memory", "python")
 def count_operators(
     bench: Bench, checkout: Checkout, reference: WorkloadReference
 ) -> list[CounterSet]:
-    """The operators of a few calls of every shape, from a fresh process; none if it fails."""
+    """The operators of a few calls of every shape, from a fresh process; none if it
+    fails.
+    """
     doing = Activity("counting the operators of {name}", name=reference.name)
     return count_calls(bench, checkout, reference, (), doing)
 
@@ -69,7 +73,9 @@ def count_calls(
     layout_seed: int = 1,
     room: Path | None = None,
 ) -> list[CounterSet]:
-    """The operators of every shape from a fresh process, and these parts; none if it fails."""
+    """The operators of every shape from a fresh process, and these parts; none if it
+    fails.
+    """
     bench.say(doing.shown)
     try:
         with bench.worker(checkout, reference, layout_seed=layout_seed, room=room) as (
@@ -85,9 +91,13 @@ def count_calls(
 
 @dataclass
 class Recount:
-    """Counts one workload again. ``turns`` have taken their first; ``draws`` is how often servers were drawn before that.
+    """Counts one workload again.
 
-    ``counted_first`` are the operators of slow calls from a process before that: of these only what differs is counted again.
+    ``turns`` have taken their first; ``draws`` is how often servers were drawn before
+    that.
+
+    ``counted_first`` are the operators of slow calls from a process before that: of
+    these only what differs is counted again.
     """
 
     bench: Bench
@@ -106,7 +116,8 @@ class Recount:
     ) -> None:
         """Count both sides again while counts are ``differing`` between them.
 
-        A second process of each is always worth its time, further processes as long as the pairs' budget lasts.
+        A second process of each is always worth its time, further processes as long as
+        the pairs' budget lasts.
         """
         if self.counted_first and differing():
             for side in self.turns.sides:
@@ -132,7 +143,9 @@ class Recount:
                     return
 
     def count_base_if_drawn(self, *, is_last: bool = False) -> None:
-        """Count base in a second process as soon as servers with other hashes run; code of base may run now."""
+        """Count base in a second process as soon as servers with other hashes run; code
+        of base may run now.
+        """
         if self.bench.servers.draws == self.draws or self._is_counted_twice:
             return
         if self.bench.loads_slowly and not self._loads_base:
@@ -145,7 +158,9 @@ class Recount:
             self._count(self._base, _PARTS_OF_FEW_CALLS, in_empty_home=False)
 
     def count_base(self, *, deadline: float) -> None:
-        """Count base in a second process, if that was not done and head has counts to compare."""
+        """Count base in a second process, if that was not done and head has counts to
+        compare.
+        """
         is_comparable = all(side.found.counters for side in self.turns.sides)
         if self._is_counted_twice or not is_comparable or time.monotonic() > deadline:
             return
@@ -207,7 +222,9 @@ def confirmed(
 
 
 def _confirmed(first: CounterSet, second: CounterSet) -> CounterSet:
-    """A leak counts as the smaller of both counts; any other count that differs is unstable, with a range."""
+    """A leak counts as the smaller of both counts; any other count that differs is
+    unstable, with a range.
+    """
     values, ranges = dict(first.values), dict(first.ranges)
     before, after = _counts(first), _counts(second)
     # An operator that a process does not run at all is not listed there.
@@ -242,7 +259,9 @@ def _confirmed(first: CounterSet, second: CounterSet) -> CounterSet:
 
 
 def _confirmed_sites(first: CounterSet, second: CounterSet) -> list[CounterSite]:
-    """The sites of the first, and with 0 the sites that only the second has, for counters that are sums of their sites."""
+    """The sites of the first, and with 0 the sites that only the second has, for
+    counters that are sums of their sites.
+    """
     additive = _additive(first) & _additive(second)
     again = {_key(site): site for site in second.sites if site.metric in additive}
     sites = list(first.sites)

@@ -1,7 +1,8 @@
-"""The checklist of a workload, in turns: a turn runs steps once on every side, each side in a fresh process.
+"""The checklist of a workload, in turns: a turn runs steps once on every side, each
+side in a fresh process.
 
-A run has one side and takes one turn. A check has two, and the first one in each turn is drawn at random, evenly: only
-alternating turns can be compared.
+A run has one side and takes one turn. A check has two, and the first one in each turn
+is drawn at random, evenly: only alternating turns can be compared.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from perfgate.conductor.workers.checkout import Checkout
 from perfgate.config import WorkloadReference
 from perfgate.locale import sentence
 
-# The fewest turns with a sign test that can show a difference at 95 %: all alike have a chance of 2 in 64.
+# The fewest turns with a sign test that can show a difference at 95 %: all alike have a
+# chance of 2 in 64.
 FEWEST_TURNS = 6
 _LAYOUTS = 2**16
 _ENDLESS = 10**9
@@ -54,7 +56,8 @@ _OF_THE_FIRST = 0.4
 class OpenNumbers(NamedTuple):
     """The numbers of a step that further turns would compare.
 
-    ``how_many`` there are; whether any may ``vary`` by its nature; and whether the first turn of base left one of them out.
+    ``how_many`` there are; whether any may ``vary`` by its nature; and whether the
+    first turn of base left one of them out.
     """
 
     how_many: int
@@ -63,9 +66,11 @@ class OpenNumbers(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """The steps with turns that did not fit into the budget, with the seconds that they take.
+    """The steps with turns that did not fit into the budget, with the seconds that they
+    take.
 
-    ``spent`` are the seconds of all turns so far, ``starting`` the seconds of starting processes for the turns left out.
+    ``spent`` are the seconds of all turns so far, ``starting`` the seconds of starting
+    processes for the turns left out.
     """
 
     steps: Mapping[int, float]
@@ -75,7 +80,9 @@ class LeftOut(NamedTuple):
 
 @dataclass
 class ChecklistSide:
-    """Code that runs the checklist, and the results of its turns; traces of the first turn stay in ``folder``."""
+    """Code that runs the checklist, and the results of its turns; traces of the first
+    turn stay in ``folder``.
+    """
 
     name: SideName
     checkout: Checkout
@@ -99,8 +106,9 @@ class ChecklistSide:
 class ChecklistTurns:
     """Takes the turns. ``begins`` is called with the side that runs next.
 
-    After ``deadline`` (of the monotonic clock) no step begins. With ``leave_out_waits`` calls are timed without what a process
-    waited for a CPU that others had, as what is compared must be.
+    After ``deadline`` (of the monotonic clock) no step begins. With ``leave_out_waits``
+    calls are timed without what a process waited for a CPU that others had, as what is
+    compared must be.
     """
 
     bench: Bench
@@ -128,11 +136,13 @@ class ChecklistTurns:
         starts: int = 0,
         earlier: Mapping[int, float] | None = None,
     ) -> None:
-        """Run the steps and the check of the output on every side; ``earlier`` are the seconds that steps took another time.
+        """Run the steps and the check of the output on every side; ``earlier`` are the
+        seconds that steps took another time.
 
-        Of the steps ``exact_only`` the exact numbers are measured, which does not count as their turn. Of two sides only
-        head makes the experiments of the steps ``informing`` that no report begins with: alone they have no counterpart
-        to compare with.
+        Of the steps ``exact_only`` the exact numbers are measured, which does not count
+        as their turn. Of two sides only head makes the experiments of the steps
+        ``informing`` that no report begins with: alone they have no counterpart to
+        compare with.
         """
         late = [number for number in informing if number > LAST_NAMED_STEP]
         for index in self._next_order():
@@ -167,11 +177,13 @@ class ChecklistTurns:
         layout_seed: int | None = None,
         order: Sequence[int] | None = None,
     ) -> dict[int, float]:
-        """Take one more turn of the steps, or their first, in the same memory layout on every side.
+        """Take one more turn of the steps, or their first, in the same memory layout on
+        every side.
 
-        A ``brief`` one measures for less time, and of step 1 the first call alone. Steps that look at a trace take it from the
-        folder of their side in ``recorded``, where there is one, and record none. Layout and order are drawn unless they are
-        given. Returns the seconds of each step.
+        A ``brief`` one measures for less time, and of step 1 the first call alone.
+        Steps that look at a trace take it from the folder of their side in
+        ``recorded``, where there is one, and record none. Layout and order are drawn
+        unless they are given. Returns the seconds of each step.
         """
         numbers = tuple(sorted(steps))
         if layout_seed is None:
@@ -222,7 +234,8 @@ class ChecklistTurns:
         is_decided: Callable[[], bool] = lambda: False,
         budget: TimeBudget | None = None,
     ) -> None:
-        """Take turns of ``open_steps`` until it names none or, at one of the ``looks``, ``is_decided``, or the time is spent.
+        """Take turns of ``open_steps`` until it names none or, at one of the ``looks``,
+        ``is_decided``, or the time is spent.
 
         Looks are numbers of turns, of which the first has been taken.
         """
@@ -237,11 +250,13 @@ class ChecklistTurns:
         budget: float,
         recorded: Sequence[Recorded] = (),
     ) -> LeftOut:
-        """Take six turns of as many steps as fit into ``budget`` seconds, and return the others.
+        """Take six turns of as many steps as fit into ``budget`` seconds, and return
+        the others.
 
-        ``open_numbers`` returns the numbers that further turns would compare, by step. The steps that every report begins with
-        come first and may take twice the budget, then steps with the fewest seconds a number. ``recorded`` are the traces of
-        pairs, each for one turn.
+        ``open_numbers`` returns the numbers that further turns would compare, by step.
+        The steps that every report begins with come first and may take twice the
+        budget, then steps with the fewest seconds a number. ``recorded`` are the traces
+        of pairs, each for one turn.
         """
         client = _StepsInTime(self, open_numbers, budget, iter(recorded))
         # The client keeps the time.
@@ -272,7 +287,9 @@ class ChecklistTurns:
         return self._lot.randrange(_LAYOUTS)
 
     def turns_needed(self, numbers: Mapping[int, OpenNumbers]) -> dict[int, int]:
-        """The further turns of each step: one if it may show that its numbers cannot vary, else up to the fewest."""
+        """The further turns of each step: one if it may show that its numbers cannot
+        vary, else up to the fewest.
+        """
         needed = {}
         for number, of_step in numbers.items():
             turns = self._taken[number] - of_step.left_to_turns
@@ -282,7 +299,9 @@ class ChecklistTurns:
         return needed
 
     def seconds_of_a_further_turn(self) -> dict[int, float]:
-        """The estimated time of a further turn on all sides, for the steps that every side measured."""
+        """The estimated time of a further turn on all sides, for the steps that every
+        side measured.
+        """
         of_sides = [side.seconds() for side in self.sides]
         measured = set(of_sides[0]).intersection(*of_sides)
         seconds = {}
@@ -297,7 +316,10 @@ class ChecklistTurns:
 
 @dataclass
 class _TurnsOfSteps:
-    """A client of the engine: a start is one turn of the steps that are chosen then. Without any it ends."""
+    """A client of the engine: a start is one turn of the steps that are chosen then.
+
+    Without any it ends.
+    """
 
     turns: ChecklistTurns
     # The first turn has been taken.
@@ -360,7 +382,9 @@ class _OpenSteps(_TurnsOfSteps):
 
 @dataclass
 class _StepsInTime(_TurnsOfSteps):
-    """Chooses the steps of which all turns that they still need fit into the time; ``left_out`` are the others."""
+    """Chooses the steps of which all turns that they still need fit into the time;
+    ``left_out`` are the others.
+    """
 
     open_numbers: Callable[[], Mapping[int, OpenNumbers]]
     budget: float
@@ -370,8 +394,9 @@ class _StepsInTime(_TurnsOfSteps):
     def __post_init__(self) -> None:
         self._began = time.monotonic()
         self._seconds = self.turns.seconds_of_a_further_turn()
-        # The time of a turn outside its steps: starting processes, and loading the workload. Before the first, only the time of
-        # loading is known, and that turn has to fit.
+        # The time of a turn outside its steps: starting processes, and loading the
+        # workload. Before the first, only the time of loading is known, and that turn
+        # has to fit.
         self._starting_seconds = sum(
             side.found.load_seconds for side in self.turns.sides
         )
@@ -432,7 +457,9 @@ def by_worth(
 def that_fit(
     costs: Mapping[int, float], seconds: float, seconds_for_first: float
 ) -> list[int]:
-    """The steps with turns that fit into the time, in the given order; the first steps have more of it."""
+    """The steps with turns that fit into the time, in the given order; the first steps
+    have more of it.
+    """
     chosen = []
     spent = 0.0
     for number, cost in costs.items():

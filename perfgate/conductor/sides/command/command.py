@@ -1,4 +1,6 @@
-"""A command as a side: every turn is a run of the program from start to end, and the numbers that it reports."""
+"""A command as a side: every turn is a run of the program from start to end, and the
+numbers that it reports.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,17 @@ METRICS_VARIABLE = "PERFGATE_METRICS"
 # Every Python of a counted run counts its lines into a file of this folder.
 FOLDER_VARIABLE = "PERFGATE_LINES"
 _COUNT = struct.Struct("=Q")
-# Counting makes Python several times slower, and a side counts twice: together they take half the budget at most.
+# Counting makes Python several times slower, and a side counts twice: together they
+# take half the budget at most.
 COUNTING_SHARE = 1 / 8
 CPU, DURATION, MEMORY = "command.cpu", "command.seconds", "command.memory"
 
 
 class CommandSide(ProgramSide):
-    """One side of a command. ``numbers`` are the first run's; a later run with others fails."""
+    """One side of a command.
+
+    ``numbers`` are the first run's; a later run with others fails.
+    """
 
     plan = SidePlan(turns=2)
 
@@ -47,7 +53,9 @@ class CommandSide(ProgramSide):
         """A run warms itself up."""
 
     def count(self) -> Mapping[str, int]:
-        """Run it once more and count the executed lines of Python; 0 if that fails, takes too long, or runs none."""
+        """Run it once more and count the executed lines of Python; 0 if that fails,
+        takes too long, or runs none.
+        """
         with tempfile.TemporaryDirectory() as folder:
             line = counting(
                 self._settings.command, self._place.environment, Path(folder)
@@ -58,7 +66,9 @@ class CommandSide(ProgramSide):
             return {PYTHON_LINES: lines}
 
     def _runs_to_its_end(self, line: str) -> bool:
-        """Run a line that takes no turn; return whether it ends well before too much time has passed."""
+        """Run a line that takes no turn; return whether it ends well before too much
+        time has passed.
+        """
         settings = self._settings
         program = self._start_program(line)
         longest = min(settings.timeout, COUNTING_SHARE * settings.budget)
@@ -100,7 +110,9 @@ class CommandSide(ProgramSide):
         return self._turn(end, results)
 
     def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - every run does the same work
-        """Sample the stacks of all Python processes of one run more; None where that fails or takes long."""
+        """Sample the stacks of all Python processes of one run more; None where that
+        fails or takes long.
+        """
         return sample_run(
             self._place.profile, lambda: self._runs_to_its_end(self._settings.command)
         )
@@ -135,7 +147,9 @@ class CommandSide(ProgramSide):
         ]
 
     def _results(self, output: str, metrics: Path, *, not_before: float) -> Results:
-        """The numbers of a run that perfgate.toml names, or else of the file's format, or else of our own contract."""
+        """The numbers of a run that perfgate.toml names, or else of the file's format,
+        or else of our own contract.
+        """
         settings = self._settings
         file = None
         if settings.file:
@@ -152,11 +166,13 @@ class CommandSide(ProgramSide):
         return Results([], {}, "none")
 
 
-# --- the lines of Python that it runs, counted in a separate run, because counting takes time
+# --- the lines of Python that it runs, counted in a separate run, because counting
+# takes time
 
 
 def counting(line: str, environment: Mapping[str, str], folder: Path) -> str:
-    """A shell line that runs ``line`` so that every Python counts the lines that it runs into a file of ``folder``.
+    """A shell line that runs ``line`` so that every Python counts the lines that it
+    runs into a file of ``folder``.
 
     Not an environment: the keeper of the program is a Python too.
     """

@@ -1,7 +1,9 @@
-"""Batch sizes inside the pairs: after its quads, a pair runs short blocks at every batch size, both sides in turns.
+"""Batch sizes inside the pairs: after its quads, a pair runs short blocks at every
+batch size, both sides in turns.
 
-A round is one pair, with one process of each side, so luck of a process is part of the spread between rounds. A few
-milliseconds lie between the two sides' blocks of a size, so a disturbance hits both.
+A round is one pair, with one process of each side, so luck of a process is part of the
+spread between rounds. A few milliseconds lie between the two sides' blocks of a size,
+so a disturbance hits both.
 """
 
 from __future__ import annotations
@@ -32,16 +34,21 @@ from perfgate.protocol import (
 from perfgate.system.processes import run_delay_ns
 
 BLOCK_SECONDS = 0.01
-# A signed-rank interval at 95 % needs six rounds; sixteen resolve 2 to 10 % at every size of a small model.
+# A signed-rank interval at 95 % needs six rounds; sixteen resolve 2 to 10 % at every
+# size of a small model.
 FEWEST_ROUNDS, MOST_ROUNDS = 6, 16
-# Seconds of all rounds. The fewest rounds may take twice as long; the largest sizes are left out if they would take longer.
+# Seconds of all rounds. The fewest rounds may take twice as long; the largest sizes are
+# left out if they would take longer.
 ROUNDS_SECONDS = 8.0
 _BLOCKS_OF_A_SIZE = 4
 
 
 @dataclass
 class SizesOfSide:
-    """One side's sweep over the rounds; ``error`` is the end of its process. ``waited`` are shares of rounds without a CPU."""
+    """One side's sweep over the rounds; ``error`` is the end of its process.
+
+    ``waited`` are shares of rounds without a CPU.
+    """
 
     sweep: Sweep = field(default_factory=Sweep)
     error: ErrorDetail | None = None
@@ -51,7 +58,9 @@ class SizesOfSide:
 
 @dataclass
 class BatchSizes:
-    """Measures the batch sizes of a workload in some of its pairs; ``reason`` is why it stopped, or never began."""
+    """Measures the batch sizes of a workload in some of its pairs; ``reason`` is why it
+    stopped, or never began.
+    """
 
     bench: Bench
     workload: str
@@ -76,7 +85,9 @@ class BatchSizes:
         return self.reason is not None or self.rounds >= self._most_rounds
 
     def run_round(self, base: Worker, head: Worker, *, call_seconds: float) -> None:
-        """Run one round in the processes of a pair; a process that fails ends the sweep and not the pair."""
+        """Run one round in the processes of a pair; a process that fails ends the sweep
+        and not the pair.
+        """
         if self.is_finished:
             return
         if call_seconds >= SLOW_CALL_SECONDS:
@@ -90,7 +101,9 @@ class BatchSizes:
             self._run(base, head)
 
     def _try_sizes(self, base: Worker, head: Worker) -> None:
-        """Find the sizes that work on both sides, and the number of rounds that fit into the time."""
+        """Find the sizes that work on both sides, and the number of rounds that fit
+        into the time.
+        """
         config = self.bench.config
         request = TrySizesRequest(limits=config.limit_values, seed=config.measure.seed)
         for side, worker in zip(self.sides, (base, head)):
@@ -148,7 +161,9 @@ class BatchSizes:
                 side.waited.append(waited)
 
     def _measure(self, size: int, workers: tuple[Worker, Worker]) -> None:
-        """Run the four blocks of a size, A B B A or B A A B; a size that fails on a side is dropped on both."""
+        """Run the four blocks of a size, A B B A or B A A B; a size that fails on a
+        side is dropped on both.
+        """
         order = order_of(next(self._head_leads))
         rates: tuple[list[float], list[float]] = ([], [])
         request = SizeBlockRequest(size=size, seconds=BLOCK_SECONDS)
@@ -166,7 +181,9 @@ class BatchSizes:
             side.sweep.rates.setdefault(size, []).append(fmean(of_side))
 
     def _drop(self, size: int, side: SizesOfSide, refused: Message | None) -> None:
-        """Forget a size on both sides, and without a refusal, which means memory, all larger sizes."""
+        """Forget a size on both sides, and without a refusal, which means memory, all
+        larger sizes.
+        """
         if refused is None:
             side.sweep.out_of_memory = size
         else:
@@ -189,7 +206,9 @@ class BatchSizes:
 def sizes_in_time(
     call_seconds: Mapping[int, float], configured: int
 ) -> dict[int, float]:
-    """The sizes whose fewest rounds fit into twice the time: the largest are left out, the configured size never."""
+    """The sizes whose fewest rounds fit into twice the time: the largest are left out,
+    the configured size never.
+    """
     sizes = dict(call_seconds)
     for size in sorted(call_seconds, reverse=True):
         if FEWEST_ROUNDS * _seconds_of_a_round(sizes) <= 2 * ROUNDS_SECONDS:

@@ -1,6 +1,8 @@
-"""One member of a pair: its worker, and the conductor's own observations from outside, which user code cannot influence.
+"""One member of a pair: its worker, and the conductor's own observations from outside,
+which user code cannot influence.
 
-Members on an accelerator also keep the card warm between timed blocks, and profile its kernels.
+Members on an accelerator also keep the card warm between timed blocks, and profile its
+kernels.
 """
 
 from __future__ import annotations
@@ -42,17 +44,20 @@ from perfgate.protocol import (
     Woken,
 )
 
-# A card that idled is cooler and has another clock. If it idled for longer before a block, it first works for as long,
-# unrecorded, but no longer than this.
+# A card that idled is cooler and has another clock. If it idled for longer before a
+# block, it first works for as long, unrecorded, but no longer than this.
 MOST_IDLE_SECONDS = 0.1
 MOST_WAKE_SECONDS = 0.5
-# Kernels vary little: six recorded steps of 1,462 kernels had sums within 0.11 % (V100).
+# Kernels vary little: six recorded steps of 1,462 kernels had sums within 0.11 %
+# (V100).
 MOST_KERNEL_CALLS = 5
 
 
 @dataclass(frozen=True)
 class _BlockLog:
-    """The requests for the blocks of one lane and shape, in order, and what was observed of them."""
+    """The requests for the blocks of one lane and shape, in order, and what was
+    observed of them.
+    """
 
     requests: list[BlockRequest] = field(default_factory=list)
     observed: ConductorColumns = field(default_factory=ConductorColumns)
@@ -69,8 +74,9 @@ class _BlockLog:
 class Member:
     """A worker that is loaded and warm, gets its turns, and hands over a replicate.
 
-    ``worker`` is the worker of ``origin``, or forked from it: the warm one is then its child, and its CPU time counts.
-    ``uncounted`` names the hardware counters that the worker lacked, and why.
+    ``worker`` is the worker of ``origin``, or forked from it: the warm one is then its
+    child, and its CPU time counts. ``uncounted`` names the hardware counters that the
+    worker lacked, and why.
     """
 
     worker: Worker
@@ -90,7 +96,8 @@ class Member:
         self._movable: bool | None = None
         self._cpu_ns_at_turn_end: int | None = None
         self._turn_ended_ns = 0
-        # CPU time used out of turn, and the time out of turn, that belong to no block yet.
+        # CPU time used out of turn, and the time out of turn, that belong to no block
+        # yet.
         self._out_of_turn_ns = self._waited_ns = 0
 
     @property
@@ -108,7 +115,9 @@ class Member:
         return self._warm.call_seconds
 
     def move(self, seed: int) -> None:
-        """Give the worker another layout, so that luck of one is a part of the spread and no bias of all its quads."""
+        """Give the worker another layout, so that luck of one is a part of the spread
+        and no bias of all its quads.
+        """
         moved = self.take_turn(MoveRequest(seed), LayoutMoved, "moving")
         self._movable = moved.movable and self._movable is not False
 
@@ -122,11 +131,13 @@ class Member:
         conductor_delay: int | None = None
 
         def note_sent() -> None:
-            # The receiver of a message may take the sender's CPU at once: our own wait does not delay the block.
+            # The receiver of a message may take the sender's CPU at once: our own wait
+            # does not delay the block.
             nonlocal conductor_delay
             conductor_delay = observer.run_delay_ns(os.getpid())
 
-        # Waiting is read next to the clock, so that waits outside the block are not subtracted from it.
+        # Waiting is read next to the clock, so that waits outside the block are not
+        # subtracted from it.
         delay = observer.run_delay_ns(pid)
         started = observer.clock_ns()
         self.ask(request, BlockDone, "measuring", sent=note_sent)
@@ -171,7 +182,10 @@ class Member:
         return self._cpu_ns_at_turn_end
 
     def replicate(self, start: Start, index: int, cpus: list[int]) -> Replicate:
-        """Collect the samples of all blocks. Raises WorkerError if they do not match the blocks that ran."""
+        """Collect the samples of all blocks.
+
+        Raises WorkerError if they do not match the blocks that ran.
+        """
         settings = self.observer.thread_settings(self.worker.pid)
         collected = self.ask(CollectRequest(), Collected, "collecting")
         self.uncounted = collected.uncounted
@@ -227,7 +241,9 @@ class Member:
 def check_blocks(
     shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequence[BlockRequest]]
 ) -> None:
-    """Raise WorkerError if a worker's columns do not fit together, or do not match the requested blocks."""
+    """Raise WorkerError if a worker's columns do not fit together, or do not match the
+    requested blocks.
+    """
     if shapes.keys() != requests.keys():
         raise _false_blocks(
             f"shapes {', '.join(sorted(shapes))[:200]} instead of {', '.join(sorted(requests))[:200]}"
@@ -256,7 +272,9 @@ def _false_blocks(reason: str) -> WorkerError:
 
 @dataclass
 class CardTurns:
-    """The work of both members of each pair on one card; a device without a queue needs none."""
+    """The work of both members of each pair on one card; a device without a queue needs
+    none.
+    """
 
     observer: Observer
     workload: str
@@ -290,7 +308,8 @@ class CardTurns:
     ) -> None:
         """Let both members profile a block of each shape, in this order.
 
-        A card that refuses to be profiled is not asked again: the gate then lacks the time of kernels, and reports that.
+        A card that refuses to be profiled is not asked again: the gate then lacks the
+        time of kernels, and reports that.
         """
         if self._is_refused or not all(member.has_kernel_times for member in members):
             return

@@ -1,6 +1,8 @@
-"""Interleaved pairs: two processes take turns on the same CPUs and the same device, a few milliseconds each.
+"""Interleaved pairs: two processes take turns on the same CPUs and the same device, a
+few milliseconds each.
 
-A pair is a start of the engine. Before each of its quads both sides move to another memory layout, the same one.
+A pair is a start of the engine. Before each of its quads both sides move to another
+memory layout, the same one.
 """
 
 from __future__ import annotations
@@ -58,18 +60,22 @@ def measure_pairs(
     traces: Path | None = None,
     sizes: BatchSizes | None = None,
 ) -> None:
-    """Measure pairs of a workload until, at a look, ``is_decided`` or the time is spent.
+    """Measure pairs of a workload until, at a look, ``is_decided`` or the time is
+    spent.
 
-    Pairs go on once beyond the budget, to the next look, if ``pairs_needed`` (the pairs that are expected to decide, as of the
-    last look) are there by then and take no longer than the budget again: on a busy machine a pair takes several times as
-    long, and a gate that ends undecided is run again from the start.
+    Pairs go on once beyond the budget, to the next look, if ``pairs_needed`` (the pairs
+    that are expected to decide, as of the last look) are there by then and take no
+    longer than the budget again: on a busy machine a pair takes several times as long,
+    and a gate that ends undecided is run again from the start.
 
-    Three failures in a row end it too: the workload does not work. If no pair could be measured before the deadline, that is a
-    failure, because a gate without times must not look like a gate with times. ``needs_names`` is asked before the first pair,
-    at every look and during a single look; once it is true, some pairs of the first round profile their operators, and leave
-    traces in the folder ``traces``, if there is one. ``draw`` is how often layouts were drawn before, ``budget_ends`` the end
-    of their common budget, and ``first`` the number of pairs of the plan that an earlier call ran. Pairs of base and head also
-    take the rounds of ``sizes``.
+    Three failures in a row end it too: the workload does not work. If no pair could be
+    measured before the deadline, that is a failure, because a gate without times must
+    not look like a gate with times. ``needs_names`` is asked before the first pair, at
+    every look and during a single look; once it is true, some pairs of the first round
+    profile their operators, and leave traces in the folder ``traces``, if there is one.
+    ``draw`` is how often layouts were drawn before, ``budget_ends`` the end of their
+    common budget, and ``first`` the number of pairs of the plan that an earlier call
+    ran. Pairs of base and head also take the rounds of ``sizes``.
     """
     config, measured = sides.bench.config, sides.measured
     clock = sides.observer.monotonic
@@ -136,7 +142,10 @@ def measure_pairs(
 
 
 class PairTurns(FunctionTurns):
-    """Runs one pair after another; a pair that fails is recorded with its error. ``done`` pairs of the plan were run."""
+    """Runs one pair after another; a pair that fails is recorded with its error.
+
+    ``done`` pairs of the plan were run.
+    """
 
     # Whether both sides have a process at the same time.
     holds_both = True
@@ -162,8 +171,8 @@ class PairTurns(FunctionTurns):
         self._served_pairs = 0
         self._parts: list[str] = []
         self._forks = ExitStack()
-        # A comparison of two servers compares base with itself on two servers too, so that permanent differences between
-        # servers are part of the noise floor.
+        # A comparison of two servers compares base with itself on two servers too, so
+        # that permanent differences between servers are part of the noise floor.
         self.base_again = self.base
         if self.base.python != self.head.python:
             self.base_again = replace(self.base, second_server=True)
@@ -206,7 +215,10 @@ class PairTurns(FunctionTurns):
         self._say_which_pair()
 
     def quad(self, quad: QuadTurns) -> bool:
-        """Run the blocks of every lane of every shape, and profile kernels. Both sides run blocks of equally many calls."""
+        """Run the blocks of every lane of every shape, and profile kernels.
+
+        Both sides run blocks of equally many calls.
+        """
         members = first, second = self._members
         leader_and_other = quad.order[:2]
         for side in leader_and_other:
@@ -220,7 +232,8 @@ class PairTurns(FunctionTurns):
             lanes.append((lane, shape, both))
             if lane == "call":
                 kernel_calls[shape] = both
-        # Blocks of all lanes in one visit, where the sides cannot both be on the device.
+        # Blocks of all lanes in one visit, where the sides cannot both be on the
+        # device.
         visits = [lanes] if self.is_parked else [[lane] for lane in lanes]
         for visit in visits:
             for side in quad.turns():
@@ -307,7 +320,8 @@ class PairTurns(FunctionTurns):
         self.bench.say(text)
 
     def _start_members(self) -> None:
-        """Fork both members from warm workers, or take those themselves where a process cannot be forked.
+        """Fork both members from warm workers, or take those themselves where a process
+        cannot be forked.
 
         Loading seconds are the sum of both members, and the longest of one.
         """
@@ -318,7 +332,8 @@ class PairTurns(FunctionTurns):
         self._arm = start.arm
         places = [self._place(side) for side in start.order]
         origins = self.warm.get(places, start, block_seconds=self.planner.block_seconds)
-        # Both or none: a process that has just been forked meets other page faults than one that warmed up.
+        # Both or none: a process that has just been forked meets other page faults than
+        # one that warmed up.
         self._has_forks = all(origin.warm.forkable for origin in origins)
         self._loading_seconds = sum(origin.seconds for origin in origins)
         self._longest_load = max(origin.loaded.seconds for origin in origins)
@@ -355,9 +370,11 @@ class PairTurns(FunctionTurns):
         if not self.is_resident:
             return 1
         if self._arm == "aa":
-            # Without heads of other code they show the noise, and no start luck that a verdict rests on.
+            # Without heads of other code they show the noise, and no start luck that a
+            # verdict rests on.
             return aa_pairs_of(self.bench.config.gate, resident=True)
-        # Residents that loaded while others measured were hardly waited for; the next residents take as long all the same.
+        # Residents that loaded while others measured were hardly waited for; the next
+        # residents take as long all the same.
         start_seconds = max(self._loading_seconds, self._longest_load)
         first_look = None
         if self.done < self.plan.look_ends[0]:
@@ -405,27 +422,34 @@ class PairTurns(FunctionTurns):
         self.measured.begun = self.done
 
     def _note_parts(self) -> None:
-        """Note the modules for further fork servers to import, in order: those that both sides imported of known packages."""
+        """Note the modules for further fork servers to import, in order: those that
+        both sides imported of known packages.
+        """
         self._parts = list(
             dict.fromkeys([*self._parts, *self.warm.common_parts(self.base, self.head)])
         )
 
     def _load_anew(self) -> None:
-        """End the warm workers; the next pair starts others, or takes those that load meanwhile."""
+        """End the warm workers; the next pair starts others, or takes those that load
+        meanwhile.
+        """
         self._note_parts()
         self.warm.close_kept()
         self._served_pairs = 0
 
 
 class LonePairTurns(PairTurns):
-    """Pairs of whole processes, where the device holds only one and its weights cannot be moved away.
+    """Pairs of whole processes, where the device holds only one and its weights cannot
+    be moved away.
 
-    Each side has the device once in a pair: it loads, warms up, runs the blocks of all quads, and ends. Which side comes first
-    is drawn by lot. Profiles and batch sizes, for which the sides take turns, are not measured.
+    Each side has the device once in a pair: it loads, warms up, runs the blocks of all
+    quads, and ends. Which side comes first is drawn by lot. Profiles and batch sizes,
+    for which the sides take turns, are not measured.
     """
 
     holds_both = False
-    # The first visit decides for all: how many quads a pair has, and how many calls a block.
+    # The first visit decides for all: how many quads a pair has, and how many calls a
+    # block.
     _quads_of_visit = 0
     _calls: Mapping[tuple[Lane, str], int] = MappingProxyType({})
 

@@ -1,7 +1,9 @@
-"""The plan of the pairs: the random draws before they run, and the number of quads of the next pair.
+"""The plan of the pairs: the random draws before they run, and the number of quads of
+the next pair.
 
-The order of everything that could favour a side is drawn from a recorded seed: which side starts first, whether a quad runs
-first-second-second-first or the other way round, when a base-against-base pair comes.
+The order of everything that could favour a side is drawn from a recorded seed: which
+side starts first, whether a quad runs first-second-second-first or the other way round,
+when a base-against-base pair comes.
 """
 
 from __future__ import annotations
@@ -29,39 +31,47 @@ from perfgate.protocol import SLOW_CALL_SECONDS
 
 # The seeds of layouts.
 _SEEDS = (1, 65536)
-# Quads of a pair: with s the overhead of a pair and q the time of a quad, 3 sqrt(s / q) are most informative in a given
-# time if effects of quads spread three times as much as effects of processes, as they do since every quad has its own layout
-# own (benchmarks/gate/FINDINGS.md, section 3). If the luck of layouts spreads them by more than UNLIKE, only many quads
-# help: a pair then fills UNLIKE_SECONDS with them, of blocks that are SHORTER by this factor.
+# Quads of a pair: with s the overhead of a pair and q the time of a quad, 3 sqrt(s / q)
+# are most informative in a given time if effects of quads spread three times as much as
+# effects of processes, as they do since every quad has its own layout own
+# (benchmarks/gate/FINDINGS.md, section 3). If the luck of layouts spreads them by more
+# than UNLIKE, only many quads help: a pair then fills UNLIKE_SECONDS with them, of
+# blocks that are SHORTER by this factor.
 FEWEST_QUADS, MOST_QUADS = 4, 16
 UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
-# For slow calls: quads of a pair, calls that warm a side up, and a side's calls in a quad: two blocks, each of one call
-# after an unrecorded one.
+# For slow calls: quads of a pair, calls that warm a side up, and a side's calls in a
+# quad: two blocks, each of one call after an unrecorded one.
 SLOW_QUADS, _WARM_UP_CALLS, _QUAD_CALLS = 1, 2, 2 * 2
 # Some pairs also profile a call, by turns A B B A.
 _PROFILED_CALLS = 2
-# On an accelerator blocks take at least this long, because events and launches jitter. Both sides
-# stay loaded for several pairs: with l the time of a start and p the time of a pair, sqrt(l / p) pairs are most informative
-# in a given time if starts spread as much as pairs.
+# On an accelerator blocks take at least this long, because events and launches jitter.
+# Both sides stay loaded for several pairs: with l the time of a start and p the time of
+# a pair, sqrt(l / p) pairs are most informative in a given time if starts spread as
+# much as pairs.
 RESIDENT_BLOCK_SECONDS = 0.05
 MOST_RESIDENT_PAIRS = 16
 # Starts differ even on equal code, so the first look rests on this many.
 FEWEST_RESIDENT_STARTS = 3
-# A card that idled while a model was loaded takes this long to reach its working temperature and clock. The side that warms
-# up second finds it warm, and needs no more than its own tuners and allocators do.
+# A card that idled while a model was loaded takes this long to reach its working
+# temperature and clock. The side that warms up second finds it warm, and needs no more
+# than its own tuners and allocators do.
 WARM_UP_SECONDS, FURTHER_WARM_UP_SECONDS = 1.5, 0.5
-# Sides that do not fit on the device together take it in visits: A B B A A B B A has visits of two blocks.
+# Sides that do not fit on the device together take it in visits: A B B A A B B A has
+# visits of two blocks.
 PARKED_BLOCK_SECONDS, PARKED_QUADS = 2.5, 1
-# Elsewhere a process may be permanently slower by a few percent, and so are its forks: after this many pairs both sides load
-# anew (benchmarks/gate/FINDINGS.md, section 7).
+# Elsewhere a process may be permanently slower by a few percent, and so are its forks:
+# after this many pairs both sides load anew (benchmarks/gate/FINDINGS.md, section 7).
 FORKED_PAIRS = 2
-# A slower side has longer blocks, up to this factor, so that it does not use up the budget.
+# A slower side has longer blocks, up to this factor, so that it does not use up the
+# budget.
 MOST_LONGER = 4
-# Servers are renewed after half a first look, after it, and then after as many pairs again, so that none starts just before a
-# look that may end the pairs. They serve at least this many pairs: starting one takes as long as a pair. None is started for
-# the last pair alone.
+# Servers are renewed after half a first look, after it, and then after as many pairs
+# again, so that none starts just before a look that may end the pairs. They serve at
+# least this many pairs: starting one takes as long as a pair. None is started for the
+# last pair alone.
 FEWEST_SERVED = 2
-# The first two looks are measured regardless of the budget, if they take no longer than this.
+# The first two looks are measured regardless of the budget, if they take no longer than
+# this.
 SURE_LOOKS, SURE_SECONDS = 2, 300.0
 
 
@@ -86,7 +96,8 @@ def seconds_of_sure_pairs(
     parked: bool = False,
     lone: bool = False,
 ) -> float:
-    """The approximate time of the sure pairs, if a call of every shape takes ``call_seconds`` and loading ``start_seconds``.
+    """The approximate time of the sure pairs, if a call of every shape takes
+    ``call_seconds`` and loading ``start_seconds``.
 
     Of sides that are ``lone``, each loads in every pair.
     """
@@ -135,10 +146,11 @@ def seconds_of_block(
 def pairs_of_start(
     *, start_seconds: float, pair_seconds: float, first_look: int | None = None
 ) -> int:
-    """The pairs for which resident sides stay loaded, of starts before the first look or after it.
+    """The pairs for which resident sides stay loaded, of starts before the first look
+    or after it.
 
-    Most gates end at the first look, whose number of pairs is fixed: it rests on as few starts as it may, unless starting
-    takes no longer than a pair.
+    Most gates end at the first look, whose number of pairs is fixed: it rests on as few
+    starts as it may, unless starting takes no longer than a pair.
     """
     if start_seconds < pair_seconds:
         return 1
@@ -158,12 +170,14 @@ def draw_plans(
     draw: int = 0,
     resident: bool = False,
 ) -> list[Start]:
-    """Draw the pairs of one round in the order they run; the same seed, workload, round and draw give the same plan.
+    """Draw the pairs of one round in the order they run; the same seed, workload, round
+    and draw give the same plan.
 
-    The base-against-base pairs are scattered among the pairs of the first look; for ``resident`` sides they come first,
-    because they need a separate start. The side that starts is balanced over every four pairs of an arm, the side that
-    leads over every two quads: on some workloads the process that starts second is faster, by 0.3 %
-    (benchmarks/gate/FINDINGS.md, section 5).
+    The base-against-base pairs are scattered among the pairs of the first look; for
+    ``resident`` sides they come first, because they need a separate start. The side
+    that starts is balanced over every four pairs of an arm, the side that leads over
+    every two quads: on some workloads the process that starts second is faster, by 0.3
+    % (benchmarks/gate/FINDINGS.md, section 5).
     """
     lot = random.Random(_lot_name(seed, workload, round_number, draw))
     arms: list[Arm] = ["ab"] * first_look
@@ -194,8 +208,9 @@ def draw_plans(
 class PairsPlan:
     """The pairs of one round, by numbers of pairs including base against base.
 
-    Looks come after ``look_ends`` pairs. Before the pairs in ``renewals`` fork servers with another hash seed are started.
-    Names of operators may be needed from ``name_checks`` on.
+    Looks come after ``look_ends`` pairs. Before the pairs in ``renewals`` fork servers
+    with another hash seed are started. Names of operators may be needed from
+    ``name_checks`` on.
     """
 
     starts: list[Start]
@@ -217,9 +232,10 @@ class PairsPlan:
     ) -> PairsPlan:
         """Draw a plan; ``redraws`` is how often layouts were drawn before.
 
-        Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one,
-        and as much faster in another's (benchmarks/gate/FINDINGS.md, section 5). The new servers start while pairs
-        run, on another CPU: without one, both sides of a pair wait equally.
+        Addresses and hashes belong to a server, so that code which only differs can be
+        up to 1 % slower in all pairs of one, and as much faster in another's
+        (benchmarks/gate/FINDINGS.md, section 5). The new servers start while pairs run,
+        on another CPU: without one, both sides of a pair wait equally.
         """
         aa_pairs = aa_pairs_of(config.gate, resident=resident)
         seed = config.measure.seed
@@ -244,7 +260,8 @@ class PairsPlan:
             number: lot.randrange(2**32)
             for number in range(served, len(starts) - 1, served_later)
         }
-        # The verdict of a look may need names by the next pair, the verdict of the only look by its end.
+        # The verdict of a look may need names by the next pair, the verdict of the only
+        # look by its end.
         name_checks = {0, *look_ends[:-1]}
         if len(looks) == 1:
             name_checks.add(first_end // 3)
@@ -265,9 +282,11 @@ def of_the_slower(first: float, second: float) -> float:
 
 
 class QuadPlanner:
-    """Decides the number of quads of the next pair and the length of their blocks, by the times and effects of earlier pairs.
+    """Decides the number of quads of the next pair and the length of their blocks, by
+    the times and effects of earlier pairs.
 
-    The quads of ``resident`` sides stay as they are, because loading is not part of a pair.
+    The quads of ``resident`` sides stay as they are, because loading is not part of a
+    pair.
     """
 
     def __init__(self, gate: GateSettings, *, resident: bool, parked: bool) -> None:
@@ -279,7 +298,9 @@ class QuadPlanner:
         self._spreads: list[float] = []
 
     def quads_of(self, call_seconds: float) -> int:
-        """The quads of a pair, by the seconds that calls of all shapes take on the faster side."""
+        """The quads of a pair, by the seconds that calls of all shapes take on the
+        faster side.
+        """
         if self._gate.quads is None and call_seconds >= SLOW_CALL_SECONDS:
             return SLOW_QUADS
         return self.quads
@@ -292,13 +313,16 @@ class QuadPlanner:
         fixed_seconds: float,
         quad_seconds: float,
     ) -> None:
-        """Choose the quads of the next pairs by their overhead, unless the configuration sets them.
+        """Choose the quads of the next pairs by their overhead, unless the
+        configuration sets them.
 
-        ``fixed_seconds`` is the time of starting and ending a pair, with its share of loading for several.
+        ``fixed_seconds`` is the time of starting and ending a pair, with its share of
+        loading for several.
         """
         if self._is_fixed:
             return
-        # The quads' effects, largest over the lanes. Other processes on the machine would spread times other than the fastest.
+        # The quads' effects, largest over the lanes. Other processes on the machine
+        # would spread times other than the fastest.
         spread = 0.0
         for (_, before), (_, after) in zip(first.lanes, second.lanes):
             effects = _fastest_of_quads(after) - _fastest_of_quads(before)

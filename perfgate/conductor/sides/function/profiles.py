@@ -1,7 +1,8 @@
-"""Profiles that both workers of a pair record in turns after their timed blocks: operators, subroutines, traces with stacks.
+"""Profiles that both workers of a pair record in turns after their timed blocks:
+operators, subroutines, traces with stacks.
 
-All of it only informs: a worker that fails here costs the pair only this profile, so its measurements must have been
-collected before.
+All of it only informs: a worker that fails here costs the pair only this profile, so
+its measurements must have been collected before.
 """
 
 from __future__ import annotations
@@ -45,17 +46,20 @@ PROFILED_PAIRS = 12
 # Of the pairs that profile their operators: enough that no single pair makes the flame
 # graph, and 0.2 s each.
 TRACED_PAIRS = 4
-# The spread of an operator shrinks with the number of its calls in all pairs, so the pairs share the cost: a quarter of a
-# second of CPU time each for a call of 3 to 5 ms. Turns are short to keep both sides in one state of the machine.
+# The spread of an operator shrinks with the number of its calls in all pairs, so the
+# pairs share the cost: a quarter of a second of CPU time each for a call of 3 to 5 ms.
+# Turns are short to keep both sides in one state of the machine.
 QUADS = 4
 TURN_SECONDS = 0.010
-# No quad begins later: the profiler of a GPU takes longer to start than a turn of calls.
+# No quad begins later: the profiler of a GPU takes longer to start than a turn of
+# calls.
 QUADS_SECONDS = 1.0
 TRACE_TURN_SECONDS = 0.05
 FEWEST_CALLS, MOST_CALLS = 2, 10
-# If traces are analysed later, a side has one turn for each shape, as long as all the short turns together: torch_npu takes
-# 0.06 s to record, but 1.2 s of CPU time and as much per process again to analyse (24 recordings: 18 s in one go on two
-# cores, 3 s of it to start; 108 s one by one).
+# If traces are analysed later, a side has one turn for each shape, as long as all the
+# short turns together: torch_npu takes 0.06 s to record, but 1.2 s of CPU time and as
+# much per process again to analyse (24 recordings: 18 s in one go on two cores, 3 s of
+# it to start; 108 s one by one).
 LATE_TURN_SECONDS = 2 * QUADS * TURN_SECONDS
 FEWEST_LATE_CALLS, MOST_LATE_CALLS = 5, 20
 # The analysis of a long recording takes minutes (msprof).
@@ -71,7 +75,9 @@ _PROFILE_NAMES: dict[ProfileKind, Activity] = {
 
 @dataclass
 class PairProfiles:
-    """The profiles of a workload's pairs: some profile their operators once ``needs_names`` is true."""
+    """The profiles of a workload's pairs: some profile their operators once
+    ``needs_names`` is true.
+    """
 
     sides: WorkloadSides
     needs_names: Callable[[], bool]
@@ -92,7 +98,9 @@ class PairProfiles:
         replicates: tuple[Replicate, Replicate],
         checkouts: Sequence[Checkout],
     ) -> tuple[Replicate, Replicate]:
-        """Profile a pair, if that is due; returns its replicates with what is known now."""
+        """Profile a pair, if that is due; returns its replicates with what is known
+        now.
+        """
         bench, measured = self.sides.bench, self.sides.measured
         clock = self.sides.observer.monotonic
         # A trace that is analysed later is the only source of the time of kernels.
@@ -122,7 +130,9 @@ class PairProfiles:
         return replicates
 
     def analyse_late(self) -> None:
-        """Run the analyses deferred to a look, or to the end of the last pair: a look must know the time of kernels."""
+        """Run the analyses deferred to a look, or to the end of the last pair: a look
+        must know the time of kernels.
+        """
         measured = self.sides.measured
         measured.traces += self._late.put_into(measured.base, measured.head)
 
@@ -152,7 +162,8 @@ def with_profile(
 ) -> tuple[Replicate, Replicate]:
     """Both members of a pair with the times of their operators or subroutines.
 
-    The workers take turns, A B B A or B A A B by lot, the shapes one after another within each.
+    The workers take turns, A B B A or B A A B by lot, the shapes one after another
+    within each.
     """
     first, second = replicates
     lot = random.Random(first.worker.layout_seed)
@@ -200,10 +211,11 @@ def record_traces(
     head_first: bool,
     say: Say,
 ) -> list[PairTrace]:
-    """Let both workers record one turn of each shape with stacks into ``folder``, one after the other.
+    """Let both workers record one turn of each shape with stacks into ``folder``, one
+    after the other.
 
-    Both are of the same minute and, over the pairs, each side is recorded first equally often, so differences between them
-    are not the machine's.
+    Both are of the same minute and, over the pairs, each side is recorded first equally
+    often, so differences between them are not the machine's.
     """
     first, _ = replicates
     traces = []
@@ -233,7 +245,9 @@ _MemberKey = tuple[int, str]
 
 
 class _Recording(NamedTuple):
-    """A recording of a pair's member to be analysed later, which leaves the file ``trace`` (without a suffix), if any."""
+    """A recording of a pair's member to be analysed later, which leaves the file
+    ``trace`` (without a suffix), if any.
+    """
 
     pair: int
     member: str
@@ -258,7 +272,9 @@ class LateOperators:
         *,
         traces: Path | None = None,
     ) -> None:
-        """Let both workers record one turn of each shape, first or second by lot; the recordings stay in ``traces``."""
+        """Let both workers record one turn of each shape, first or second by lot; the
+        recordings stay in ``traces``.
+        """
         first, _ = replicates
         lot = random.Random(first.worker.layout_seed)
         doing = Activity("profiling {name}", name=first.workload)
@@ -292,9 +308,11 @@ class LateOperators:
         self._recordings += recordings
 
     def put_into(self, *sides: list[Replicate]) -> list[PairTrace]:
-        """Analyse the recordings made since the last time, and give the replicates their operators and kernels, in place.
+        """Analyse the recordings made since the last time, and give the replicates
+        their operators and kernels, in place.
 
-        Returns the traces that stay. If the analysis fails, the replicates stay without.
+        Returns the traces that stay. If the analysis fails, the replicates stay
+        without.
         """
         operators: dict[_MemberKey, dict[str, dict[str, float]]] = defaultdict(dict)
         kernels: dict[_MemberKey, dict[str, KernelBlocks]] = defaultdict(dict)
@@ -330,7 +348,9 @@ class LateOperators:
         return traces
 
     def _analyse(self) -> Analysis:
-        """The analysis of all recordings; without a checkout's recordings where it fails."""
+        """The analysis of all recordings; without a checkout's recordings where it
+        fails.
+        """
         by_checkout: dict[Checkout, list[_Recording]] = defaultdict(list)
         for recording in self._recordings:
             by_checkout[recording.checkout].append(recording)

@@ -1,8 +1,10 @@
-"""Long stretches of calls, for the mean call and for rare slow calls, which the few calls of a pair hardly meet.
+"""Long stretches of calls, for the mean call and for rare slow calls, which the few
+calls of a pair hardly meet.
 
-Each start loads both sides anew, unless they stay loaded. Their processes take turns of many calls: as a service makes them,
-with their garbage collected and without moving in memory. Both sides make equally many, so that what happens in every n-th
-call of a process happens on both sides alike.
+Each start loads both sides anew, unless they stay loaded. Their processes take turns of
+many calls: as a service makes them, with their garbage collected and without moving in
+memory. Both sides make equally many, so that what happens in every n-th call of a
+process happens on both sides alike.
 """
 
 from __future__ import annotations
@@ -39,16 +41,17 @@ from perfgate.protocol import (
     WarmedUp,
 )
 
-# A side's calls in one process: 1,000, or the calls of a second, but no more than fit into a hundred blocks (5 s by default),
-# which all shapes share.
+# A side's calls in one process: 1,000, or the calls of a second, but no more than fit
+# into a hundred blocks (5 s by default), which all shapes share.
 STRETCH_CALLS, MOST_CALLS = 1000, 4000
 SHORT_SECONDS, MOST_BLOCKS = 1.0, 100
-# Quads of a start. A stretch of more than half of that has the quads of two shorter stretches: another start would take too
-# long. So have sides that stay loaded, because another stretch has no new processes.
+# Quads of a start. A stretch of more than half of that has the quads of two shorter
+# stretches: another start would take too long. So have sides that stay loaded, because
+# another stretch has no new processes.
 QUADS, QUADS_OF_LONG = 8, 16
 _TURNS_OF_A_SIDE = 2  # in a quad
-# Lines are sampled if head stalls at least this often in a start, and this many times as often as base, until enough calls
-# stalled.
+# Lines are sampled if head stalls at least this often in a start, and this many times
+# as often as base, until enough calls stalled.
 FEWEST_STALLS, MORE_STALLS, ENOUGH_STALLS = 3, 2, 4
 LOCATING_SECONDS = 3.0
 _SHORTEST = 1e-6  # seconds of a call
@@ -68,7 +71,9 @@ class StretchPlan(NamedTuple):
         block_seconds: float,
         resident: bool = False,
     ) -> StretchPlan:
-        """The plan for shapes, by the seconds of a call, of sides that are loaded for a start or stay ``resident``."""
+        """The plan for shapes, by the seconds of a call, of sides that are loaded for a
+        start or stay ``resident``.
+        """
         most_seconds = MOST_BLOCKS * block_seconds
         seconds = most_seconds / len(call_seconds)
         calls = {}
@@ -89,7 +94,8 @@ class StretchPlan(NamedTuple):
 def seconds_of_calls(warm: WarmedUp, block_seconds: float) -> dict[str, float]:
     """About how long a call of each shape takes.
 
-    A block with more than the fewest calls lasts ``block_seconds``; the other shapes share the rest of ``call_seconds``.
+    A block with more than the fewest calls lasts ``block_seconds``; the other shapes
+    share the rest of ``call_seconds``.
     """
     quick = {
         shape: block_seconds / calls
@@ -110,11 +116,14 @@ def measure_stretches(
     is_decided: Callable[[], bool],
     quads: int = 0,
 ) -> None:
-    """Measure stretches of a workload until, at a look, ``is_decided`` or the quads are used up.
+    """Measure stretches of a workload until, at a look, ``is_decided`` or the quads are
+    used up.
 
-    ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. As with pairs, two looks are worth their time on
-    any machine, and no further one begins beyond the budget. Calls of SLOW_CALL_SECONDS have none, nor have sides of which the
-    device holds one: processes that take no turns may meet different machines. A start that fails ends it.
+    ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. As with
+    pairs, two looks are worth their time on any machine, and no further one begins
+    beyond the budget. Calls of SLOW_CALL_SECONDS have none, nor have sides of which the
+    device holds one: processes that take no turns may meet different machines. A start
+    that fails ends it.
     """
     if sides.bench.holds_one or (quads >= looks[0] and is_decided()):
         return
@@ -139,7 +148,9 @@ def measure_stretches(
 
 
 class StretchTurns(FunctionTurns):
-    """Runs stretches, start after start; ``done`` counts quads, including earlier jobs'."""
+    """Runs stretches, start after start; ``done`` counts quads, including earlier
+    jobs'.
+    """
 
     def __init__(self, sides: WorkloadSides, done: int) -> None:
         super().__init__(sides)
@@ -232,7 +243,9 @@ class StretchTurns(FunctionTurns):
 
 
 def _with_lines(of_base: Replicate, of_head: Replicate, head: Member) -> Replicate:
-    """The head's replicate with the lines at which its calls stall, for shapes that stall more often than base's."""
+    """The head's replicate with the lines at which its calls stall, for shapes that
+    stall more often than base's.
+    """
     stalled_at = {}
     for shape, columns in of_head.shapes.items():
         before, after = _Stalled.of(of_base.shapes[shape]), _Stalled.of(columns)
@@ -247,7 +260,9 @@ def _with_lines(of_base: Replicate, of_head: Replicate, head: Member) -> Replica
 
 
 class _Stalled(NamedTuple):
-    """The calls of a stretch above ``limit``, in seconds: as the gate defines it, but of the whole stretch."""
+    """The calls of a stretch above ``limit``, in seconds: as the gate defines it, but
+    of the whole stretch.
+    """
 
     stalled: int
     calls: int

@@ -1,8 +1,10 @@
-"""Workers that have a workload loaded and warm, kept from pair to pair: the members of a pair are forked from them.
+"""Workers that have a workload loaded and warm, kept from pair to pair: the members of
+a pair are forked from them.
 
-Loading and warming up may take longer than the blocks of a pair. Done once for some pairs and not in each, it leaves most of
-the time to recorded calls. A member is still a separate process, which moves in memory before every quad, and no process runs
-the code of both sides: no worker of base is forked from a process that ran code of head.
+Loading and warming up may take longer than the blocks of a pair. Done once for some
+pairs and not in each, it leaves most of the time to recorded calls. A member is still a
+separate process, which moves in memory before every quad, and no process runs the code
+of both sides: no worker of base is forked from a process that ran code of head.
 """
 
 from __future__ import annotations
@@ -39,10 +41,11 @@ class WarmPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class WarmWorker:
-    """A worker with its workload loaded and warm, its number, and its part of the seconds that starting took.
+    """A worker with its workload loaded and warm, its number, and its part of the
+    seconds that starting took.
 
-    ``start`` is the number of the pair for which it and the others were started, if they stay for further pairs without
-    being forked; otherwise None.
+    ``start`` is the number of the pair for which it and the others were started, if
+    they stay for further pairs without being forked; otherwise None.
     """
 
     worker: Worker
@@ -64,7 +67,8 @@ class WarmWorkers:
     cpus: list[int]
     resident: bool = False
     kept: dict[WarmPlace, WarmWorker] = field(default_factory=dict)
-    # Workers that load while others measure, and whether they come from the servers of the next renewal.
+    # Workers that load while others measure, and whether they come from the servers of
+    # the next renewal.
     _ahead: dict[WarmPlace, AheadWorker] = field(default_factory=dict)
     _ahead_on_next: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -76,10 +80,12 @@ class WarmWorkers:
     def get(
         self, places: Sequence[WarmPlace], start: Start, *, block_seconds: float
     ) -> list[WarmWorker]:
-        """The warm workers of these places; those that are missing are started, in this order.
+        """The warm workers of these places; those that are missing are started, in this
+        order.
 
-        All workers of one start are loaded into the layout of that start's plan, a twin into another. Resident workers load at
-        the same time: loading waits for disks and copies. Raises WorkerError.
+        All workers of one start are loaded into the layout of that start's plan, a twin
+        into another. Resident workers load at the same time: loading waits for disks
+        and copies. Raises WorkerError.
         """
         if block_seconds != self._block_seconds:
             self.close()
@@ -96,11 +102,15 @@ class WarmWorkers:
 
     @property
     def allows_renewal(self) -> bool:
-        """Whether new fork servers may take the place of those that run: the residents are gone, and none loads on the old."""
+        """Whether new fork servers may take the place of those that run: the residents
+        are gone, and none loads on the old.
+        """
         return not self.kept and (not self._ahead or self._ahead_on_next)
 
     def prepare(self, places: Sequence[WarmPlace], start: Start) -> None:
-        """Begin to load the residents of a coming start of base and head, while others measure, if the device holds all."""
+        """Begin to load the residents of a coming start of base and head, while others
+        measure, if the device holds all.
+        """
         fits = self.bench.fits(len(self.kept) + len(places))
         if self._ahead or not self.bench.loads_slowly or not fits:
             return
@@ -112,7 +122,9 @@ class WarmWorkers:
             self._ahead[place] = AheadWorker.begin(loading)
 
     def common_parts(self, *checkouts: Checkout) -> list[str]:
-        """The modules that the warm workers of all these checkouts imported; none if one of them has no worker."""
+        """The modules that the warm workers of all these checkouts imported; none if
+        one of them has no worker.
+        """
         workers = [self.kept.get(WarmPlace(checkout)) for checkout in checkouts]
         if None in workers:
             return []

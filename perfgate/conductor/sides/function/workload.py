@@ -1,4 +1,6 @@
-"""A workload on both sides: the code, and the replicates that its pairs and stretches leave in both run documents."""
+"""A workload on both sides: the code, and the replicates that its pairs and stretches
+leave in both run documents.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,13 @@ class PairTrace(NamedTuple):
 
 @dataclass
 class PairedMeasurement:
-    """The replicates of both run documents, the pairs that failed, and the traces of some that did not.
+    """The replicates of both run documents, the pairs that failed, and the traces of
+    some that did not.
 
-    ``given_up`` counts earlier pairs, measured in memory layouts that were given up; their replicates are not here.
-    ``uncounted`` names the hardware counters that a worker lacked, and why. ``begun`` pairs of the plan of ``draw`` were run,
-    with or without success; ``seconds`` are those that all pairs took of their budget.
+    ``given_up`` counts earlier pairs, measured in memory layouts that were given up;
+    their replicates are not here. ``uncounted`` names the hardware counters that a
+    worker lacked, and why. ``begun`` pairs of the plan of ``draw`` were run, with or
+    without success; ``seconds`` are those that all pairs took of their budget.
     """
 
     base: list[Replicate] = field(default_factory=list)
@@ -58,12 +62,14 @@ class PairedMeasurement:
 
 @dataclass
 class WorkloadSides:
-    """A workload, the code of both sides, and the measurement that its processes add to.
+    """A workload, the code of both sides, and the measurement that its processes add
+    to.
 
-    ``round_number`` is 0 in a first job, and one more in each job that adds to it. No process starts after ``deadline`` (of the
-    monotonic clock). ``before_start`` is called while no worker works. ``observer`` has the clocks, and the kernel's view of
-    workers: by default this machine's. ``residents`` are the workers of an accelerator, which the stretches take over
-    from the pairs.
+    ``round_number`` is 0 in a first job, and one more in each job that adds to it. No
+    process starts after ``deadline`` (of the monotonic clock). ``before_start`` is
+    called while no worker works. ``observer`` has the clocks, and the kernel's view of
+    workers: by default this machine's. ``residents`` are the workers of an accelerator,
+    which the stretches take over from the pairs.
     """
 
     bench: Bench
@@ -79,7 +85,9 @@ class WorkloadSides:
 
 
 class FunctionTurns:
-    """What the clients of the engine for a workload share: its processes, and the measurement that they add to."""
+    """What the clients of the engine for a workload share: its processes, and the
+    measurement that they add to.
+    """
 
     def __init__(self, sides: WorkloadSides) -> None:
         self.sides = sides

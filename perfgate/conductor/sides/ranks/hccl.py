@@ -1,9 +1,11 @@
-"""Ports of HCCL for groups of ranks that run on the same cards at once: each group listens on different ports.
+"""Ports of HCCL for groups of ranks that run on the same cards at once: each group
+listens on different ports.
 
-For a communicator created from a root node, HCCL_IF_BASE_PORT sets the host's ports and HCCL_NPU_SOCKET_PORT_RANGE the
-card's, else all listen on 16666 (hiascend.com, CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE": needed if several processes share
-one NPU, not for operators that fuse communication with computing on Atlas A2). One created from a rank table has its ports
-there ("Rank Table Configuration").
+For a communicator created from a root node, HCCL_IF_BASE_PORT sets the host's ports and
+HCCL_NPU_SOCKET_PORT_RANGE the card's, else all listen on 16666 (hiascend.com, CANN 9.0,
+"HCCL_NPU_SOCKET_PORT_RANGE": needed if several processes share one NPU, not for
+operators that fuse communication with computing on Atlas A2). One created from a rank
+table has its ports there ("Rank Table Configuration").
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ BASE_PORT = "HCCL_IF_BASE_PORT"
 HOST_PORTS = "HCCL_HOST_SOCKET_PORT_RANGE"
 CARD_PORTS = "HCCL_NPU_SOCKET_PORT_RANGE"
 RANK_TABLE = "RANK_TABLE_FILE"
-# HCCL takes 16 ports of the host from the first on, unless it is given more; a card's port is 16666.
+# HCCL takes 16 ports of the host from the first on, unless it is given more; a card's
+# port is 16666.
 _FIRST_PORT, _CARD_PORT = 60_000, 16_666
 _PORTS = 64
 _GROUPS = 16
@@ -36,7 +39,10 @@ def next_group() -> int:
 
 
 def port_settings(environment: Mapping[str, str], group: int) -> dict[str, str]:
-    """The environment's ports for this group. Ranges that the user set are left: they are meant for several processes."""
+    """The environment's ports for this group.
+
+    Ranges that the user set are left: they are meant for several processes.
+    """
     first = _FIRST_PORT
     configured = environment.get(BASE_PORT, "")
     if configured.isdigit():
@@ -52,7 +58,8 @@ def port_settings(environment: Mapping[str, str], group: int) -> dict[str, str]:
 def rank_table_of_group(
     environment: Mapping[str, str], group: int, folder: Path
 ) -> dict[str, str]:
-    """The rank table of the environment with ports of this group, a file in ``folder``; empty without one.
+    """The rank table of the environment with ports of this group, a file in ``folder``;
+    empty without one.
 
     Raises SideError for a table that cannot be read or has no room for the ports.
     """

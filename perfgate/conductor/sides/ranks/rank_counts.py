@@ -1,7 +1,8 @@
 """A rank's profiled steps: operators, collectives, and the time of communication only.
 
-It is read from the Chrome trace of torch.profiler with recorded shapes. Collectives are counted at their host calls
-(``c10d::…``), which are the same for all backends: gloo, NCCL and HCCL.
+It is read from the Chrome trace of torch.profiler with recorded shapes. Collectives are
+counted at their host calls (``c10d::…``), which are the same for all backends: gloo,
+NCCL and HCCL.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
 
 @dataclass
 class _Events:
-    """The events of a trace: calls and tensor elements by operator, and the events of communicating and computing."""
+    """The events of a trace: calls and tensor elements by operator, and the events of
+    communicating and computing.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     elements: Counter[str] = field(default_factory=Counter)
@@ -128,7 +131,9 @@ def _intervals(events: Iterable[_Event]) -> Intervals:
 
 
 def _elements(dims: Any) -> int:
-    """The elements of the first tensor, or list of tensors, of a call; 0 if the trace does not have them."""
+    """The elements of the first tensor, or list of tensors, of a call; 0 if the trace
+    does not have them.
+    """
     if not isinstance(dims, list):
         return 0
     arguments = list(filter(None, dims))

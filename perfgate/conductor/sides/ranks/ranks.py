@@ -1,4 +1,6 @@
-"""Ranks as a side: torchrun starts a script in every rank, and all of them do some steps of its loop in each turn."""
+"""Ranks as a side: torchrun starts a script in every rank, and all of them do some
+steps of its loop in each turn.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rank's report on a turn: the seconds of each step, seconds of CPU time, bytes of memory, losses as hexadecimal text."""
+    """A rank's report on a turn: the seconds of each step, seconds of CPU time, bytes
+    of memory, losses as hexadecimal text.
+    """
 
     rank: int
     steps: list[float]
@@ -67,7 +71,10 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RanksSide(ProgramSide):
-    """One side of a script in several ranks. They wait at the end of a step until all of them are granted the next turn."""
+    """One side of a script in several ranks.
+
+    They wait at the end of a step until all of them are granted the next turn.
+    """
 
     plan = SidePlan(turns=4, fewest=4, most=32)
 
@@ -101,8 +108,9 @@ class RanksSide(ProgramSide):
 
     def warm_up(self) -> None:
         self._wait_for_ranks()
-        # Equally many steps on both sides rather than until both are alike: otherwise turns would begin at random steps, and
-        # the losses of base and head would belong to different steps.
+        # Equally many steps on both sides rather than until both are alike: otherwise
+        # turns would begin at random steps, and the losses of base and head would
+        # belong to different steps.
         self._take(self._settings.warm_up)
 
     def stop(self) -> None:
@@ -112,7 +120,10 @@ class RanksSide(ProgramSide):
         super().stop()
 
     def _wait_for_ranks(self) -> None:
-        """Wait until every rank has asked for its first turn. Raises SideError if the script ends, or a rank is missing."""
+        """Wait until every rank has asked for its first turn.
+
+        Raises SideError if the script ends, or a rank is missing.
+        """
         settings = self._settings
         deadline = time.monotonic() + settings.ready_timeout
         while len(self._ranks) < settings.ranks:
@@ -208,14 +219,17 @@ class RanksSide(ProgramSide):
     def _take(
         self, steps: int, traces: Mapping[int, Path] = MappingProxyType({})
     ) -> list[Report]:
-        """Let all ranks do a number of steps; return their reports in the order of ranks."""
+        """Let all ranks do a number of steps; return their reports in the order of
+        ranks.
+        """
         for peer in self._ranks.values():
             peer.grant(steps, traces.get(peer.rank))
         reports: dict[int, Report] = {}
         deadline = time.monotonic() + self._settings.timeout
         while len(reports) < len(self._ranks):
             lines = list(self._lines())
-            # A killed rank takes the others with it, some of which may be seen to end first.
+            # A killed rank takes the others with it, some of which may be seen to end
+            # first.
             if ended := [
                 peer for peer, line in lines if line is None and peer.rank >= 0
             ]:
@@ -235,7 +249,10 @@ class RanksSide(ProgramSide):
         return [reports[rank] for rank in sorted(reports)]
 
     def _report(self, peer: Peer, line: bytes, steps: int) -> Report:
-        """Parse a rank's report. Raises SideError if it does not report that number of steps."""
+        """Parse a rank's report.
+
+        Raises SideError if it does not report that number of steps.
+        """
         if peer.rank < 0:
             self._welcome(peer, line)  # a process too many
         try:
@@ -256,7 +273,9 @@ class RanksSide(ProgramSide):
         return report
 
     def _ended(self, *peers: Peer) -> SideError:
-        """How ranks ended in a turn: a rank that a signal killed is named before ranks that followed it."""
+        """How ranks ended in a turn: a rank that a signal killed is named before ranks
+        that followed it.
+        """
 
         def order(entry: tuple[int, int | None]) -> tuple[bool, bool, int]:
             _, code = entry
@@ -310,7 +329,8 @@ class RanksSide(ProgramSide):
         )
 
     def _output(self, reports: list[Report]) -> str:
-        """The hash of every loss, or of whether each is finite if they may differ a little; empty if they are not compared.
+        """The hash of every loss, or of whether each is finite if they may differ a
+        little; empty if they are not compared.
 
         A script without losses has a hash too: a removed field must not look like that.
         """
@@ -341,7 +361,9 @@ def _samples(reports: list[Report]) -> Iterator[SampleSet]:
 
 
 def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
-    """Yield the numbers of a turn; which of them gate depends on the device (``JobReference.must_gate``)."""
+    """Yield the numbers of a turn; which of them gate depends on the device
+    (``JobReference.must_gate``).
+    """
     gates = {RANKS_STEP, RANKS_MEMORY if on_device else RANKS_CPU}
     for name in names:
         entry = METRICS[name]

@@ -1,4 +1,6 @@
-"""The meeting point of the ranks of one side: a Unix socket on which ``perfgate.turn()`` asks for turns and reports them."""
+"""The meeting point of the ranks of one side: a Unix socket on which
+``perfgate.turn()`` asks for turns and reports them.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,16 @@ _EXIT_SECONDS = 0.5
 _POLL_SECONDS = 0.0001
 # Of Linux 6.5: a pidfd of the process at the other end of a socket.
 _SO_PEERPIDFD = 77
-# Of Linux 6.15: PIDFD_GET_INFO, PIDFD_INFO_EXIT, and struct pidfd_info as far as its exit code (include/uapi/linux/pidfd.h).
+# Of Linux 6.15: PIDFD_GET_INFO, PIDFD_INFO_EXIT, and struct pidfd_info as far as its
+# exit code (include/uapi/linux/pidfd.h).
 _GET_INFO, _EXIT_INFO, _INFO = 0xC040FF0B, 1 << 3, struct.Struct("=Q52xi")
 
 
 class Peer:
-    """The connection of one process. ``rank`` and ``pid`` are its own claims, known after its first line."""
+    """The connection of one process.
+
+    ``rank`` and ``pid`` are its own claims, known after its first line.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self.rank = -1
@@ -44,13 +50,18 @@ class Peer:
         return self._connection.fileno()
 
     def grant(self, steps: int, trace: Path | None = None) -> None:
-        """Grant a number of steps, profiled into a file if one is named. An ended rank shows when it is read from."""
+        """Grant a number of steps, profiled into a file if one is named.
+
+        An ended rank shows when it is read from.
+        """
         with suppress(OSError):
             granted = {"steps": steps, "trace": None if trace is None else str(trace)}
             self._connection.sendall(msgspec.json.encode(granted) + b"\n")
 
     def read(self) -> bytes | None:
-        """The complete line available now, empty if none is; None if the peer has ended, or its line has no end."""
+        """The complete line available now, empty if none is; None if the peer has
+        ended, or its line has no end.
+        """
         try:
             data = self._connection.recv(MAX_LINE)
         except OSError:
@@ -74,10 +85,12 @@ class Peer:
             self._process = None
 
     def exit_code(self) -> int | None:
-        """The exit code of a process that is ending, minus the signal that killed it; None if unknown.
+        """The exit code of a process that is ending, minus the signal that killed it;
+        None if unknown.
 
-        Its parent reaps it a moment later. Until then the code is the last field of /proc/PID/stat (proc_pid_stat(5)), and
-        from then on the kernel tells it of a pidfd, since Linux 6.15.
+        Its parent reaps it a moment later. Until then the code is the last field of
+        /proc/PID/stat (proc_pid_stat(5)), and from then on the kernel tells it of a
+        pidfd, since Linux 6.15.
         """
         deadline = time.monotonic() + _EXIT_SECONDS
         while time.monotonic() < deadline:
@@ -102,7 +115,9 @@ class Peer:
 
 
 class Rendezvous:
-    """The socket of one side, in a separate folder below ``folder``; every process that connects is a peer."""
+    """The socket of one side, in a separate folder below ``folder``; every process that
+    connects is a peer.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = make_socket_folder("perfgate-ranks-", "turn", inside=folder)
@@ -114,7 +129,9 @@ class Rendezvous:
         self._gone: list[Peer] = []
 
     def lines(self, seconds: float) -> Iterator[tuple[Peer, bytes | None]]:
-        """Wait at most ``seconds``, and yield the lines that have come, each with its peer; None for a peer that has ended."""
+        """Wait at most ``seconds``, and yield the lines that have come, each with its
+        peer; None for a peer that has ended.
+        """
         ready, _, _ = select.select(
             [self._listener.fileno(), *(peer.fileno() for peer in self._peers)],
             [],

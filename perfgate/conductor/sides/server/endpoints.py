@@ -1,4 +1,5 @@
-"""The endpoints of a server besides its API: health, models, sleep, counters and profiler.
+"""The endpoints of a server besides its API: health, models, sleep, counters and
+profiler.
 
 The counters are in the Prometheus text of its ``/metrics``, by the names that vLLM (V1)
 and SGLang document as "Production Metrics"; a counter that a server lacks is absent.
@@ -109,7 +110,9 @@ class ServerEndpoints:
 
 
 def parse_counters(text: str) -> dict[str, int]:
-    """Prometheus text format 0.0.4: ``name{labels} value``, a line each. Values that are not numbers are left out."""
+    """Prometheus text format 0.0.4: ``name{labels} value``, a line each. Values that
+    are not numbers are left out.
+    """
     counters: dict[str, int] = {}
     for name, value in _LINE.findall(text):
         if ours := _NAMES.get(name):

@@ -1,4 +1,6 @@
-"""The highest rate at which base holds its SLA, searched before base and head are loaded with a share of it."""
+"""The highest rate at which base holds its SLA, searched before base and head are
+loaded with a share of it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def at_highest_rate(
     name: str,
     note: Callable[[str], None],
 ) -> JobReference:
-    """The job at the rate that this side sustains, if its load asks for that. Raises SideError if it sustains none."""
+    """The job at the rate that this side sustains, if its load asks for that.
+
+    Raises SideError if it sustains none.
+    """
     sla = reference.settings.sla
     if not reference.settings.searches_rate or sla is None:
         return reference
@@ -56,7 +61,8 @@ def at_highest_rate(
             side.start()
             side.warm_up()
             begin = side.closed_rate() / 2
-            # Slow rates take long to try, so a server that does not sustain a quarter of that counts as failing.
+            # Slow rates take long to try, so a server that does not sustain a quarter
+            # of that counts as failing.
             least = begin / _LOWEST
             answers = find_highest_rate(
                 side.misses,
@@ -94,22 +100,27 @@ def at_highest_rate(
 # --- the search
 
 
-# Judges a number of requests at this rate and counts the requests that missed the SLA or failed. It should send some more
-# beforehand and leave them out: a round begins with an empty queue, which takes hundreds of requests to grow if the server is
-# nearly full. (Simulated M/M/1 queue with a limit at 54 to 65 requests/s: medians of 60 searches 73 with none left out, 67
-# with 200.)
+# Judges a number of requests at this rate and counts the requests that missed the SLA
+# or failed. It should send some more beforehand and leave them out: a round begins with
+# an empty queue, which takes hundreds of requests to grow if the server is nearly full.
+# (Simulated M/M/1 queue with a limit at 54 to 65 requests/s: medians of 60 searches 73
+# with none left out, 67 with 200.)
 Probe = Callable[[float, int], int]
 
-# A rate without a verdict after this many rounds of a clear pass lies between the two shares.
+# A rate without a verdict after this many rounds of a clear pass lies between the two
+# shares.
 _LONGEST = 10
 
 
-# The shares of misses that a probe distinguishes, unless others are given, and the chance of either error.
+# The shares of misses that a probe distinguishes, unless others are given, and the
+# chance of either error.
 GOOD, BAD, ERROR = 0.01, 0.03, 0.05
 
 
 class RateAnswer(NamedTuple):
-    """The result of probing one rate, in requests a second; ``holds`` is None if undecided."""
+    """The result of probing one rate, in requests a second; ``holds`` is None if
+    undecided.
+    """
 
     rate: float
     requests: int
@@ -126,11 +137,13 @@ def find_highest_rate(
     good: float = GOOD,
     bad: float = BAD,
 ) -> list[RateAnswer]:
-    """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
+    """Double the rate from ``start`` until a probe fails, or halve it until one passes;
+    then bisect in between.
 
-    Return the answers in the order of the probes: the highest rate that holds is the result. The search ends once fails / holds
-    <= 1 + PRECISION, at rates above ``most`` and below ``least`` (``start`` / 1024). A rate that a probe cannot decide on
-    does not hold.
+    Return the answers in the order of the probes: the highest rate that holds is the
+    result. The search ends once fails / holds <= 1 + PRECISION, at rates above ``most``
+    and below ``least`` (``start`` / 1024). A rate that a probe cannot decide on does
+    not hold.
     """
     if least is None:
         least = start / 1024
@@ -155,12 +168,15 @@ def find_highest_rate(
 def judge_rate(
     probe: Probe, rate: float, *, good: float = GOOD, bad: float = BAD
 ) -> RateAnswer:
-    """Send requests until Wald's sequential probability ratio test separates the good share of misses from the bad one.
+    """Send requests until Wald's sequential probability ratio test separates the good
+    share of misses from the bad one.
 
-    With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and
-    holds once that sum <= -a (Wald, Sequential Analysis, 1947). With the default shares 145 hits in a row hold, three misses
-    in a row fail. Requests come in rounds of a third of a clear pass; after ten clear passes without an answer there is none.
-    The errors assume independent requests; in a queue misses come in bursts, and both errors are more frequent.
+    With a = log((1 - error) / error) the rate fails once misses * log(bad / good) +
+    hits * log((1 - bad) / (1 - good)) >= a and holds once that sum <= -a (Wald,
+    Sequential Analysis, 1947). With the default shares 145 hits in a row hold, three
+    misses in a row fail. Requests come in rounds of a third of a clear pass; after ten
+    clear passes without an answer there is none. The errors assume independent
+    requests; in a queue misses come in bursts, and both errors are more frequent.
     """
     bound = math.log((1 - ERROR) / ERROR)
     miss, hit = math.log(bad / good), math.log((1 - bad) / (1 - good))

@@ -1,4 +1,6 @@
-"""A project's own programs next to the server of its side: its function that sends a request, and its check of the answers."""
+"""A project's own programs next to the server of its side: its function that sends a
+request, and its check of the answers.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,12 @@ class _Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class FunctionTarget:
-    """Has a server at ``url`` asked by the function behind the Unix socket ``address`` (``measuring/request_client.py``).
+    """Has a server at ``url`` asked by the function behind the Unix socket ``address``
+    (``measuring/request_client.py``).
 
-    The function's result as text is the exchange's; its first token is its end. A request fails after ``timeout`` seconds;
-    Python cannot end a thread, so its call goes on until it returns.
+    The function's result as text is the exchange's; its first token is its end. A
+    request fails after ``timeout`` seconds; Python cannot end a thread, so its call
+    goes on until it returns.
     """
 
     address: str
@@ -95,7 +99,9 @@ class FunctionTarget:
 async def _read(
     reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[_Answer]]
 ) -> None:
-    """Pass every answer to its waiter; once the process has ended, fail all pending requests."""
+    """Pass every answer to its waiter; once the process has ended, fail all pending
+    requests.
+    """
     try:
         while line := await reader.readline():
             answer = msgspec.json.decode(line, type=_Answer)
@@ -131,7 +137,10 @@ class RequestClient:
     def target(
         self, url: str, *, ready_timeout: float, timeout: float
     ) -> FunctionTarget:
-        """The target for requests to ``url``. Raises SideError if the function cannot be loaded in time."""
+        """The target for requests to ``url``.
+
+        Raises SideError if the function cannot be loaded in time.
+        """
         deadline = time.monotonic() + ready_timeout
         while not self._address.exists():
             safe_point()

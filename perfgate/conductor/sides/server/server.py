@@ -1,4 +1,6 @@
-"""A server as a side: perfgate starts it, waits until it answers, and in each turn sends it a load."""
+"""A server as a side: perfgate starts it, waits until it answers, and in each turn
+sends it a load.
+"""
 
 from __future__ import annotations
 
@@ -35,21 +37,27 @@ from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
 from perfgate.system.interrupts import safe_point
 
-# Bursts of the warm-up: it ends once two consecutive bursts agree to this share, or after this many.
+# Bursts of the warm-up: it ends once two consecutive bursts agree to this share, or
+# after this many.
 SETTLED = 0.1
 MOST_WARM_UPS = 12
 _POLL_SECONDS = 0.02
-# Connections break before the server's end is known, so its processes and their children are waited for.
+# Connections break before the server's end is known, so its processes and their
+# children are waited for.
 _DEATH_SECONDS = 2.0
 _WARM_UP_SEED, _PROBE_SEED, _TEXTS_SEED = 1_000_000, 2_000_000, 3_000_000
-# Both sides are loaded with this share of the highest rate that holds: beyond it a queue grows for as long as the turn takes.
+# Both sides are loaded with this share of the highest rate that holds: beyond it a
+# queue grows for as long as the turn takes.
 RATE_SHARE = 0.9
 # A load independent of the server's capacity: a fixed number of concurrent requests.
 _WARM_UP_CONCURRENCY = 4
 
 
 class ServerSide(ProgramSide):
-    """One side of a server. Its turns send the load of their number, the same to both sides."""
+    """One side of a server.
+
+    Its turns send the load of their number, the same to both sides.
+    """
 
     plan = SidePlan(turns=4, fewest=4, most=32)
 
@@ -59,12 +67,14 @@ class ServerSide(ProgramSide):
         self._load_settings = _load_of(reference)
         self._probes = 0
         self._group = next_group()
-        # While it starts it may use all CPUs. Once turns begin, this process is bound to the load generator's CPUs.
+        # While it starts it may use all CPUs. Once turns begin, this process is bound
+        # to the load generator's CPUs.
         self._starts_on = granted_cpus()
         self._client: RequestClient | None = None
         self._is_checked = self._is_probed = False
         self._make_target: Callable[[], Target] | None = None
-        # Answers that arrive in one piece have no time per token, so one turn can lack a metric that others have.
+        # Answers that arrive in one piece have no time per token, so one turn can lack
+        # a metric that others have.
         self._metrics: dict[str, None] = {}
 
     @property
@@ -104,7 +114,10 @@ class ServerSide(ProgramSide):
         super().stop()
 
     def _wait_ready(self) -> None:
-        """Wait until ``ready`` answers with success. Raises SideError if the server ends, or takes too long."""
+        """Wait until ``ready`` answers with success.
+
+        Raises SideError if the server ends, or takes too long.
+        """
         settings = self._settings
         deadline = time.monotonic() + settings.ready_timeout
         while True:
@@ -133,7 +146,8 @@ class ServerSide(ProgramSide):
         return self._failed("exit", "job.server-ended", line=line, code=end.code)
 
     def _target_at(self, url: str) -> Callable[[], Target]:
-        """A factory for the target of a load, by the fields left out of requests at that time.
+        """A factory for the target of a load, by the fields left out of requests at
+        that time.
 
         Raises SideError if no model is named and the server lists none.
         """
@@ -164,7 +178,9 @@ class ServerSide(ProgramSide):
         return lambda: replace(streamed, without=frozenset(self._place.without))
 
     def _settle(self) -> None:
-        """Send loads until two consecutive loads take about as long: a server is ready long before it is fast."""
+        """Send loads until two consecutive loads take about as long: a server is ready
+        long before it is fast.
+        """
         before = math.inf
         for number in range(MOST_WARM_UPS):
             plan = self._plan(_WARM_UP_SEED + number, self._closed)
@@ -176,7 +192,9 @@ class ServerSide(ProgramSide):
             before = seconds
 
     def _learns(self, load: Load) -> bool:
-        """Whether a load showed something that the server does not take; requests to both sides go without it from now on."""
+        """Whether a load showed something that the server does not take; requests to
+        both sides go without it from now on.
+        """
         without = self._place.without
         count = len(without)
         for exchange in load.exchanges:
@@ -249,7 +267,9 @@ class ServerSide(ProgramSide):
             self._post(self._settings.sleep)
 
     def _wake_up(self) -> None:
-        """Wake the server and let it answer once, so that rebuilding dropped state is not part of the turn."""
+        """Wake the server and let it answer once, so that rebuilding dropped state is
+        not part of the turn.
+        """
         if self._settings.fits == "sleep":
             self._post(self._settings.wake_up)
             self._load(_WARM_UP_SEED, self._closed)
@@ -265,7 +285,9 @@ class ServerSide(ProgramSide):
 
     @property
     def _closed(self) -> LoadSettings:
-        """The requests of a turn in a closed loop, for loads with a meaningful duration."""
+        """The requests of a turn in a closed loop, for loads with a meaningful
+        duration.
+        """
         if self._load_settings.concurrency is not None:
             return self._load_settings
         return closed_loop(self._load_settings)
@@ -276,7 +298,10 @@ class ServerSide(ProgramSide):
         return len(load.exchanges) / load.seconds
 
     def misses(self, rate: float, requests: int) -> int:
-        """The number of requests at a rate that miss the SLA. An equal number before them, while a queue grows, is ignored."""
+        """The number of requests at a rate that miss the SLA.
+
+        An equal number before them, while a queue grows, is ignored.
+        """
         sla = self._settings.sla
         assert sla is not None, "a rate is searched where there is an SLA"
         self._probes += 1
@@ -302,7 +327,10 @@ class ServerSide(ProgramSide):
         return load
 
     def _load(self, number: int, settings: LoadSettings) -> Load:
-        """Send a load. Raises SideError if a request fails, with the server's answer."""
+        """Send a load.
+
+        Raises SideError if a request fails, with the server's answer.
+        """
         return self._checked(self._send(self._plan(number, settings)))
 
     def _checked(self, load: Load) -> Load:
@@ -330,7 +358,9 @@ class ServerSide(ProgramSide):
         )
 
     def _texts(self) -> list[str]:
-        """Hashes of the answers to fixed requests, sent once after every start; empty if no share is compared."""
+        """Hashes of the answers to fixed requests, sent once after every start; empty
+        if no share is compared.
+        """
         if self._is_probed:
             return []
         self._is_probed = True
@@ -364,7 +394,9 @@ class ServerSide(ProgramSide):
 
 
 def _came_at_once(load: Load) -> bool:
-    """Whether every answer of several tokens was read in one go, as by a generator that had no CPU meanwhile."""
+    """Whether every answer of several tokens was read in one go, as by a generator that
+    had no CPU meanwhile.
+    """
     longer = []
     for exchange in load.exchanges:
         if exchange.first is not None and (exchange.output_tokens or 0) > 1:
@@ -373,7 +405,11 @@ def _came_at_once(load: Load) -> bool:
 
 
 def _load_of(reference: JobReference) -> LoadSettings:
-    """The load of a turn. ``highest`` is nine tenths of the rate that was searched, and before that a closed loop."""
+    """The load of a turn.
+
+    ``highest`` is nine tenths of the rate that was searched, and before that a closed
+    loop.
+    """
     load = reference.settings.load or LoadSettings(concurrency=_WARM_UP_CONCURRENCY)
     if load.rate != "highest":
         return load

@@ -1,7 +1,8 @@
-"""The results of a turn's requests: numbers, the work that must be equal on both sides, and samples of each request.
+"""The results of a turn's requests: numbers, the work that must be equal on both sides,
+and samples of each request.
 
-All times are in seconds. Failed requests, and answers without any text, have no time to first token, and never enter a
-mean as zero.
+All times are in seconds. Failed requests, and answers without any text, have no time to
+first token, and never enter a mean as zero.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _RATE_UNITS = {SERVING_THROUGHPUT: "tokens/s", GOODPUT: "1"}
 
 
 def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnResult:
-    """The results of a load without failures, without numbers that none of its requests has.
+    """The results of a load without failures, without numbers that none of its requests
+    has.
 
     ``cpu_seconds`` are the server's. The settings decide whether tokens are known: with
     plain HTTP they are not, and the first part of an answer is its headers.
@@ -113,9 +115,11 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
 def numbers_of(
     names: Collection[str], *, is_closed_loop: bool, is_highest_rate: bool
 ) -> tuple[JobNumber, ...]:
-    """The numbers, of which token numbers gate if there are any, else numbers of whole requests.
+    """The numbers, of which token numbers gate if there are any, else numbers of whole
+    requests.
 
-    Near the highest rate waits grow several times faster than the work, so there the share that holds the SLA gates.
+    Near the highest rate waits grow several times faster than the work, so there the
+    share that holds the SLA gates.
     """
     gates = {TTFT, TPOT} if TPOT in names else {E2E}
     if is_highest_rate:
@@ -137,11 +141,13 @@ def numbers_of(
 def goodput(
     exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None
 ) -> float | None:
-    """The share of requests with time to first token <= ``first_token`` and time per output token <= ``per_token``.
+    """The share of requests with time to first token <= ``first_token`` and time per
+    output token <= ``per_token``.
 
-    A failed request misses. Answers without any text do not count; None if there are no others. An answer without a time per
-    output token misses a given ``per_token``, unless the server counted a single token. It is Jeffreys' estimate, (good
-    + 1/2) / (all + 1): few requests do not show that none misses, nor that all do.
+    A failed request misses. Answers without any text do not count; None if there are no
+    others. An answer without a time per output token misses a given ``per_token``,
+    unless the server counted a single token. It is Jeffreys' estimate, (good + 1/2) /
+    (all + 1): few requests do not show that none misses, nor that all do.
     """
     judged = [
         exchange
@@ -186,7 +192,9 @@ def _per_token(exchange: Exchange) -> float | None:
 
 
 def _output_tokens(answered: Sequence[Exchange]) -> int | None:
-    """The tokens of all answers as the server counted them; None where any is uncounted."""
+    """The tokens of all answers as the server counted them; None where any is
+    uncounted.
+    """
     total = 0
     for exchange in answered:
         if exchange.output_tokens is None:

@@ -1,4 +1,6 @@
-"""Summarize the sampled stacks of a job: the lines of the project and their times, and a trace of the call hierarchy."""
+"""Summarize the sampled stacks of a job: the lines of the project and their times, and
+a trace of the call hierarchy.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ _MOST_FUNCTIONS = 300
 _MOST_CALLERS = 8
 _PACKAGES = re.compile(r".*/(?:site-packages|dist-packages|lib/python[\d.]+)/")
 _INNER = re.compile(r"(?:\.<locals>)?\.<(?:genexpr|listcomp|dictcomp|setcomp|lambda)>")
-# Threads in these functions are idle, or wait for others: event loops, pools, queues, joins.
+# Threads in these functions are idle, or wait for others: event loops, pools, queues,
+# joins.
 _IDLE = {
     "selectors": ("select",),
     "threading": ("wait", "join", "_wait_for_tstate_lock"),
@@ -70,7 +73,9 @@ class _LineTimes:
 
 
 def profile_of(workload: str, stacks: SideStacks, root: Path) -> JobProfile:
-    """The lines of the project in ``root`` that took time, each with its callees outside of the project."""
+    """The lines of the project in ``root`` that took time, each with its callees
+    outside of the project.
+    """
     times: dict[StackFrame, _LineTimes] = defaultdict(_LineTimes)
     callers: dict[StackFrame, Counter[str]] = defaultdict(Counter)
     code = _Code(root)
@@ -111,7 +116,8 @@ def _note_callers(
 ) -> None:
     """Note the caller of each function of the project in a stack.
 
-    A comprehension is a part of the function that holds it, which lies outside it in the stack.
+    A comprehension is a part of the function that holds it, which lies outside it in
+    the stack.
     """
     for at, frame in enumerate(own):
         if _plain(frame.function) == frame.function:
@@ -169,10 +175,11 @@ def _line(code: _Code, frame: StackFrame) -> str:
 def _waits_itself(
     calls: list[StackFrame], own: StackFrame, process: ProcessStacks
 ) -> bool:
-    """Whether a thread waits because of its line of the project, and is neither idle nor waiting for other ranks.
+    """Whether a thread waits because of its line of the project, and is neither idle
+    nor waiting for other ranks.
 
-    A wait inside a framework is for others: a collective for all ranks. Python's own modules wait for files, sockets and
-    programs, except in an idle pool or loop.
+    A wait inside a framework is for others: a collective for all ranks. Python's own
+    modules wait for files, sockets and programs, except in an idle pool or loop.
     """
     for frame in calls[calls.index(own) + 1 :]:
         if (
@@ -241,7 +248,9 @@ class _Call(msgspec.Struct, tag_field="ph", tag="X", kw_only=True):
 
 
 def write_trace(stacks: SideStacks, root: Path, file: Path) -> None:
-    """Write the stacks as Chrome trace events of Python functions, as torch.profiler does: idle threads are left out."""
+    """Write the stacks as Chrome trace events of Python functions, as torch.profiler
+    does: idle threads are left out.
+    """
     events: list[_ThreadName | _Call] = []
     for process in stacks.processes:
         events += _events(process, _Code(root))
@@ -284,7 +293,9 @@ def _call(name: str, begin: int, end: int, process: int, thread: int) -> _Call:
 
 
 def _shared(open_calls: list[tuple[str, int]], names: list[str]) -> int:
-    """The number of open calls that go on in a stack with these names, from the outermost on."""
+    """The number of open calls that go on in a stack with these names, from the
+    outermost on.
+    """
     shared = 0
     for (open_name, _), name in zip(open_calls, names):
         if open_name != name:
@@ -307,8 +318,8 @@ def _library_name(file: str) -> str:
 
 
 _MOST_OPERATORS = 300
-# On a busy machine some calls hold times in which the thread did not run: those are this many interquartile ranges above
-# the usual.
+# On a busy machine some calls hold times in which the thread did not run: those are
+# this many interquartile ranges above the usual.
 _FAR = 5.0
 # A trace of a server's own profiler that is larger takes long to read and to download.
 MOST_TRACE_BYTES = 200 << 20
@@ -317,7 +328,9 @@ _Floats = npt.NDArray[np.float64]
 
 
 class _Key(NamedTuple):
-    """An operator and the place where the function that calls it begins, as the profiler writes it; empty for none."""
+    """An operator and the place where the function that calls it begins, as the
+    profiler writes it; empty for none.
+    """
 
     name: str
     place: str
@@ -342,7 +355,10 @@ def kept_traces(sampled: SideStacks) -> list[Path]:
 
 
 def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
-    """The operators of a unit of work, most time first. A trace that cannot be read tells none."""
+    """The operators of a unit of work, most time first.
+
+    A trace that cannot be read tells none.
+    """
     seconds: dict[_Key, list[_Floats]] = defaultdict(list)
     for file in kept_traces(sampled):
         try:
@@ -375,7 +391,9 @@ def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
 
 
 def _calls(timeline: Timeline) -> Iterator[tuple[_Key, _Floats]]:
-    """Yield the seconds of every call of each operator that Python calls; on a device, of the work that the call launched."""
+    """Yield the seconds of every call of each operator that Python calls; on a device,
+    of the work that the call launched.
+    """
     stacks = stacks_of(timeline.events)
     above = operators_above(stacks)
     outermost = stacks.events.is_kind("host_op") & (above == NOTHING_AROUND)
@@ -412,7 +430,9 @@ def _device_times(stacks: Stacks, above: npt.NDArray[np.int32]) -> _Floats:
 
 
 class _Places:
-    """Where the functions that a trace names stand in the project: torch writes paths below some folder of ``sys.path``."""
+    """Where the functions that a trace names stand in the project: torch writes paths
+    below some folder of ``sys.path``.
+    """
 
     def __init__(self, sampled: SideStacks, root: Path) -> None:
         self._root = root.resolve()
@@ -422,9 +442,11 @@ class _Places:
                 self._frames[Path(frame.file).name].add(frame._replace(line=0))
 
     def of(self, place: str) -> tuple[str, str]:
-        """The name of the function at a place, and where it begins, below the root; empty if they are unknown.
+        """The name of the function at a place, and where it begins, below the root;
+        empty if they are unknown.
 
-        A function that ran before the recording began has the line at which it was then.
+        A function that ran before the recording began has the line at which it was
+        then.
         """
         file, _, number = place.rpartition(":")
         if not number.isdecimal():

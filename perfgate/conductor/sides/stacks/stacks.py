@@ -1,7 +1,8 @@
-"""Sample the Python stacks of a side's processes while it works, read the results, and record its operators.
+"""Sample the Python stacks of a side's processes while it works, read the results, and
+record its operators.
 
-Every Python process of a side catches a signal (``measuring/startup``). Only processes that catch it are sent it: any other
-would die of it.
+Every Python process of a side catches a signal (``measuring/startup``). Only processes
+that catch it are sent it: any other would die of it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from perfgate.system.profiling import (
 
 # Total profiling time per side, over several turns.
 PROFILE_SECONDS = 2.0
-# Processes that wait for a CPU longer than they have one get up to this many, until they have used half as much CPU time
-# as they would have alone.
+# Processes that wait for a CPU longer than they have one get up to this many, until
+# they have used half as much CPU time as they would have alone.
 _BUSY_SECONDS = 12.0
 MOST_TURNS = 1000
 _MOST_RUNS = 20
@@ -48,7 +49,9 @@ _TRACE_VARIABLES = ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")
 
 
 class StackFrame(NamedTuple):
-    """A line that ran: the file and the qualified name of its function, the lines of that, and its own number."""
+    """A line that ran: the file and the qualified name of its function, the lines of
+    that, and its own number.
+    """
 
     file: str
     function: str
@@ -70,7 +73,9 @@ class StackSample(NamedTuple):
 
 
 class ProcessStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The samples of one process; ``library`` is the folder of Python's own modules, ``rank`` -1 outside a job of ranks."""
+    """The samples of one process; ``library`` is the folder of Python's own modules,
+    ``rank`` -1 outside a job of ranks.
+    """
 
     pid: int
     rank: int
@@ -83,7 +88,8 @@ class ProcessStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SideStacks(NamedTuple):
-    """The stacks of all processes of a side while it did ``units`` of work in ``seconds``.
+    """The stacks of all processes of a side while it did ``units`` of work in
+    ``seconds``.
 
     ``traces`` lie in ``folder`` and hold the operators of ``operator_units`` units.
     """
@@ -116,10 +122,11 @@ def sample_stacks(
     per: ProfileUnit,
     cpu: Callable[[], CpuTime],
 ) -> SideStacks:
-    """Sample while ``work`` is done until there is enough; it returns how many units it did.
+    """Sample while ``work`` is done until there is enough; it returns how many units it
+    did.
 
-    ``cpu`` is the CPU time that the processes have used since now. The folder is emptied before, because older files are not of
-    this profile.
+    ``cpu`` is the CPU time that the processes have used since now. The folder is
+    emptied before, because older files are not of this profile.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -144,7 +151,9 @@ def sample_stacks(
 def _switched_on(
     switch: Path, processes: Callable[[], list[int]], begun: str
 ) -> Iterator[set[int]]:
-    """Let processes that catch the signal record until the context ends; yield those once they have begun."""
+    """Let processes that catch the signal record until the context ends; yield those
+    once they have begun.
+    """
     switch.touch()
     signalled = signal_processes(processes())
     wait_for_files(switch.parent, signalled, begun, _START_SECONDS)
@@ -156,14 +165,18 @@ def _switched_on(
 
 
 def _is_starved(cpu: CpuTime) -> bool:
-    """Whether processes have used little CPU time because others had it; a program that computes little has enough."""
+    """Whether processes have used little CPU time because others had it; a program that
+    computes little has enough.
+    """
     return cpu.used < PROFILE_SECONDS / 2 and (
         cpu.waited is None or cpu.waited > cpu.used
     )
 
 
 def sample_run(folder: Path, run: Callable[[], bool]) -> SideStacks | None:
-    """Sample all Python processes of some runs from their start to their end; None where ``run`` says that one failed."""
+    """Sample all Python processes of some runs from their start to their end; None
+    where ``run`` says that one failed.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / FROM_START).touch()
@@ -192,7 +205,9 @@ def signal_processes(pids: list[int]) -> set[int]:
 
 
 def _catches(pid: int) -> bool:
-    """Whether a process has a handler for the signal (proc(5): SigCgt has a bit for each)."""
+    """Whether a process has a handler for the signal (proc(5): SigCgt has a bit for
+    each).
+    """
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -215,7 +230,9 @@ def _read_all(files: Iterable[Path]) -> list[ProcessStacks]:
 
 
 def _read(file: Path) -> ProcessStacks | None:
-    """The samples of a process; None if the file is not such a document: the process ran code of the change."""
+    """The samples of a process; None if the file is not such a document: the process
+    ran code of the change.
+    """
     try:
         if file.is_symlink() or file.stat().st_size > _MOST_BYTES:
             return None
@@ -248,10 +265,11 @@ def record_operators(
     begin: Callable[[Path], bool] = lambda _: False,
     end: Callable[[], None] = lambda: None,
 ) -> SideStacks:
-    """The profile with the traces of one more turn, which does ``work`` and returns how many units it did.
+    """The profile with the traces of one more turn, which does ``work`` and returns how
+    many units it did.
 
-    ``begin`` starts the program's own profiler and returns whether there is one, and ``end`` ends it. SideError of
-    ``work`` passes through.
+    ``begin`` starts the program's own profiler and returns whether there is one, and
+    ``end`` ends it. SideError of ``work`` passes through.
     """
     folder = sampled.folder
     units, traces = 0, []

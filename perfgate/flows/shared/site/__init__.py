@@ -1,9 +1,11 @@
 """The pages of main's history, from any store.
 
-``read_site`` reads a project's stored runs once; ``SitePages`` answers an address with a page. `perfgate site` asks it for
-every address of ``file_addresses`` and writes the answers, a service asks for what its readers open. Both get the same pages.
+``read_site`` reads a project's stored runs once; ``SitePages`` answers an address with
+a page. `perfgate site` asks it for every address of ``file_addresses`` and writes the
+answers, a service asks for what its readers open. Both get the same pages.
 
-All links are relative, so a site works from files, below any path of a server, and from a branch of pages:
+All links are relative, so a site works from files, below any path of a server, and from
+a branch of pages:
 
 | address | page |
 |---|---|
@@ -17,6 +19,6 @@ All links are relative, so a site works from files, below any path of a server, 
 | ``runs/ID.html`` | one run, by the first 12 digits of its id |
 | ``compare/ID-ID.html`` | two runs, the earlier one first |
 
-A service also answers ``compare/index.html?earlier=ID&later=ID``, by the first digits of the ids; with
-``SiteLinks(forms=True)`` the pages have a form that leads there.
+A service also answers ``compare/index.html?earlier=ID&later=ID``, by the first digits
+of the ids; with ``SiteLinks(forms=True)`` the pages have a form that leads there.
 """

@@ -1,4 +1,6 @@
-"""Answer an address with a page of main's history, and list the addresses of a site in files."""
+"""Answer an address with a page of main's history, and list the addresses of a site in
+files.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ from perfgate.judging.report.render.site.runs import (
 from perfgate.judging.report.render.site.series import render_series, render_series_list
 from perfgate.locale import Language, speaking
 
-# The limits of a site in files, besides the number of newest runs: the store may have thousands of each.
+# The limits of a site in files, besides the number of newest runs: the store may have
+# thousands of each.
 MOST_SERIES_PAGES = 1000
 MOST_LIST_PAGES = 25
 MOST_CHANGES = 40
@@ -69,7 +72,9 @@ _WITHOUT_DETAILS = {
 
 
 class SitePages:
-    """The pages of one content. ``open_run`` reads a run's document and raises StoreError if it cannot.
+    """The pages of one content.
+
+    ``open_run`` reads a run's document and raises StoreError if it cannot.
 
     ``read_kept`` returns the kept files of a run.
     """
@@ -98,10 +103,11 @@ class SitePages:
         form_key: str = "",
         recording_of: RecordingOf | None = None,
     ) -> str | None:
-        """The page of an address, None if there is none. Raises StoreError if a run cannot be read.
+        """The page of an address, None if there is none. Raises StoreError if a run
+        cannot be read.
 
-        ``form_key`` is the reader's key for the forms that change something. ``recording_of`` names the served recording of a
-        run, "" if it has none.
+        ``form_key`` is the reader's key for the forms that change something.
+        ``recording_of`` names the served recording of a run, "" if it has none.
         """
         links = replace(self._links, form_key=form_key)
         with speaking(self._language):
@@ -138,7 +144,9 @@ class SitePages:
 
     @cached_property
     def _series(self) -> dict[str, tuple[TrendSeries, str]]:
-        """The pages of all series, each with its branch; first the series over all branches."""
+        """The pages of all series, each with its branch; first the series over all
+        branches.
+        """
         return {
             series_address(entry, branch): (entry, branch)
             for entry, branch in _series_pages(self._content)
@@ -152,7 +160,9 @@ class SitePages:
             )
 
     def _find(self, digits: str | None) -> StoredRun | None:
-        """The run with an id that begins with these digits, None if there is none or more than one."""
+        """The run with an id that begins with these digits, None if there is none or
+        more than one.
+        """
         matches: list[int] = []
         for place, run_id in enumerate(ids_of(self._content.runs)):
             if digits and run_id.startswith(digits):
@@ -213,7 +223,8 @@ class SitePages:
 
 
 def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
-    """The addresses of a site in files: all lists, the series, the newest runs, and both runs around each newest change.
+    """The addresses of a site in files: all lists, the series, the newest runs, and
+    both runs around each newest change.
 
     In the order in which they are written: pages about the same runs follow each other.
     """

@@ -37,7 +37,9 @@ _DEVICE_FIELDS = ("device.name", "cpu.model")
 
 
 class ChangesRemembered:
-    """Searches series for changes, but not those that are as they were at the last reading: most of them are."""
+    """Searches series for changes, but not those that are as they were at the last
+    reading: most of them are.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, list[TrendSeries]] = {}
@@ -67,7 +69,10 @@ def read_site(
     seconds_since_1970: float,
     search: SearchChanges = with_changes,
 ) -> SiteContent:
-    """Main's history; ``root`` may lie in a clone, which names commits. Raises UsageError if there is no run of main."""
+    """Main's history; ``root`` may lie in a clone, which names commits.
+
+    Raises UsageError if there is no run of main.
+    """
     remembered = Remembering(progress)
     stored = read_histories(
         log, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search
@@ -134,7 +139,9 @@ _Place = tuple[str, str, str, str]
 def beside_main(
     run: StoredRun, document: RunDocument, series: Sequence[TrendSeries]
 ) -> list[BesideLevel]:
-    """The numbers of a run compared with its level; ``series`` are main's, of all testbeds."""
+    """The numbers of a run compared with its level; ``series`` are main's, of all
+    testbeds.
+    """
     values = _values(document)
     numbers: list[BesideLevel] = []
     for entry in series:
@@ -150,7 +157,9 @@ def beside_each_other(
     documents: tuple[RunDocument, RunDocument],
     series: Sequence[TrendSeries],
 ) -> list[BesideLevel]:
-    """The numbers of two runs, compared with the level of the earlier run if both are of one testbed."""
+    """The numbers of two runs, compared with the level of the earlier run if both are
+    of one testbed.
+    """
     before, after = map(_values, documents)
     numbers: list[BesideLevel] = []
     for entry in series:

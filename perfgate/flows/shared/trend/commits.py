@@ -1,4 +1,6 @@
-"""The commits of main between two runs, with author and change request, by the project's clone."""
+"""The commits of main between two runs, with author and change request, by the
+project's clone.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from perfgate.git.repository import is_behind
 MOST_COMMITS = 20
 _GIT_SECONDS = 20.0
 _COMMIT_FORMAT = "%H%x1f%an%x1f%s%x1f%b%x1e"
-# References to the change request in commits of main: GitHub (squash and merge), Gitee; GitLab in the merge commit's body.
+# References to the change request in commits of main: GitHub (squash and merge), Gitee;
+# GitLab in the merge commit's body.
 _REQUEST_IN_SUBJECT = re.compile(r"\((#\d+)\)$|^Merge pull request (#\d+) |^(!\d+) ")
 _REQUEST_IN_BODY = re.compile(r"^See merge request [\w./-]*(!\d+)$", re.MULTILINE)
 
@@ -37,9 +40,11 @@ def commit_names(root: Path) -> NameCommits:
 
 
 def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
-    """Main's own commits after ``good`` up to ``bad``, newest first, and their total number.
+    """Main's own commits after ``good`` up to ``bad``, newest first, and their total
+    number.
 
-    Empty if history was rewritten or the clone is too shallow, because git would then list other commits, or only some.
+    Empty if history was rewritten or the clone is too shallow, because git would then
+    list other commits, or only some.
     """
     command = [
         "log",

@@ -1,4 +1,6 @@
-"""The operators that run more often since main moved, with their lines, by the exact counters of two runs."""
+"""The operators that run more often since main moved, with their lines, by the exact
+counters of two runs.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ def with_operators(
     series: Sequence[TrendSeries],
     documents: Mapping[str, RunDocument],
 ) -> TrendCause:
-    """A cause with the operators that run more often since then, if the runs on both sides were opened.
+    """A cause with the operators that run more often since then, if the runs on both
+    sides were opened.
 
-    Operators named by the most counters come first: an operator that makes the host wait counts as a call too.
+    Operators named by the most counters come first: an operator that makes the host
+    wait counts as a call too.
     """
     if cause.direction != "worse":
         return cause

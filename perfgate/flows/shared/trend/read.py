@@ -1,4 +1,6 @@
-"""Read main's histories from the store and find the changes in them: the trend document."""
+"""Read main's histories from the store and find the changes in them: the trend
+document.
+"""
 
 from __future__ import annotations
 
@@ -58,20 +60,23 @@ from perfgate.judging.trend.uplifts import uplifts, with_differences
 from perfgate.locale import Activity, sentence
 from perfgate.version import __version__
 
-# The metrics that the gate judges, with their throughput; NUMBER* are the numbers that a command defines.
+# The metrics that the gate judges, with their throughput; NUMBER* are the numbers that
+# a command defines.
 GATED = [
     name
     for name, card in METRICS.items()
     if card.origin.counted or card.trend.judged or card.gate.tolerance is not None
 ]
 GATED.append(f"{NUMBER}*")
-# The numbers in the comment's table of the checklist, and others that are followed; they are informative only.
+# The numbers in the comment's table of the checklist, and others that are followed;
+# they are informative only.
 INFORMING = {
     name
     for name, card in METRICS.items()
     if card.display.leading or card.trend.followed
 }.difference(GATED)
-# Documents are large; only the newest are opened, for their steps, warnings and intervals.
+# Documents are large; only the newest are opened, for their steps, warnings and
+# intervals.
 RUNS_OPENED = 26
 # For this many changes, the runs on both sides are opened too, for their counters.
 _CHANGES_OPENED = 40
@@ -87,7 +92,8 @@ SearchChanges = Callable[[TrendSeries], TrendSeries]
 class Wanted:
     """The series to search: metrics and workloads by name or pattern.
 
-    By default, the metrics that the gate judges and the leading numbers of the checklist, for all workloads.
+    By default, the metrics that the gate judges and the leading numbers of the
+    checklist, for all workloads.
     """
 
     metrics: tuple[str, ...] = ()
@@ -102,13 +108,17 @@ class Wanted:
         return any(fnmatchcase(series.metric, pattern) for pattern in patterns)
 
     def informs(self, series: Series) -> bool:
-        """Whether a series only informs: it was not requested by name, and the gate does not judge it."""
+        """Whether a series only informs: it was not requested by name, and the gate
+        does not judge it.
+        """
         return not self.metrics and series.metric in INFORMING
 
 
 @dataclass(frozen=True)
 class StoredHistories:
-    """A project's stored data: its runs, newest first, the series with their changes, and the series left out."""
+    """A project's stored data: its runs, newest first, the series with their changes,
+    and the series left out.
+    """
 
     runs: list[StoredRun]
     series: list[TrendSeries]
@@ -117,7 +127,9 @@ class StoredHistories:
 
 @dataclass(frozen=True)
 class OpenedHistories(StoredHistories):
-    """Histories with the documents that explain them, by id, the testbeds with their fields, and their replacements."""
+    """Histories with the documents that explain them, by id, the testbeds with their
+    fields, and their replacements.
+    """
 
     documents: dict[str, RunDocument]
     comparable: Mapping[str, Mapping[str, str]]
@@ -134,10 +146,12 @@ def read_histories(
     branch: str | None = None,
     search: SearchChanges = with_changes,
 ) -> StoredHistories:
-    """The series of a project, one value per version, searched for changes; with ``branch`` only of the branch's runs.
+    """The series of a project, one value per version, searched for changes; with
+    ``branch`` only of the branch's runs.
 
-    ``search`` is `with_changes`, or what remembers its answers. Raises UsageError if there is no run, or no such series.
-    Unreadable or implausible data is left out with a note: one run must not hide or move all others.
+    ``search`` is `with_changes`, or what remembers its answers. Raises UsageError if
+    there is no run, or no such series. Unreadable or implausible data is left out with
+    a note: one run must not hide or move all others.
     """
     runs = _readable_runs(
         log, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc)
@@ -308,9 +322,11 @@ def open_documents(
     note: Callable[[str], None],
     search: SearchChanges = with_changes,
 ) -> OpenedHistories:
-    """Open the newest runs, the first and last of every testbed, which describe it, and the runs around the newest changes.
+    """Open the newest runs, the first and last of every testbed, which describe it, and
+    the runs around the newest changes.
 
-    Damaged runs are noted. The series of testbeds that were replaced are searched for changes, too.
+    Damaged runs are noted. The series of testbeds that were replaced are searched for
+    changes, too.
     """
     documents = _Documents(log, note)
     documents.open([run.id for run in stored.runs[:RUNS_OPENED]])
@@ -344,7 +360,10 @@ def open_documents(
 
 
 class _Documents:
-    """The documents of runs by id. Once the server of the store is gone, no more are opened: each would wait for it."""
+    """The documents of runs by id.
+
+    Once the server of the store is gone, no more are opened: each would wait for it.
+    """
 
     def __init__(self, log: ProjectLog, note: Callable[[str], None]) -> None:
         self._log, self._note = log, note
@@ -386,7 +405,8 @@ def _readable_runs(
         raise StoreError(log.damaged[0])
     for why in log.damaged:
         note(Activity("a run is left out: {why}", why=why))
-    # One run dated next year would make all others look outdated; an error of some days only moves a run.
+    # One run dated next year would make all others look outdated; an error of some days
+    # only moves a run.
     latest = today + timedelta(days=RECENT_DAYS)
     runs = [run for run in stored if moment(run.started_at) <= latest]
     if len(runs) < len(stored):
@@ -414,7 +434,9 @@ def _readable_runs(
 
 
 class _JobNumbers:
-    """The numbers that commands define, as described by stored runs: the store itself keeps no units."""
+    """The numbers that commands define, as described by stored runs: the store itself
+    keeps no units.
+    """
 
     def __init__(self, log: ProjectLog) -> None:
         self._log = log
@@ -442,7 +464,9 @@ def _read_series(
     numbers: _JobNumbers,
     note: Callable[[str], None],
 ) -> TrendSeries:
-    """A series with a point for each of the newest versions; ``history`` are its runs and values, oldest first."""
+    """A series with a point for each of the newest versions; ``history`` are its runs
+    and values, oldest first.
+    """
     measured: list[TrendPoint] = []
     implausible: list[tuple[StoredRun, float]] = []
     for run, value in history:

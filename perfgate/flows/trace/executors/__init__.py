@@ -1,4 +1,6 @@
-"""Run tasks in processes of this machine or on a cluster; a task is tried again if its worker dies."""
+"""Run tasks in processes of this machine or on a cluster; a task is tried again if its
+worker dies.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,24 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from perfgate.errors import UsageError
 
-# A task that lost this number of workers is given up: its file is more likely the cause than the machine.
+# A task that lost this number of workers is given up: its file is more likely the cause
+# than the machine.
 MOST_DEATHS = 2
 
 
 class Task(NamedTuple):
-    """A call that a worker can import, and the node of the cluster that must run it, None for any."""
+    """A call that a worker can import, and the node of the cluster that must run it,
+    None for any.
+    """
 
     call: Callable[[], bytes]
     host: str | None = None
 
 
 class Outcome(NamedTuple):
-    """The answer of a task; None without one, and ``deaths`` is the number of its own workers that died since."""
+    """The answer of a task; None without one, and ``deaths`` is the number of its own
+    workers that died since.
+    """
 
     task: Task
     answer: bytes | None
@@ -35,14 +42,22 @@ class Executor(Protocol):
     """Runs tasks side by side."""
 
     def submit(self, task: Task) -> None:
-        """Accept a task. If its worker died, it may be submitted again, also while the outcomes are read."""
+        """Accept a task.
+
+        If its worker died, it may be submitted again, also while the outcomes are read.
+        """
 
     def outcomes(self) -> Iterator[Outcome]:
-        """The outcomes of all submitted tasks as they end. Raises ClusterRefusedError if the cluster cannot run them."""
+        """The outcomes of all submitted tasks as they end.
+
+        Raises ClusterRefusedError if the cluster cannot run them.
+        """
 
 
 class Cluster(NamedTuple):
-    """The cluster with the workers; ``address`` is HOST:PORT, and empty for Slurm, which the machine itself knows."""
+    """The cluster with the workers; ``address`` is HOST:PORT, and empty for Slurm,
+    which the machine itself knows.
+    """
 
     engine: Literal["ray", "dask", "slurm"]
     address: str = ""
@@ -63,9 +78,11 @@ def read_cluster(text: str) -> Cluster:
 def open_executor(
     on: Cluster | None, workers: int | None
 ) -> AbstractContextManager[Executor]:
-    """The workers of a cluster; without one ``workers`` processes of this machine, by default one a CPU.
+    """The workers of a cluster; without one ``workers`` processes of this machine, by
+    default one a CPU.
 
-    Raises UsageError if a package is missing, and ClusterRefusedError if the cluster cannot be reached.
+    Raises UsageError if a package is missing, and ClusterRefusedError if the cluster
+    cannot be reached.
     """
     if on is None:
         from perfgate.flows.trace.executors.local import LocalExecutor
@@ -87,7 +104,9 @@ def open_executor(
 def completed(
     executor: Executor, tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, bytes | None]]:
-    """Each task with its answer, as they end; None if its worker died, and another one that ran it again."""
+    """Each task with its answer, as they end; None if its worker died, and another one
+    that ran it again.
+    """
     deaths: Counter[Task] = Counter()
     for task in tasks:
         executor.submit(task)
@@ -100,7 +119,10 @@ def completed(
 
 
 def cluster_package(module: str, extra: str) -> Any:
-    """Import the package of a cluster. Raises UsageError with the extra that installs it."""
+    """Import the package of a cluster.
+
+    Raises UsageError with the extra that installs it.
+    """
     try:
         return import_module(module)
     except ImportError as error:

@@ -18,14 +18,16 @@ from perfgate.system.processes import die_with_parent
 class LocalExecutor(AbstractContextManager["LocalExecutor"]):
     """At most ``processes`` tasks at once.
 
-    A worker that dies ends its whole pool, and which task it ran is not known. So the tasks of that pool run again, each in a
-    pool of one worker, and only a death there counts.
+    A worker that dies ends its whole pool, and which task it ran is not known. So the
+    tasks of that pool run again, each in a pool of one worker, and only a death there
+    counts.
     """
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
         self._waiting: deque[Task] = deque()
-        # The tasks of a pool that ended, and the tasks among them that wait for a separate pool.
+        # The tasks of a pool that ended, and the tasks among them that wait for a
+        # separate pool.
         self._suspected: set[Task] = set()
         self._suspects: deque[Task] = deque()
 

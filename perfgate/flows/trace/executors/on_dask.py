@@ -14,9 +14,11 @@ from perfgate.flows.trace.executors import Outcome, Task, cluster_package
 
 
 class DaskExecutor(AbstractContextManager["DaskExecutor"]):
-    """The scheduler repeats the tasks of a dead worker itself, by default three times (its ``allowed-failures``).
+    """The scheduler repeats the tasks of a dead worker itself, by default three times
+    (its ``allowed-failures``).
 
-    It blames every task that the worker had, also those that still waited there, so each one is tried again alone.
+    It blames every task that the worker had, also those that still waited there, so
+    each one is tried again alone.
     """
 
     def __init__(self, address: str) -> None:

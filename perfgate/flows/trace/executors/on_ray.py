@@ -1,4 +1,6 @@
-"""Tasks on a Ray cluster, through its client server (``ray start --head`` listens on port 10001)."""
+"""Tasks on a Ray cluster, through its client server (``ray start --head`` listens on
+port 10001).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from perfgate.flows.trace.executors import Outcome, Task, cluster_package
 
 
 class RayExecutor(AbstractContextManager["RayExecutor"]):
-    """One CPU of the cluster for each task. Ray repeats none, so a death is always the death of the task's own worker."""
+    """One CPU of the cluster for each task.
+
+    Ray repeats none, so a death is always the death of the task's own worker.
+    """
 
     def __init__(self, address: str) -> None:
         self._ray = cluster_package("ray", "ray")
@@ -20,7 +25,8 @@ class RayExecutor(AbstractContextManager["RayExecutor"]):
         self._running: dict[Any, Task] = {}
         try:
             self._ray.init(f"ray://{address}", log_to_driver=False)
-        # Ray raises each of these for a cluster that does not answer, or has another version of Ray or Python.
+        # Ray raises each of these for a cluster that does not answer, or has another
+        # version of Ray or Python.
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ClusterRefusedError(
                 "the Ray cluster at {address} cannot be reached: {error}; check the address and that Ray and Python have "

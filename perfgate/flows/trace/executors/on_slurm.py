@@ -21,14 +21,17 @@ from perfgate.flows.trace.executors import Outcome, Task, cluster_package
 _MOST_IN_ARRAY = 1000
 _MINUTES = 60
 _SECONDS_BETWEEN_LOOKS = 1.0
-# A result may be seen later than its job's end, because network file systems keep folders for a while.
+# A result may be seen later than its job's end, because network file systems keep
+# folders for a while.
 _SECONDS_OF_GRACE = 15.0
 
 
 class SlurmJobExecutor(AbstractContextManager["SlurmJobExecutor"]):
-    """Jobs of one CPU and at most an hour, unless sbatch's own variables say otherwise (SBATCH_PARTITION, SBATCH_TIMELIMIT).
+    """Jobs of one CPU and at most an hour, unless sbatch's own variables say otherwise
+    (SBATCH_PARTITION, SBATCH_TIMELIMIT).
 
-    ``squeue`` shows which jobs have ended, because ``sacct`` answers only on clusters with accounting.
+    ``squeue`` shows which jobs have ended, because ``sacct`` answers only on clusters
+    with accounting.
     """
 
     def __init__(self) -> None:
@@ -61,7 +64,8 @@ class SlurmJobExecutor(AbstractContextManager["SlurmJobExecutor"]):
     def outcomes(self) -> Iterator[Outcome]:
         while self._waiting or self._running:
             self._submit_waiting()
-            # Asked before the results are looked for: a job that ended in between has one.
+            # Asked before the results are looked for: a job that ended in between has
+            # one.
             queued, now = self._queued(), time.monotonic()
             for job in list(self._running):
                 if job.paths.result_pickle.exists():

@@ -1,4 +1,6 @@
-"""GitHub and GitHub Enterprise Server: pull requests, issue comments, commit statuses (docs.github.com, REST API)."""
+"""GitHub and GitHub Enterprise Server: pull requests, issue comments, commit statuses
+(docs.github.com, REST API).
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,13 @@ NAME = "github"
 API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
 LINE = "{repository}/blob/{commit}/{path}#L{line}"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
-# The account behind GITHUB_TOKEN (docs.github.com, "Use GITHUB_TOKEN for authentication in workflows").
+# The account behind GITHUB_TOKEN (docs.github.com, "Use GITHUB_TOKEN for authentication
+# in workflows").
 ACTIONS_ACCOUNT = "github-actions[bot]"
 # Commit statuses, "description": GitHub refuses more than 140 characters.
 DIALECT = Dialect("GitHub", talk="issues", max_description=140)
-# "Responses include a maximum of 3000 files" (docs.github.com, REST API, "List pull requests files").
+# "Responses include a maximum of 3000 files" (docs.github.com, REST API, "List pull
+# requests files").
 MOST_FILES = 3000
 # Number of pull requests searched for a head that no branch leads to.
 RECENT_PULLS = 300
@@ -94,10 +98,12 @@ class GitHub(DialectForge):
     """One repository on GitHub."""
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """The pull request that the event names, or else a pull request with the event's head.
+        """The pull request that the event names, or else a pull request with the
+        event's head.
 
-        Searched by branch: the list of a commit's pull requests omits those from forks. If the fork or its branch was deleted
-        or renamed, the most recently updated pull requests are searched.
+        Searched by branch: the list of a commit's pull requests omits those from forks.
+        If the fork or its branch was deleted or renamed, the most recently updated pull
+        requests are searched.
         """
         if self._event.change_request is not None:
             return self._change_request(
@@ -162,7 +168,9 @@ class GitHub(DialectForge):
         return [pull for pull in pulls if pull.head.sha == event.head_sha]
 
     def changed_files(self, number: int) -> list[str] | None:
-        """The paths a pull request touches; None if there may be more files than GitHub lists."""
+        """The paths a pull request touches; None if there may be more files than GitHub
+        lists.
+        """
         files = list(
             self._session.pages(
                 f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100}
@@ -217,13 +225,15 @@ class GitHub(DialectForge):
         written = self._session.send(
             "POST", path, {"body": body}, PostedComment, expect=201, repeatable=False
         )
-        # The author is the account of our token. Every publisher reads the comments again after writing, and then also finds
-        # the earlier comments of this account.
+        # The author is the account of our token. Every publisher reads the comments
+        # again after writing, and then also finds the earlier comments of this account.
         if written.user:
             self._login = written.user.login
 
     def issues(self, label: str) -> list[Issue]:
-        """The issues with a label; GitHub's list also contains pull requests, which are skipped."""
+        """The issues with a label; GitHub's list also contains pull requests, which are
+        skipped.
+        """
         query: Query = {"labels": label, "state": "all", "per_page": 100}
         issues = self._session.pages(f"{self._path}/issues", _Issue, query=query)
         return [
@@ -269,7 +279,9 @@ class GitHub(DialectForge):
         )
 
     def comment_issue(self, number: int, body: str) -> None:
-        """Write a comment; GitHub stores comments on issues and on pull requests together."""
+        """Write a comment; GitHub stores comments on issues and on pull requests
+        together.
+        """
         self.add_comment(number, body)
 
     def ordered_change(self, number: int) -> OrderedChange:
@@ -284,7 +296,9 @@ class GitHub(DialectForge):
         )
 
     def may_push(self, login: str) -> bool:
-        """Whether an account may push; GitHub reports the role `maintain` as ``write`` and `triage` as ``read``."""
+        """Whether an account may push; GitHub reports the role `maintain` as ``write``
+        and `triage` as ``read``.
+        """
         path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
         return self._session.get_unless_refused(
             path, str, refused=404, field="permission"
@@ -294,8 +308,9 @@ class GitHub(DialectForge):
     def _login(self) -> str:
         """The account of the token.
 
-        An app's token may not query it (403): then it is the configured account, or else GITHUB_TOKEN's. Comments of other bots
-        are not ours: some bots quote other comments, including our marker.
+        An app's token may not query it (403): then it is the configured account, or
+        else GITHUB_TOKEN's. Comments of other bots are not ours: some bots quote other
+        comments, including our marker.
         """
         answer = self._session.get_unless_refused("/user", User, refused=403)
         if answer:

@@ -28,18 +28,21 @@ from perfgate.judging.forge.orders import CommentEvent, CommentPlace, OrderedCha
 NAME = "gitlab"
 API_URL, SERVER_URL = "https://gitlab.com/api/v4", "https://gitlab.com"
 LINE = "{repository}/-/blob/{commit}/{path}#L{line}"
-# CI_JOB_TOKEN may not write notes or statuses (doc/ci/jobs/ci_job_token.md), so a project access token is needed.
+# CI_JOB_TOKEN may not write notes or statuses (doc/ci/jobs/ci_job_token.md), so a
+# project access token is needed.
 TOKEN_VARIABLES = ("PERFGATE_TOKEN",)
 # Commits API: description and target_url of a status are limited to 255 characters.
 MAX_DESCRIPTION = 255
-# project_policy.rb: `create_commit_status` needs Developer since MR !224 of 2016; notes need Reporter.
+# project_policy.rb: `create_commit_status` needs Developer since MR !224 of 2016; notes
+# need Reporter.
 RIGHTS = (
     "give it the scope api and, in the project of the merge request, the role Reporter for notes and issues, Developer for "
     "commit statuses and for a branch"
 )
 # Members API, "Roles".
 _DEVELOPER = 30
-# The accounts of access tokens (docs.gitlab.com, "Project access tokens", "Bot users for projects").
+# The accounts of access tokens (docs.gitlab.com, "Project access tokens", "Bot users
+# for projects").
 _BOT = re.compile(r"(?:project|group)_[0-9]+_bot(?:_|$)")
 _STATES: dict[StatusState, str] = {
     "success": "success",
@@ -133,10 +136,12 @@ class GitLab:
         )
 
     def changed_files(self, number: int) -> list[str] | None:
-        """The paths a merge request touches; None if its diff is too large for GitLab to list them all.
+        """The paths a merge request touches; None if its diff is too large for GitLab
+        to list them all.
 
-        Beyond an instance's limits (files or lines), the list is truncated silently, and the count of the merge request reads
-        "1000+" (docs.gitlab.com, Merge requests API, "List merge request diffs" and "Retrieve a merge request").
+        Beyond an instance's limits (files or lines), the list is truncated silently,
+        and the count of the merge request reads "1000+" (docs.gitlab.com, Merge
+        requests API, "List merge request diffs" and "Retrieve a merge request").
         """
         path = f"{self._path}/merge_requests/{number}/diffs"
         diffs = list(self._session.pages(path, _Diff, query={"per_page": 100}))
@@ -159,7 +164,8 @@ class GitLab:
     def artifacts(self) -> list[ForgeArtifact]:
         """The archives of the jobs of the event's pipeline, named as in the jobs.
 
-        The pipeline belongs to the project it runs in, which for a merge request from a fork may be the fork.
+        The pipeline belongs to the project it runs in, which for a merge request from a
+        fork may be the fork.
         """
         path = f"{self._pipeline_project}/pipelines/{quote(self._event.job.run_id, safe='')}/jobs"
         jobs = self._session.pages(
@@ -188,7 +194,9 @@ class GitLab:
         return f"/projects/{quote(self._event.repository, safe='')}"
 
     def comments(self, number: int) -> list[Comment]:
-        """The notes of a merge request; those written by GitLab itself (``system``) are omitted."""
+        """The notes of a merge request; those written by GitLab itself (``system``) are
+        omitted.
+        """
         query: Query = {"per_page": 100, "sort": "asc", "order_by": "created_at"}
         notes = self._session.pages(self._notes(number), _Note, query=query)
         return [
@@ -218,8 +226,9 @@ class GitLab:
     def set_status(self, status: CommitStatus) -> None:
         """Set the status of a commit.
 
-        GitLab refuses a status that is already set with 400 "Cannot transition status via ..." (gitlab-foss issue 25807).
-        A repeated job gets this answer; it is not an error.
+        GitLab refuses a status that is already set with 400 "Cannot transition status
+        via ..." (gitlab-foss issue 25807). A repeated job gets this answer; it is not
+        an error.
         """
         description = status.description[:MAX_DESCRIPTION]
         body = {
@@ -277,14 +286,18 @@ class GitLab:
         )
 
     def comment_issue(self, number: int, body: str) -> None:
-        """Write a note below an issue (docs.gitlab.com, Notes API, "Create an issue note")."""
+        """Write a note below an issue (docs.gitlab.com, Notes API, "Create an issue
+        note").
+        """
         path = f"{self._path}/issues/{number}/notes"
         self._session.send(
             "POST", path, {"body": body}, dict, expect=201, repeatable=False
         )
 
     def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
-        """A note of a merge request as it is now, whatever started the pipeline claims of it; None if it was deleted."""
+        """A note of a merge request as it is now, whatever started the pipeline claims
+        of it; None if it was deleted.
+        """
         path = f"{self._notes(place.number)}/{place.comment_id}"
         note = self._session.get_unless_refused(path, _Note, refused=404)
         if note is None:
@@ -315,10 +328,11 @@ class GitLab:
         )
 
     def start_pipeline(self, branch: str, variables: Mapping[str, str]) -> str:
-        """Start a pipeline of a branch (docs.gitlab.com, Pipelines API, "Create a new pipeline").
+        """Start a pipeline of a branch (docs.gitlab.com, Pipelines API, "Create a new
+        pipeline").
 
-        A project may reserve variables for higher roles, and its `workflow:rules` may leave such pipelines out: both are
-        refused with 400.
+        A project may reserve variables for higher roles, and its `workflow:rules` may
+        leave such pipelines out: both are refused with 400.
         """
         body = {
             "ref": branch,
@@ -333,7 +347,9 @@ class GitLab:
         return f"{self._event.host.server_url}/{self._event.repository}/-/pipelines/{number}"
 
     def may_push(self, login: str) -> bool:
-        """Whether an account may push, from the role Developer on (docs.gitlab.com, "Roles and permissions")."""
+        """Whether an account may push, from the role Developer on (docs.gitlab.com,
+        "Roles and permissions").
+        """
         users = [
             user
             for user in self._session.pages("/users", _User, query={"username": login})

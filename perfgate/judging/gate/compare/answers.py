@@ -1,7 +1,9 @@
-"""The rule for answers of a server: head must agree with base as often as each side agrees with itself.
+"""The rule for answers of a server: head must agree with base as often as each side
+agrees with itself.
 
-Under equal code both comparisons of an answer are equally likely to differ (a sign test). The test runs on
-both sides: a head that reproduces its own texts more often than base matches them gives different answers too.
+Under equal code both comparisons of an answer are equally likely to differ (a sign
+test). The test runs on both sides: a head that reproduces its own texts more often than
+base matches them gives different answers too.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _CONFIDENCE = 0.95
 
 
 def p_of_alarm(counts: AnswerCounts, looks: int) -> float:
-    """The p-value of "as many answers match across sides as within either", corrected for both sides and for ``looks``."""
+    """The p-value of "as many answers match across sides as within either", corrected
+    for both sides and for ``looks``.
+    """
     return min(1.0, looks * len(counts) * min(map(_p_fewer, counts)))
 
 
@@ -35,12 +39,15 @@ def _p_fewer(side: AlikeAnswers) -> float:
     """The p-value of "no fewer answers match the other side's"."""
     if not side.own_alone:
         return 1.0
-    # Chance of at least this many on one side if each differing answer falls on either side with 1/2: a binomial tail.
+    # Chance of at least this many on one side if each differing answer falls on either
+    # side with 1/2: a binomial tail.
     return float(betainc(side.own_alone, side.other_alone + 1, 0.5))
 
 
 def judge_answers(judged: JudgedNumber, counts: AnswerCounts) -> Iterator[Comparison]:
-    """Yield a regression of head's output if too few answers agree across sides, and the shares, which only inform."""
+    """Yield a regression of head's output if too few answers agree across sides, and
+    the shares, which only inform.
+    """
     if judged.is_alarm:
         yield differing_output(judged.number.place, JOB_OUTPUT, _other_answers(counts))
     yield _shares(judged.number, counts.base)
@@ -64,7 +71,8 @@ def _other_answers(counts: AnswerCounts) -> Message:
 def _shares(number: Number, counts: AlikeAnswers) -> Paired:
     """The shares of base's answers that equal its own and head's.
 
-    They differ by the answers that agree on one side only; their exact binomial bounds bound the difference.
+    They differ by the answers that agree on one side only; their exact binomial bounds
+    bound the difference.
     """
     answers = counts.answers
     base = rounded(counts.own / answers)
@@ -86,7 +94,9 @@ def _shares(number: Number, counts: AlikeAnswers) -> Paired:
 
 
 def _clopper_pearson(count: int, of: int) -> tuple[float, float]:
-    """Bounds of a share; the error that ``_CONFIDENCE`` leaves is split over the two ends of the two shares of a difference."""
+    """Bounds of a share; the error that ``_CONFIDENCE`` leaves is split over the two
+    ends of the two shares of a difference.
+    """
     error = (1 - _CONFIDENCE) / 4
     low = 0.0
     if count:

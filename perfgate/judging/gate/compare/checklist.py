@@ -1,6 +1,7 @@
 """The checklist of both sides, number by number: it informs, without a verdict.
 
-A difference is shown only for numbers measured side by side, in pairs or in turns, and for exact counts.
+A difference is shown only for numbers measured side by side, in pairs or in turns, and
+for exact counts.
 """
 
 from __future__ import annotations
@@ -53,9 +54,11 @@ def compare_checklist(
     *,
     spoiled: Collection[ShapePlace],
 ) -> list[StepComparison]:
-    """Compare every number that a side has, in the order of steps, reusing the comparisons that the decision already has.
+    """Compare every number that a side has, in the order of steps, reusing the
+    comparisons that the decision already has.
 
-    Times of ``spoiled`` places are not evidence, so they have no difference here either.
+    Times of ``spoiled`` places are not evidence, so they have no difference here
+    either.
     """
     checklist = _Checklist(measured, comparisons, policy, spoiled)
     numbers = {**measured.leading_of_base, **measured.leading_of_head}
@@ -142,7 +145,8 @@ class _Checklist:
         return _from_effect(row, effect, self._policy)
 
     def _sizes(self, number: ChecklistNumber) -> tuple[Knee, Knee] | None:
-        """The batch knee or the best size of both sides, which the rates of all turns show more exactly than each turn does.
+        """The batch knee or the best size of both sides, which the rates of all turns
+        show more exactly than each turn does.
 
         What a side did not reach is not compared.
         """
@@ -165,7 +169,8 @@ class _Checklist:
 def _limits(policy: Policy) -> Mapping[str, _Bounded]:
     """The limit of the checklist on each metric.
 
-    If several limits bound a number, the table shows the gating limit, else the warning.
+    If several limits bound a number, the table shows the gating limit, else the
+    warning.
     """
     # "warning" comes last in the alphabet.
     names = sorted(LIMITS, key=lambda name: name.rpartition(".")[2])
@@ -223,7 +228,8 @@ def _from_effect(
             effect.differences,
             Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)),
         )
-    # The pairs that would show a difference, if it is not shown yet and a gate takes that many.
+    # The pairs that would show a difference, if it is not shown yet and a gate takes
+    # that many.
     needed: int | None = pairs_to_decide(effect.differences, excluded=0.0)
     is_shown = bounds is not None and not bounds.low <= 0.0 <= bounds.high
     if is_shown or (needed or 0) > policy.looks[-1]:
@@ -254,8 +260,9 @@ def _from_effect(
 def _from_sizes(row: StepComparison, sizes: tuple[Knee, Knee] | None) -> StepComparison:
     """The row of the batch knee or of the best size, if both sides have one.
 
-    A size lies within its range at level ``CONFIDENCE``, so the ratio of two lies within the ratio of their ranges at level
-    ``2 * CONFIDENCE - 1`` or higher (Bonferroni).
+    A size lies within its range at level ``CONFIDENCE``, so the ratio of two lies
+    within the ratio of their ranges at level ``2 * CONFIDENCE - 1`` or higher
+    (Bonferroni).
     """
     if sizes is None:
         return row
@@ -303,7 +310,9 @@ def _from_comparison(row: StepComparison, paired: Paired) -> StepComparison:
 
 
 def _operators_by_share(rows: Sequence[StepComparison]) -> list[StepComparison]:
-    """The rows in the order of steps, with the operators of each shape by their share on head, largest first."""
+    """The rows in the order of steps, with the operators of each shape by their share
+    on head, largest first.
+    """
     places = list(dict.fromkeys(row.place for row in rows))
 
     def order(row: StepComparison) -> tuple[int, int, float]:
@@ -315,7 +324,10 @@ def _operators_by_share(rows: Sequence[StepComparison]) -> list[StepComparison]:
 
 
 def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
-    """The rows, with those marked that stand for their step and workload. Which they are does not depend on differences."""
+    """The rows, with those marked that stand for their step and workload.
+
+    Which they are does not depend on differences.
+    """
     of_steps: dict[tuple[int, str], list[StepComparison]] = {}
     for row in rows:
         of_steps.setdefault((row.step, row.workload), []).append(row)
@@ -328,7 +340,9 @@ def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
 def _leading_rows(
     step: int, rows: Sequence[StepComparison]
 ) -> Sequence[StepComparison]:
-    """The rows of the first measured metric that the step's card names; a step of another package may name none."""
+    """The rows of the first measured metric that the step's card names; a step of
+    another package may name none.
+    """
     names = CARDS[step].leading if step in CARDS else ()
     if not names:
         return rows[:1]
@@ -336,8 +350,8 @@ def _leading_rows(
         of_metric = [row for row in rows if row.metric == name]
         if not of_metric:
             continue
-        # The row of head's first shape with the fewest labels; of operators, which are sorted,
-        # the first few.
+        # The row of head's first shape with the fewest labels; of operators, which are
+        # sorted, the first few.
         first = next((row for row in of_metric if row.head is not None), of_metric[0])
         of_shape = [row for row in of_metric if row.shape == first.shape]
         fewest = min(len(row.labels) for row in of_shape)

@@ -1,4 +1,6 @@
-"""Comparisons of a decision, made of counts, numbers that inform, and checks of the output."""
+"""Comparisons of a decision, made of counts, numbers that inform, and checks of the
+output.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def compared(
     head: float | None = None,
     reason: Message | None = None,
 ) -> _OfBothSides:
-    """A comparison of both sides that gates, with the unit and direction of its catalogue entry."""
+    """A comparison of both sides that gates, with the unit and direction of its
+    catalogue entry.
+    """
     entry = metric(name)
     row = kind(
         workload=place.workload,
@@ -91,8 +95,8 @@ def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
 
 
 class JudgedNumber(NamedTuple):
-    """A number, the errors that ``tests`` numbers of its family share, its corrected p-value, and
-    its noise floor.
+    """A number, the errors that ``tests`` numbers of its family share, its corrected
+    p-value, and its noise floor.
 
     Without ``p_adjusted`` it is tested alone. The floor is of base against base.
     """
@@ -113,8 +117,8 @@ class JudgedNumber(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The least and the most of a count in all calls, processes, starts or runs of a side; equal
-    if it is exact.
+    """The least and the most of a count in all calls, processes, starts or runs of a
+    side; equal if it is exact.
     """
 
     least: float
@@ -134,8 +138,8 @@ class Range(NamedTuple):
 class Count:
     """A count of a place on both sides.
 
-    Growth by the share ``allowed``, or by the number ``allowed_more``, is tolerated. It improved
-    if it fell by more than the share ``fewer`` and by more than that number.
+    Growth by the share ``allowed``, or by the number ``allowed_more``, is tolerated. It
+    improved if it fell by more than the share ``fewer`` and by more than that number.
     """
 
     place: ShapePlace

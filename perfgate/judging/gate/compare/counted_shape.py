@@ -61,7 +61,9 @@ class CountedShape:
 
     @cached_property
     def is_of_calls(self) -> bool:
-        """Whether single calls were counted: whole recordings may hold different numbers of calls."""
+        """Whether single calls were counted: whole recordings may hold different
+        numbers of calls.
+        """
         return 0 not in (self.base.counters.repeats, self.head.counters.repeats)
 
     @cached_property
@@ -76,8 +78,8 @@ class CountedShape:
         return {name for aspect, name, _ in self._varying if aspect == FRAMEWORK_OPS}
 
     def varies(self, row: Work) -> bool:
-        """Whether a count differs at a place; of an operator with unknown places, at each of its
-        lines.
+        """Whether a count differs at a place; of an operator with unknown places, at
+        each of its lines.
         """
         if _identity(row) in self._varying:
             return True
@@ -104,7 +106,9 @@ class CountedShape:
         )
 
     def parts(self, name: str, *, varying: bool = False) -> list[Part]:
-        """The parts of a counter that changed, the largest change first; places with varying counts only if ``varying``."""
+        """The parts of a counter that changed, the largest change first; places with
+        varying counts only if ``varying``.
+        """
         parts = []
         for operator in self.base.work[name].keys() | self.head.work[name].keys():
             before = self.base.of(name, operator)
@@ -123,7 +127,9 @@ class CountedShape:
         before: Sequence[Work],
         after: Sequence[Work],
     ) -> Part:
-        """The change of a count at the places of one operator, with the lines that grew."""
+        """The change of a count at the places of one operator, with the lines that
+        grew.
+        """
         lines = grown_lines(before, after, self.base_code)
         return Part(
             name=operator,
@@ -142,8 +148,9 @@ class CountedShape:
         reason: Message | None = None,
         parts: Sequence[Part] = (),
     ) -> _Kind:
-        """The comparison of a counter by its values, with an outcome that the counts alone do not
-        give. A count that a check of the output excuses, or would excuse, is ``Checked``.
+        """The comparison of a counter by its values, with an outcome that the counts
+        alone do not give. A count that a check of the output excuses, or would excuse,
+        is ``Checked``.
         """
         base = self.base.values.get(name)
         head = self.head.values.get(name)
@@ -154,8 +161,8 @@ class CountedShape:
         return replace(row, gating=gates, parts=list(parts))
 
     def overlap(self, name: str) -> Message:
-        """A message for a count with ranges on base and head that are too close, with the ranges
-        if they are known.
+        """A message for a count with ranges on base and head that are too close, with
+        the ranges if they are known.
         """
         before = self.base.ends(name)
         after = self.head.ends(name)
@@ -176,5 +183,7 @@ def largest_line(rows: Iterable[Work]) -> str | None:
 
 
 def _identity(row: Work) -> tuple[str, str, str | None]:
-    """The place of a count, by the code that both sides share, or by the number of the line."""
+    """The place of a count, by the code that both sides share, or by the number of the
+    line.
+    """
     return row.aspect, row.operator, row.code or row.line

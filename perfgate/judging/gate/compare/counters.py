@@ -62,7 +62,8 @@ def _compare(shape: CountedShape, name: str) -> Exact | Checked:
         reason = Message("gate.only-one-side", {"side": side})
         return shape.comparison(Exact, name, "not_comparable", reason)
     if not is_known(name):
-        # Of a newer perfgate: equal counts hide no loss; of others the better direction is unknown.
+        # Of a newer perfgate: equal counts hide no loss; of others the better direction
+        # is unknown.
         is_equal = base.values[name] == head.values[name]
         outcome: Outcome = "not_comparable" if is_equal else "inconclusive"
         return shape.comparison(Exact, name, outcome, Message("gate.unknown-metric"))
@@ -102,8 +103,8 @@ def _largest_parts(
 
 
 def _counted_once(shape: CountedShape) -> Message | None:
-    """A message for a recording of a single step: its counts are compared, although it does not
-    show that they repeat.
+    """A message for a recording of a single step: its counts are compared, although it
+    does not show that they repeat.
     """
     is_base = shape.base.counters.repeats == 1
     is_head = shape.head.counters.repeats == 1
@@ -115,11 +116,11 @@ def _counted_once(shape: CountedShape) -> Message | None:
 
 
 def _compare_outside(shape: CountedShape, name: str) -> Exact | None:
-    """Compare the part of a count at the places where it differs neither between calls nor
-    between processes.
+    """Compare the part of a count at the places where it differs neither between calls
+    nor between processes.
 
-    None if that part is the same on both sides, or unknown because the places do not add up to
-    the count, or none of them varies although the count does.
+    None if that part is the same on both sides, or unknown because the places do not
+    add up to the count, or none of them varies although the count does.
     """
     steady = []
     for side in (shape.base, shape.head):
@@ -137,13 +138,14 @@ def _compare_outside(shape: CountedShape, name: str) -> Exact | None:
 
 
 def _compare_ranges(shape: CountedShape, name: str) -> Exact:
-    """Compare a count that differs between repeated calls: all calls of one side must lie beyond
-    all of the other.
+    """Compare a count that differs between repeated calls: all calls of one side must
+    lie beyond all of the other.
 
-    With three calls a side, equal code does so once in 20 gates. If the base's own calls differ,
-    the gap must also be wider than RANGES_APART times the wider range: less than once in 500, for
-    normal, uniform and log-normal counts. What differs between processes is seen only in several
-    of them, so the conductor counts a difference in five of each side.
+    With three calls a side, equal code does so once in 20 gates. If the base's own
+    calls differ, the gap must also be wider than RANGES_APART times the wider range:
+    less than once in 500, for normal, uniform and log-normal counts. What differs
+    between processes is seen only in several of them, so the conductor counts a
+    difference in five of each side.
     """
     before = shape.base.ends(name)
     after = shape.head.ends(name)
@@ -165,7 +167,9 @@ def _compare_ranges(shape: CountedShape, name: str) -> Exact:
 
 
 def _keeps_unblocked_transfers(shape: CountedShape) -> bool:
-    """Whether no request that lets the host go on was lost: one that may block is then another request."""
+    """Whether no request that lets the host go on was lost: one that may block is then
+    another request.
+    """
     before = total(shape.base.located(UNBLOCKED_TRANSFERS))
     after = total(shape.head.located(UNBLOCKED_TRANSFERS))
     return after >= before
@@ -181,10 +185,12 @@ def _lost_all_work(shape: CountedShape, name: str) -> bool:
 
 
 def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
-    """A head without the work that the base does is not an improvement: its output may not have been computed.
+    """A head without the work that the base does is not an improvement: its output may
+    not have been computed.
 
-    Uncounted sources, such as a captured graph or a custom kernel, may also produce the output. The workload's check
-    decides between the two: if it accepts the output, the loss warns; otherwise the gate cannot pass.
+    Uncounted sources, such as a captured graph or a custom kernel, may also produce the
+    output. The workload's check decides between the two: if it accepts the output, the
+    loss warns; otherwise the gate cannot pass.
     """
     parts = _largest_parts(shape, name)
     if shape.is_checked:
@@ -195,7 +201,8 @@ def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
 
 
 def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
-    """Operators by name inform and explain; they do not fail the gate, for one may rightly replace another.
+    """Operators by name inform and explain; they do not fail the gate, for one may
+    rightly replace another.
 
     Views are left to the run documents: they launch no work.
     """
@@ -223,7 +230,9 @@ def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
 
 
 def _uncounted_operators(shape: CountedShape) -> set[str]:
-    """The operators that one side could not count: copies, if its recording has no timeline."""
+    """The operators that one side could not count: copies, if its recording has no
+    timeline.
+    """
     one_sided = shape.base.values.keys() ^ shape.head.values.keys()
     uncounted = set()
     counted = set()
@@ -236,7 +245,9 @@ def _uncounted_operators(shape: CountedShape) -> set[str]:
 
 
 def is_differing_count(compared: Comparison) -> bool:
-    """Whether a count differs between the sides, or between processes of the head alone."""
+    """Whether a count differs between the sides, or between processes of the head
+    alone.
+    """
     if not compared.metric.startswith(_COUNTED):
         return False
     wavers = (
@@ -248,7 +259,9 @@ def is_differing_count(compared: Comparison) -> bool:
 
 
 def notes_on_varying(counted: Iterable[CounterSet]) -> list[Message]:
-    """A note for each workload with counts that differ between calls or processes of one side: they are compared by range."""
+    """A note for each workload with counts that differ between calls or processes of
+    one side: they are compared by range.
+    """
     varying: dict[str, dict[str, tuple[int, int]]] = {}
     for counters in counted:
         if counters.processes > 1:
@@ -264,7 +277,9 @@ def notes_on_varying(counted: Iterable[CounterSet]) -> list[Message]:
 
 
 def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
-    """The ranges wider than the allowed growth of a count; ranges of single operators if no other count varies."""
+    """The ranges wider than the allowed growth of a count; ranges of single operators
+    if no other count varies.
+    """
     totals = {}
     of_operators = {}
     for name, (least, most) in counters.ranges.items():
@@ -313,8 +328,8 @@ def compare_settings(
 def _difference(
     name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]
 ) -> Message:
-    """The values of a setting, with the first changed line that names it; without one, as after a
-    deletion, the first of few changes.
+    """The values of a setting, with the first changed line that names it; without one,
+    as after a deletion, the first of few changes.
     """
     values = {"setting": name, "base": before or "-", "head": after or "-"}
     word = re.compile(rf"\b{re.escape(name.rpartition('.')[2])}\b")
@@ -332,8 +347,8 @@ def _difference(
 def notes_on_settings(
     comparisons: Iterable[Comparison], verdict: Verdict
 ) -> list[Message]:
-    """Notes about other settings for the top of a report with a verdict that has another reason;
-    a WARN may be about them.
+    """Notes about other settings for the top of a report with a verdict that has
+    another reason; a WARN may be about them.
     """
     notes = []
     for comparison in comparisons:

@@ -1,4 +1,6 @@
-"""The judgement of one paired effect by the rule: pairs of processes, turns of a step, quads of a job."""
+"""The judgement of one paired effect by the rule: pairs of processes, turns of a step,
+quads of a job.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +35,17 @@ from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.judging.gate.evidence.numbers import JOB, Number, Twins
 from perfgate.judging.gate.evidence.values import change_of, rounded, rounded_if_known
 
-# The robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases by 1 + this / sqrt(n)
-# (simulated: 1.95 of 5, 1.79 of 7, 1.54 of 14).
+# The robust sd of n normal values around a known centre exceeds the true one in 5 of
+# 100 cases by 1 + this / sqrt(n) (simulated: 1.95 of 5, 1.79 of 7, 1.54 of 14).
 FLOOR_DOUBT = 2.1
 
 
 def p_of_alarm(
     number: Number, effect: PairedEffect, errors: Errors, *, interim: bool
 ) -> float:
-    """At an ``interim`` look an alarm of pairs or turns needs more evidence than at the end."""
+    """At an ``interim`` look an alarm of pairs or turns needs more evidence than at the
+    end.
+    """
     if not effect.fair:
         return 1.0
     alike_margin = None
@@ -150,15 +154,17 @@ def _concluded(
 
 
 def _is_below(margin: float, floor: NoiseFloor) -> bool:
-    """Whether a limit is below the noise floor; the few pairs of base against base are a rough
-    estimate of their spread.
+    """Whether a limit is below the noise floor; the few pairs of base against base are
+    a rough estimate of their spread.
     """
     doubt = 1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs))
     return floor.floor > margin * doubt
 
 
 def _with_doubts(row: Paired, judged: JudgedNumber, worse: Differences) -> Paired:
-    """The comparison, undecided if its metric or its direction is not known, and open only if it may do more than fail."""
+    """The comparison, undecided if its metric or its direction is not known, and open
+    only if it may do more than fail.
+    """
     number = judged.number
     if number.only_worse and row.outcome != "regressed":
         return replace(row, gating=False, pairs_needed=None)
@@ -178,7 +184,9 @@ def _with_doubts(row: Paired, judged: JudgedNumber, worse: Differences) -> Paire
 
 
 def shown_effects(name: str, differences: Differences) -> list[float]:
-    """The differences that a decision keeps: only of the fast paths, as one per pair and metric would be too many."""
+    """The differences that a decision keeps: only of the fast paths, as one per pair
+    and metric would be too many.
+    """
     if name not in FAST_PATHS:
         return []
     return [rounded(change_of(value)) for value in differences.values]
@@ -191,11 +199,13 @@ FLOOR_QUANTILE = 2.326  # 99 % one-sided normal quantile
 
 
 def noise_floor(twins: Twins) -> NoiseFloor:
-    """The noise of base against base, as the half width for as many of its pairs as the workload has pairs with head.
+    """The noise of base against base, as the half width for as many of its pairs as the
+    workload has pairs with head.
 
-    floor = 2.326 x robust sd of the A/A effects / sqrt(pairs), the sd from the median absolute value, as their centre is 0.
-    ``differs`` needs all evidence on one side and more than the job would call unchanged: the second is a twin in other code,
-    which luck of layout alone may make 1 % faster or slower.
+    floor = 2.326 x robust sd of the A/A effects / sqrt(pairs), the sd from the median
+    absolute value, as their centre is 0. ``differs`` needs all evidence on one side and
+    more than the job would call unchanged: the second is a twin in other code, which
+    luck of layout alone may make 1 % faster or slower.
     """
     differences = twins.effect.differences
     is_gating = FAMILIES[metric(twins.metric).gate.family].gating
@@ -239,7 +249,8 @@ def resolutions(
     timed_seconds: Mapping[str, float],
     decision: DecisionDocument,
 ) -> Iterator[Resolution]:
-    """Yield the smallest slowdown that each paired comparison of unchanged code would have shown.
+    """Yield the smallest slowdown that each paired comparison of unchanged code would
+    have shown.
 
     The spread is around its effect.
     """

@@ -1,5 +1,5 @@
-"""The comparisons that gate: without those that are not evidence, that are harmless, or that a
-person accepted.
+"""The comparisons that gate: without those that are not evidence, that are harmless, or
+that a person accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from perfgate.judging.gate.evidence.tolerance import configured_tolerance, key_m
 def without_invalid(
     comparisons: Iterable[Comparison], reasons: Mapping[ShapePlace, Message]
 ) -> list[Comparison]:
-    """The comparisons, set aside if there is a reason why the times of their place are invalid."""
+    """The comparisons, set aside if there is a reason why the times of their place are
+    invalid.
+    """
     return [
         _set_aside(comparison, reasons[comparison.place])
         if comparison.place in reasons
@@ -38,8 +40,8 @@ def of_comparable_sides(
 ) -> list[Comparison]:
     """The comparisons that both sides permit.
 
-    On different testbeds only the head's own rules hold. A shape has no comparison if the base
-    does not run under the head's file.
+    On different testbeds only the head's own rules hold. A shape has no comparison if
+    the base does not run under the head's file.
     """
     comparable = list(comparisons)
     if not sides.are_comparable:
@@ -64,12 +66,14 @@ def _set_aside(comparison: Comparison, reason: Message) -> Comparison:
     return replace(comparison, outcome="not_comparable", gating=False, reason=reason)
 
 
-# --- counts that grew although calls are shown not to be slower: they warn, unless the count is a
-# fault by itself
+# --- counts that grew although calls are shown not to be slower: they warn, unless the
+# count is a fault by itself
 
 
 def fails_alone(comparison: Comparison, policy: Policy) -> bool:
-    """Whether a regression fails the gate regardless of all other results: no time can excuse it."""
+    """Whether a regression fails the gate regardless of all other results: no time can
+    excuse it.
+    """
     return (
         not isinstance(comparison, Exact)
         or policy.strict
@@ -82,11 +86,11 @@ def fails_alone(comparison: Comparison, policy: Policy) -> bool:
 def with_costless(
     comparisons: Iterable[Comparison], policy: Policy
 ) -> list[Comparison]:
-    """The comparisons; counts no longer gate if every time that must decide is shown not to be
-    worse.
+    """The comparisons; counts no longer gate if every time that must decide is shown
+    not to be worse.
 
-    Full precision instead of low may be the reason that calls are faster: it gates unless one of
-    these times is shown to be better.
+    Full precision instead of low may be the reason that calls are faster: it gates
+    unless one of these times is shown to be better.
     """
     excused = list(comparisons)
     faster = set()
@@ -125,8 +129,8 @@ def with_accepted(
 ) -> list[Comparison]:
     """The comparisons, with those accepted for this very commit no longer gating.
 
-    A wrong output cannot be an intended regression, and an acceptance does not cover uncommitted
-    changes.
+    A wrong output cannot be an intended regression, and an acceptance does not cover
+    uncommitted changes.
     """
     of_commit = []
     for acceptance in acceptances:

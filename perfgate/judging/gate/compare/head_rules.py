@@ -1,6 +1,8 @@
-"""Rules for the head alone: its own check of the output, budgets, SLAs, gating limits, and expected kernels.
+"""Rules for the head alone: its own check of the output, budgets, SLAs, gating limits,
+and expected kernels.
 
-A faster wrong model never passes. Only the signature of the output is compared with the base's.
+A faster wrong model never passes. Only the signature of the output is compared with the
+base's.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from perfgate.judging.gate.evidence.values import rounded_if_known
 
 
 def compare_rules(numbers: HeadNumbers, kernels: Sequence[str]) -> list[Comparison]:
-    """Judge the head's numbers by all rules; ``kernels`` are the patterns of those that are expected."""
+    """Judge the head's numbers by all rules; ``kernels`` are the patterns of those that
+    are expected.
+    """
     comparisons: list[Comparison] = [
         *compare_correctness(numbers.checks),
         *compare_signatures(numbers.checks),
@@ -46,7 +50,9 @@ _CORRECT = {"passed": 1.0, "failed": 0.0}
 
 
 def compare_correctness(checks: Iterable[OutputCheck]) -> Iterator[Checked]:
-    """Compare every correctness check of the head that has a result; the base's is shown too."""
+    """Compare every correctness check of the head that has a result; the base's is
+    shown too.
+    """
     for check, before in checks:
         if check.status not in _CORRECT:
             continue
@@ -64,7 +70,9 @@ def compare_correctness(checks: Iterable[OutputCheck]) -> Iterator[Checked]:
 
 
 def compare_signatures(checks: Iterable[OutputCheck]) -> Iterator[Checked]:
-    """Compare the output signatures that changed: an equal signature is not evidence that would make a gate pass."""
+    """Compare the output signatures that changed: an equal signature is not evidence
+    that would make a gate pass.
+    """
     for check, before in checks:
         if (
             before
@@ -84,9 +92,11 @@ def compare_signatures(checks: Iterable[OutputCheck]) -> Iterator[Checked]:
 def compare_expected_kernels(
     workload: str, shapes: Sequence[ShapeKernels], patterns: Sequence[str]
 ) -> Bound:
-    """Compare the names of kernels that ran in any shape of a workload with the patterns that are expected.
+    """Compare the names of kernels that ran in any shape of a workload with the
+    patterns that are expected.
 
-    Only the head is judged: a base that runs none of them does not excuse it. Without recorded names, the verdict is left open.
+    Only the head is judged: a base that runs none of them does not excuse it. Without
+    recorded names, the verdict is left open.
     """
     names = set()
     for entry in shapes:
@@ -131,10 +141,12 @@ def compare_expected_kernels(
 def compare_bound(number: BoundedNumber) -> Bound:
     """Compare a number of the head with its bound.
 
-    A bound is broken if the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too. A
-    value with the bound inside its interval shows neither and warns; without a measurement, the verdict is left open. With
-    several turns, the head breaks a bound if each turn does, and the base if one does: a machine that stalls breaks a bound now
-    and then, and code that is too slow does each time.
+    A bound is broken if the whole interval lies beyond it; then the gate fails, unless
+    there is a base that breaks it too. A value with the bound inside its interval shows
+    neither and warns; without a measurement, the verdict is left open. With several
+    turns, the head breaks a bound if each turn does, and the base if one does: a
+    machine that stalls breaks a bound now and then, and code that is too slow does each
+    time.
     """
     limit = number.bound
     budget = limit.budget
@@ -162,7 +174,8 @@ def compare_bound(number: BoundedNumber) -> Bound:
 
 def _judge(bound: Bound, number: BoundedNumber) -> Bound:
     limit = number.bound
-    # The value of the best turn. A turn may have several, for example of several batch sizes: the worst counts.
+    # The value of the best turn. A turn may have several, for example of several batch
+    # sizes: the worst counts.
     turns = by_turn(number.head)
     worst_of_turns = [max(values, key=limit.badness) for values in turns.values()]
     best = min(worst_of_turns, key=limit.badness, default=None)
@@ -199,7 +212,9 @@ def _judge(bound: Bound, number: BoundedNumber) -> Bound:
 
 
 def broken_metrics(numbers: Iterable[BoundedNumber], workload: str) -> set[str]:
-    """The metrics of a workload that seem to break a bound, and that a repeated measurement could settle."""
+    """The metrics of a workload that seem to break a bound, and that a repeated
+    measurement could settle.
+    """
     broken = set()
     for comparison in map(compare_bound, numbers):
         is_broken = (

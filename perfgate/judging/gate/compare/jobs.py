@@ -1,4 +1,6 @@
-"""Jobs that took turns: equal work, equal output, and the slowdown that further turns would show."""
+"""Jobs that took turns: equal work, equal output, and the slowdown that further turns
+would show.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ from perfgate.stats.clusters import START_LUCK
 
 # Keeping connections alive, among the names of HTTP features that requests go without.
 _KEEP_ALIVE = "keep-alive"
-# Allowed growth in the share of prompt tokens in the cache, from the first turns of a start to the later turns.
+# Allowed growth in the share of prompt tokens in the cache, from the first turns of a
+# start to the later turns.
 _DRIFT = 0.1
 
 _Z_ALARM = 2.9  # of a look's share of 1 %
@@ -70,7 +73,8 @@ def compare_job(
 ) -> Iterator[Comparison]:
     """Yield the checks and the exact counts of a job.
 
-    Work that differs fails regardless of the times, and so does equal work with another output.
+    Work that differs fails regardless of the times, and so does equal work with another
+    output.
     """
     if job.other_work is not None:
         name, before, after = job.other_work
@@ -89,7 +93,8 @@ def _other_output(job: JobOfSides, policy: Policy) -> Iterator[Checked]:
     tolerated = configured_tolerance(policy, RANKS_LOSS, job.place) or 0.0
     compared = differing = 0
     for quad in job.quads:
-        # If a program checks a server's answers, only the first turns of a start have an output.
+        # If a program checks a server's answers, only the first turns of a start have
+        # an output.
         if any(
             turn.output or RANKS_LOSS in turn.values
             for turn in (*quad.base, *quad.head)
@@ -106,8 +111,8 @@ def _other_output(job: JobOfSides, policy: Policy) -> Iterator[Checked]:
 
 
 def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) -> bool:
-    """Whether the mean losses of turns with the same steps are further apart than ``tolerance``,
-    as a share.
+    """Whether the mean losses of turns with the same steps are further apart than
+    ``tolerance``, as a share.
     """
     for before, after in zip(base, head):
         loss = before.values.get(RANKS_LOSS)
@@ -120,7 +125,9 @@ def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) 
 
 
 def compare_quantiles(jobs: Iterable[JobOfSides]) -> list[QuantileComparison]:
-    """The quantiles of all numbers with samples on both sides, each over all turns of its side."""
+    """The quantiles of all numbers with samples on both sides, each over all turns of
+    its side.
+    """
     rows = []
     for job in jobs:
         workload = job.record.name
@@ -146,7 +153,9 @@ def compare_quantiles(jobs: Iterable[JobOfSides]) -> list[QuantileComparison]:
 def smallest_tolerance(
     policy: Policy, job: str, metrics: Iterable[str]
 ) -> float | None:
-    """The smallest tolerance of these numbers, below which no verdict is about a slowdown; None without numbers."""
+    """The smallest tolerance of these numbers, below which no verdict is about a
+    slowdown; None without numbers.
+    """
     return min(
         (tolerance(policy, name, ShapePlace(job, "")) for name in metrics), default=None
     )
@@ -155,7 +164,9 @@ def smallest_tolerance(
 def foreseen(
     job: JobOfSides, policy: Policy, *, quads: int, starts: int
 ) -> float | None:
-    """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
+    """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would
+    show, by the spread so far.
+    """
     numbers = JobQuads(job, Rules(policy)).reported_numbers()
     return min(
         (_foreseen(number, quads, starts) for number in numbers if number.gating),
@@ -180,13 +191,13 @@ def _foreseen(number: Number, quads: int, starts: int) -> float:
 def _compare_lines(
     job: JobOfSides, policy: Policy, *, of_stacks: bool
 ) -> Iterator[Comparison]:
-    """Compare the two closest runs of base and head: any difference left is beyond their
-    variation.
+    """Compare the two closest runs of base and head: any difference left is beyond
+    their variation.
 
-    Two sides that ran no Python are not compared. If one did, and the other did not or was not
-    counted, the verdict is left open. If the runs of a side differ by more than is tolerated,
-    the counts inform, and so do those ``of_stacks``: two Pythons or two versions of a library
-    have other lines.
+    Two sides that ran no Python are not compared. If one did, and the other did not or
+    was not counted, the verdict is left open. If the runs of a side differ by more than
+    is tolerated, the counts inform, and so do those ``of_stacks``: two Pythons or two
+    versions of a library have other lines.
     """
     before = counted_lines(job.base)
     after = counted_lines(job.head)
@@ -218,8 +229,8 @@ def _compare_lines(
 
 
 def notes_on_requests(jobs: Iterable[JobOfSides]) -> Iterator[Message]:
-    """Yield notes on how requests to servers had to be sent, and on a cache that made them easier
-    from turn to turn.
+    """Yield notes on how requests to servers had to be sent, and on a cache that made
+    them easier from turn to turn.
     """
     for job in jobs:
         name = job.record.name
@@ -245,8 +256,8 @@ def notes_on_requests(jobs: Iterable[JobOfSides]) -> Iterator[Message]:
 
 
 def _cached_shares(turns: list[Turn]) -> tuple[float, float] | None:
-    """The shares of prompt tokens in the cache, in the first turn of the starts and after it, if
-    they are far apart.
+    """The shares of prompt tokens in the cache, in the first turn of the starts and
+    after it, if they are far apart.
     """
     first: dict[int, Turn] = {}
     others = []
@@ -263,11 +274,12 @@ def _cached_shares(turns: list[Turn]) -> tuple[float, float] | None:
 
 
 def _compare_counts(job: JobOfSides, policy: Policy) -> Iterator[Exact]:
-    """Compare the calls of ranks in profiled steps: exactly, with the differences by name and
-    rank as parts. Parts that grew have the calling line in the profile of the head.
+    """Compare the calls of ranks in profiled steps: exactly, with the differences by
+    name and rank as parts. Parts that grew have the calling line in the profile of the
+    head.
 
-    A count that differs between starts of one side is not exact. Its usual total must be the
-    same on both sides, or the verdict is left open.
+    A count that differs between starts of one side is not exact. Its usual total must
+    be the same on both sides, or the verdict is left open.
     """
     before, after = (
         list(map(work_of_start, profiled_starts(turns))) for turns in job.turns
@@ -303,8 +315,8 @@ def _usual_total(starts: Sequence[StartWork], name: str) -> float:
 
 
 def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
-    """The differences behind a count: of elements the sum is enough, and of operators the
-    largest are named.
+    """The differences behind a count: of elements the sum is enough, and of operators
+    the largest are named.
     """
     if name == RANKS_ELEMENTS:
         return []
@@ -316,7 +328,9 @@ def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
 def _differing(
     base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]
 ) -> list[Part]:
-    """The counts that differ: one part if every rank has the same count, else one for each rank that differs."""
+    """The counts that differ: one part if every rank has the same count, else one for
+    each rank that differs.
+    """
     names: dict[str, None] = {}
     ranks = set()
     for operator, rank in (*base, *head):
@@ -346,7 +360,9 @@ def _differing(
 def _operator_parts(
     base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]
 ) -> list[Part]:
-    """The operators with the largest differences over all ranks, without those that other counts name."""
+    """The operators with the largest differences over all ranks, without those that
+    other counts name.
+    """
     growth: dict[str, float] = defaultdict(float)
     for key, times in base.items():
         growth[key.operator] -= times

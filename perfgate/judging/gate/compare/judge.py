@@ -1,7 +1,8 @@
 """One judge for every number that both sides measured in turns.
 
-The numbers of a family and workload are corrected for together. The unit of evidence decides the test: the rule for pairs,
-turns and quads, sign flips for long stretches, a sign test for answers.
+The numbers of a family and workload are corrected for together. The unit of evidence
+decides the test: the rule for pairs, turns and quads, sign flips for long stretches, a
+sign test for answers.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ _SHARES = {REPEATED: 0.05, OPERATORS: 0.2}
 
 
 class AlphaShares(NamedTuple):
-    """The errors of a gate: alpha of the ``gate``, of a ``subject``, which is a workload or a job, and of a share of 1 of a
-    workload; and the error of an ``unchanged``.
+    """The errors of a gate: alpha of the ``gate``, of a ``subject``, which is a
+    workload or a job, and of a share of 1 of a workload; and the error of an
+    ``unchanged``.
 
     At an ``interim`` look alarms of pairs and turns are surer than at the end.
     """
@@ -104,7 +106,9 @@ def judge_numbers(
     floors: Iterable[NoiseFloor] = (),
     waited: Mapping[str, float | None] = MappingProxyType({}),
 ) -> list[Comparison]:
-    """Judge all numbers, in their order; ``waited`` are the shares of CPU time for which jobs waited."""
+    """Judge all numbers, in their order; ``waited`` are the shares of CPU time for
+    which jobs waited.
+    """
     families: dict[tuple[str, str], list[Number]] = defaultdict(list)
     for number in numbers:
         families[number.family, number.place.workload].append(number)
@@ -130,7 +134,9 @@ def judge_numbers(
 
 
 def _with_reason(row: Comparison, number: Number) -> Comparison:
-    """The comparison, with the reason that its number informs, or that a wider margin is enough."""
+    """The comparison, with the reason that its number informs, or that a wider margin
+    is enough.
+    """
     if not isinstance(row, Paired):
         return row
     if number.informs is not None and row.gating == number.gating:
@@ -191,7 +197,9 @@ class _FamilyJudge:
 
 
 def _is_corrected(number: Number) -> bool:
-    """Whether a number shares the alpha of its family; a number of a job that does not gate is tested alone."""
+    """Whether a number shares the alpha of its family; a number of a job that does not
+    gate is tested alone.
+    """
     if isinstance(number.units, (Levels, Message)):
         return False
     is_of_quads = (
@@ -222,8 +230,8 @@ def _implied_by(
 ) -> Message | None:
     """The reason that a comparison does not decide by itself; None if it counts.
 
-    ``waited`` are the shares of CPU time for which jobs waited, if CPU time is fair to both
-    sides.
+    ``waited`` are the shares of CPU time for which jobs waited, if CPU time is fair to
+    both sides.
     """
     if comparison.metric == INSTRUCTIONS and comparison.gating:
         if any(row.metric == LATENCY and row.outcome == "improved" for row in of_place):

@@ -1,6 +1,7 @@
 """The modes that operators run in: recorded by autograd, and in low precision.
 
-Operators that autograd records are a fault if they ran unrecorded on the base, and no fault if they are new.
+Operators that autograd records are a fault if they ran unrecorded on the base, and no
+fault if they are new.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ MOST_RECORDED = 0.5
 
 
 def compare_autograd(shape: CountedShape) -> Exact | None:
-    """Regressed if autograd records operators that ran unrecorded on the base; None if the places do not add up."""
+    """Regressed if autograd records operators that ran unrecorded on the base; None if
+    the places do not add up.
+    """
     for side in (shape.base, shape.head):
         if total(side.located(AUTOGRAD_OPS)) != side.values[AUTOGRAD_OPS]:
             return None
@@ -71,7 +74,8 @@ def _first_recorded(shape: CountedShape, recorded: Collection[str]) -> Part:
 
 
 def _newly_recorded(shape: CountedShape) -> set[str]:
-    """The operators that ran unrecorded on the base and are recorded now, if most that are recorded now are such.
+    """The operators that ran unrecorded on the base and are recorded now, if most that
+    are recorded now are such.
 
     A few may also be recorded because they read other tensors.
     """
@@ -101,7 +105,9 @@ def _unrecorded(side: CountedSide, operator: str) -> float:
 
 
 def _left_a_region(shape: CountedShape, operators: Collection[str]) -> bool:
-    """Whether fewer of these operators run in a region without gradients: it was lost, and not only a detach()."""
+    """Whether fewer of these operators run in a region without gradients: it was lost,
+    and not only a detach().
+    """
     for operator in operators:
         before = total(shape.base.of(NO_GRAD_OPS, operator))
         if total(shape.head.of(NO_GRAD_OPS, operator)) < before:
@@ -109,13 +115,16 @@ def _left_a_region(shape: CountedShape, operators: Collection[str]) -> bool:
     return False
 
 
-# --- operators in low precision: more of them are suspect, and operators that fell back to full precision fail
+# --- operators in low precision: more of them are suspect, and operators that fell back
+# to full precision fail
 
 
 def compare_precision(shape: CountedShape) -> Exact | Checked:
-    """More low-precision operators are suspect unless the workload's own check accepts the output; they never fail.
+    """More low-precision operators are suspect unless the workload's own check accepts
+    the output; they never fail.
 
-    Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
+    Half precision is as often the purpose of a change as its accident, and only the
+    workload knows which digits matter.
     """
     name = LOW_PRECISION_OPS
     dropped = _dropped_precision(shape)
@@ -141,9 +150,11 @@ def compare_precision(shape: CountedShape) -> Exact | Checked:
 
 
 def _dropped_precision(shape: CountedShape) -> list[Part]:
-    """The operators that ran in low precision on the base and run in full on the head, as after a dropped autocast.
+    """The operators that ran in low precision on the base and run in full on the head,
+    as after a dropped autocast.
 
-    An operator that no longer runs at all has lost no precision. The line is where low precision was requested.
+    An operator that no longer runs at all has lost no precision. The line is where low
+    precision was requested.
     """
     parts = []
     for operator in sorted(shape.base.work[LOW_PRECISION_OPS]):

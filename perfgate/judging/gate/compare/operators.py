@@ -1,7 +1,9 @@
-"""Operators, modules and functions, tested one by one over the pairs: their losses show even if the call hardly moves.
+"""Operators, modules and functions, tested one by one over the pairs: their losses show
+even if the call hardly moves.
 
-FBDetect (SOSP 2024) watches subroutines for the same reason: 0.05 % of a whole is 5 % of one of its parts. A call has dozens of
-them, so they share a false-discovery rate; the judge of numbers (``judge.py``) corrects for each test, which would leave none.
+FBDetect (SOSP 2024) watches subroutines for the same reason: 0.05 % of a whole is 5 %
+of one of its parts. A call has dozens of them, so they share a false-discovery rate;
+the judge of numbers (``judge.py``) corrects for each test, which would leave none.
 """
 
 from __future__ import annotations
@@ -43,8 +45,9 @@ SMALLEST_CHANGE = (
 EXCLUDED_CHANGE = (
     0.05  # an operator is unchanged if both a loss and a gain of this size are excluded
 )
-# Of the operators' time in a call. Each tested operator makes the others harder to name: eight pairs, which give no p-value
-# below 1/256, can name one of twelve. A slowdown by a tenth of an operator below this share is 0.05 % of the call.
+# Of the operators' time in a call. Each tested operator makes the others harder to
+# name: eight pairs, which give no p-value below 1/256, can name one of twelve. A
+# slowdown by a tenth of an operator below this share is 0.05 % of the call.
 MIN_SHARE = 0.005
 MIN_PAIRS = 6  # the fewest that give a two-sided interval at 95 %
 CONFIDENCE = 0.95
@@ -52,9 +55,11 @@ LARGEST = 20.0  # log ratio; a document from outside may hold any numbers
 
 
 class _Subject(NamedTuple):
-    """An operator, module or function of a shape: the log ratios of its pairs, its median seconds and share in the base.
+    """An operator, module or function of a shape: the log ratios of its pairs, its
+    median seconds and share in the base.
 
-    ``metric`` is the name of its time in a tolerance, ``line`` the line of the head that calls it most often.
+    ``metric`` is the name of its time in a tolerance, ``line`` the line of the head
+    that calls it most often.
     """
 
     place: ShapePlace
@@ -67,12 +72,14 @@ class _Subject(NamedTuple):
 
 
 def compare_operators(rows: Iterable[TimedParts]) -> list[OperatorDelta]:
-    """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
+    """Test every operator that both sides run equally often in enough pairs; those that
+    lost most seconds come first.
 
-    An operator that one side runs more often is left to the exact counters, and its cost to the explanation. An operator is
-    named if its change is above ``SMALLEST_CHANGE`` and its false-discovery-adjusted p-value, over all operators of all shapes,
-    at most ``FALSE_DISCOVERIES``: the false-discovery rate is at most that among those named slower, and among those named
-    faster.
+    An operator that one side runs more often is left to the exact counters, and its
+    cost to the explanation. An operator is named if its change is above
+    ``SMALLEST_CHANGE`` and its false-discovery-adjusted p-value, over all operators of
+    all shapes, at most ``FALSE_DISCOVERIES``: the false-discovery rate is at most that
+    among those named slower, and among those named faster.
     """
     tests = _tests(list(_subjects(rows, OPERATOR_TIME)))
     return sorted(
@@ -87,11 +94,11 @@ def judge_subroutines(
     *,
     spoiled: Collection[ShapePlace] = (),
 ) -> list[Paired]:
-    """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times,
-    even if the call did not change.
+    """Judge the operators, modules and functions that ``[gate.tolerance]`` names by
+    their paired times, even if the call did not change.
 
-    One regressed if its change is estimated beyond its tolerance and shown beyond chance: the false-discovery rate of a
-    workload is at most ``alpha`` over all looks.
+    One regressed if its change is estimated beyond its tolerance and shown beyond
+    chance: the false-discovery rate of a workload is at most ``alpha`` over all looks.
     """
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
@@ -117,11 +124,11 @@ def valid(
 
 
 def _subjects(rows: Iterable[TimedParts], prefix: str) -> Iterator[_Subject]:
-    """Yield the parts that enough pairs timed on both sides, large enough in the call; none that
-    one side runs more often.
+    """Yield the parts that enough pairs timed on both sides, large enough in the call;
+    none that one side runs more often.
 
-    A call takes as long as all its operators; of modules and functions, all others run within
-    the longest.
+    A call takes as long as all its operators; of modules and functions, all others run
+    within the longest.
     """
     for row in rows:
         if not row.times:
@@ -157,7 +164,9 @@ def _subjects(rows: Iterable[TimedParts], prefix: str) -> Iterator[_Subject]:
 
 
 def _tests(subjects: Sequence[_Subject]) -> Iterator[OperatorDelta]:
-    """Yield the test of each subject: one-sided in the direction of its effect, and adjusted for all subjects."""
+    """Yield the test of each subject: one-sided in the direction of its effect, and
+    adjusted for all subjects.
+    """
     q_slower = false_discovery(
         [p_above(subject.differences, 0.0) for subject in subjects]
     )

@@ -1,5 +1,5 @@
-"""The parts of a number that explain its change: lines at which an amount of work grew, kernels,
-stages of the preprocessing, ranks, and exposed communication.
+"""The parts of a number that explain its change: lines at which an amount of work grew,
+kernels, stages of the preprocessing, ranks, and exposed communication.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from perfgate.stats.signed_rank import estimate, lower_bound
 from perfgate.stats.summary import median
 
 MAX_LINES = 6
-# Of the loss in the time of kernels; the interval of a kernel's growth, one-sided; and the
-# kernels that are named.
+# Of the loss in the time of kernels; the interval of a kernel's growth, one-sided; and
+# the kernels that are named.
 LEAST_OF_LOSS = 0.2
 _TAIL = 0.025
 MOST_KERNELS = 5
@@ -79,8 +79,8 @@ def most_grown(parts: Iterable[Part]) -> list[Part]:
 
 
 def _grown_kernels(pairs: PairedTimes, comparison: Paired) -> list[Part]:
-    """The kernels that take longer without doubt and explain a good part of the loss, the
-    largest first.
+    """The kernels that take longer without doubt and explain a good part of the loss,
+    the largest first.
     """
     loss = (comparison.head or 0.0) - (comparison.base or 0.0)
     if not comparison.looks_worse or len(pairs) < MIN_PAIRS:
@@ -105,11 +105,11 @@ def grown_lines(
 ) -> list[Part]:
     """The lines of ``after`` with a higher amount, most relevant first.
 
-    The same code on both sides is the same line, even if its number differs. A line of edited
-    code replaces the line that was removed from there. ``base_code`` is the text of every known
-    line of the base, even if it runs other operators: a line that the base has too was not added
-    by the change, though it may behave differently now. So new code comes before it, unless it
-    adds less than half the most.
+    The same code on both sides is the same line, even if its number differs. A line of
+    edited code replaces the line that was removed from there. ``base_code`` is the text
+    of every known line of the base, even if it runs other operators: a line that the
+    base has too was not added by the change, though it may behave differently now. So
+    new code comes before it, unless it adds less than half the most.
     """
     grown = []
     most = 0.0
@@ -135,8 +135,8 @@ def grown_lines(
 def _aligned_by_code(
     before: Iterable[Work], after: Iterable[Work], base_code: Collection[str]
 ) -> list[AlignedWork]:
-    """The rows of both sides, line by line: by their code, and removed lines with the new lines
-    in their place.
+    """The rows of both sides, line by line: by their code, and removed lines with the
+    new lines in their place.
     """
     old = _by_code(before)
     new = _by_code(after)
@@ -166,12 +166,12 @@ def _by_code(rows: Iterable[Work]) -> dict[str, list[Work]]:
 
 
 def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
-    """The ranks with more growth in CPU seconds of a step, or bytes of memory, than the others,
-    most first.
+    """The ranks with more growth in CPU seconds of a step, or bytes of memory, than the
+    others, most first.
 
-    By the wall clock all ranks take equally long, for they wait for the slowest; waiting takes
-    no CPU time. A rank is named only if a test over quads and starts shows that it leads: a
-    slowdown of all ranks is not the fault of one.
+    By the wall clock all ranks take equally long, for they wait for the slowest;
+    waiting takes no CPU time. A rank is named only if a test over quads and starts
+    shows that it leads: a slowdown of all ranks is not the fault of one.
     """
     metric, unit = RANKS_CPU, 1e9
     if name == RANKS_MEMORY:
@@ -215,8 +215,8 @@ def _medians(turns: Iterable[Turn], metric: str) -> dict[int, float]:
 
 
 def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
-    """The exposed communication of a step, if every start of the head has more of it than any of
-    the base: less overlaps.
+    """The exposed communication of a step, if every start of the head has more of it
+    than any of the base: less overlaps.
     """
     before = [exposed(turn.counts) for turn in base if turn.counts]
     after = [exposed(turn.counts) for turn in head if turn.counts]

@@ -1,10 +1,11 @@
 """Two recordings that were made separately, side by side.
 
-Times of different minutes, let alone days, differ with the machine's other load, and a profiler adds its own: times of whole
-steps and of single operators are shown, and decide no verdict. Only repeatable values are compared: exact counts (counters.py),
-and the total time of kernels. Between separately recorded profiles of one program on a 910B the sum of all kernels repeated to
-0.3 %, the counts of the matrix units to 0.05 % and of the vector units to 0.003 %, over all operators (sample
-msinsight-910B-alexnet-2501).
+Times of different minutes, let alone days, differ with the machine's other load, and a
+profiler adds its own: times of whole steps and of single operators are shown, and
+decide no verdict. Only repeatable values are compared: exact counts (counters.py), and
+the total time of kernels. Between separately recorded profiles of one program on a 910B
+the sum of all kernels repeated to 0.3 %, the counts of the matrix units to 0.05 % and
+of the vector units to 0.003 %, over all operators (sample msinsight-910B-alexnet-2501).
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ FEWEST_STEPS = 3
 NOT_COMPARED = Message("gate.recorded-only")
 # Of each shape, the operators with the most self time on either side.
 MAX_OPERATORS = 10
-# A difference below this share of all operators is the counter's own: one operator alone repeats to 0.4 % of the matrix units'
-# time, and a row of the vector units' may last a few nanoseconds, with a rounding error of one.
+# A difference below this share of all operators is the counter's own: one operator
+# alone repeats to 0.4 % of the matrix units' time, and a row of the vector units' may
+# last a few nanoseconds, with a rounding error of one.
 _UNIT_NOISE: Mapping[str, float] = {MATRIX_TIME: 0.001, VECTOR_TIME: 0.0001}
 _MAX_PARTS = 12
 _ROUNDING = 1e-9
@@ -52,7 +54,9 @@ _ROUNDING = 1e-9
 def compare_kernel_times(
     rows: Iterable[RecordedKernels], policy: Policy
 ) -> list[Recorded]:
-    """Compare the times of kernels of every place; a place that one side lacks is undecided."""
+    """Compare the times of kernels of every place; a place that one side lacks is
+    undecided.
+    """
     comparisons = []
     for place, base, head in rows:
         if base is None or head is None:
@@ -82,7 +86,9 @@ def untimed_places(
 def _compare_sum(
     place: ShapePlace, base: KernelSums, head: KernelSums, policy: Policy
 ) -> Recorded:
-    """Compare the sums of all kernels: the median steps give the change, and the middle halves whether it is beyond doubt."""
+    """Compare the sums of all kernels: the median steps give the change, and the middle
+    halves whether it is beyond doubt.
+    """
     old = base.times
     new = head.times
     if old.steps != len(old.seconds) or new.steps != len(new.seconds):
@@ -134,7 +140,8 @@ def _compare_unit(
 ) -> Recorded:
     """Compare the counts of the cores' units, operator by operator and shape by shape.
 
-    Operators that run on one side alone are compared as a sum: one may have been replaced, or got other inputs.
+    Operators that run on one side alone are compared as a sum: one may have been
+    replaced, or got other inputs.
     """
     before = base.of(unit)
     after = head.of(unit)
@@ -213,7 +220,9 @@ def _judged(
 
 
 def recorded_times(work: WorkTable) -> list[Recorded]:
-    """Times of two recordings for display only: of the whole step, then of its heaviest operators."""
+    """Times of two recordings for display only: of the whole step, then of its heaviest
+    operators.
+    """
     rows = []
     for value in work.recorded_values:
         rows.append(_shown(*value))

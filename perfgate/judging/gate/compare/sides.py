@@ -49,8 +49,8 @@ def compare_session(
     policy: Policy,
     accepted: Iterable[Acceptance],
 ) -> SessionComparisons:
-    """The comparisons as they count: without numbers of different testbeds, and with accepted
-    regressions.
+    """The comparisons as they count: without numbers of different testbeds, and with
+    accepted regressions.
     """
     shares = AlphaShares.of_subjects(policy, subjects=numbers.subjects)
     session = compare_sides(numbers, work, policy, shares)
@@ -64,7 +64,9 @@ def compare_session(
 def compare_sides(
     numbers: NumberTable, work: WorkTable, policy: Policy, shares: AlphaShares
 ) -> SessionComparisons:
-    """Compare everything that one session measured on both sides; invalid times are set aside."""
+    """Compare everything that one session measured on both sides; invalid times are set
+    aside.
+    """
     floors = list(map(noise_floor, numbers.twins))
     invalid = [*numbers.invalid_times, *base_differs(floors), *numbers.invalid_turns]
     reasons = {entry.place: entry.message for entry in invalid}

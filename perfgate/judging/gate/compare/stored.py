@@ -1,8 +1,11 @@
-"""The head's own numbers next to main's stored runs. They inform: no verdict, title, count or order rests on them.
+"""The head's own numbers next to main's stored runs.
 
-The level is the median of main's runs that were measured by the same procedure, and the interval is the prediction
-interval for one more run, from three runs on. On a shared machine, runs of the same code differ by several percent, and one
-value in fifty lies outside by chance.
+They inform: no verdict, title, count or order rests on them.
+
+The level is the median of main's runs that were measured by the same procedure, and the
+interval is the prediction interval for one more run, from three runs on. On a shared
+machine, runs of the same code differ by several percent, and one value in fifty lies
+outside by chance.
 """
 
 from __future__ import annotations
@@ -34,11 +37,13 @@ _LARGEST_LOGARITHM = 700.0
 def level(
     values: Sequence[float], is_accepted: Callable[[int], bool], name: str
 ) -> list[float]:
-    """The values of a metric from main's runs, oldest first, that later runs are compared with.
+    """The values of a metric from main's runs, oldest first, that later runs are
+    compared with.
 
-    A run that the level before it shows as regressed is left out. If ``is_accepted`` holds for its index, the level before
-    it is left behind instead, as after ``MIN_RUNS`` improved runs in a row. If neither direction is the better one, no run is
-    left out.
+    A run that the level before it shows as regressed is left out. If ``is_accepted``
+    holds for its index, the level before it is left behind instead, as after
+    ``MIN_RUNS`` improved runs in a row. If neither direction is the better one, no run
+    is left out.
     """
     better = metric(name).better
     if better == "neutral":
@@ -69,15 +74,19 @@ def prediction_interval(
 ) -> tuple[float, float] | None:
     """The interval in which one more run of the same code lies; None of too few runs.
 
-    A noisy number that all runs agree on has shown no spread yet, which is not the same as having none.
+    A noisy number that all runs agree on has shown no spread yet, which is not the same
+    as having none.
     """
     return _Level(name, values).interval()
 
 
 class _Level:
-    """The values of a level with their interval. One more value changes it without a look at all others.
+    """The values of a level with their interval.
 
-    Source: Welford, Note on a method for calculating corrected sums of squares and products, Technometrics 4 (1962).
+    One more value changes it without a look at all others.
+
+    Source: Welford, Note on a method for calculating corrected sums of squares and
+    products, Technometrics 4 (1962).
     """
 
     def __init__(self, name: str, values: Sequence[float] = ()) -> None:
@@ -119,7 +128,9 @@ class _Level:
         self._squares += apart * (number - self._mean)
 
     def side(self, value: float) -> int:
-        """-1 for a value below the interval, 1 for one above it, else 0; all are inside while there is no interval."""
+        """-1 for a value below the interval, 1 for one above it, else 0; all are inside
+        while there is no interval.
+        """
         interval = self.interval()
         if interval is None:
             return 0
@@ -149,7 +160,9 @@ class _Level:
 
 @cache
 def _half_width(runs: int) -> float:
-    """Half of the interval for one more run, over the root of the sum of squares; Student's t at LEVEL."""
+    """Half of the interval for one more run, over the root of the sum of squares;
+    Student's t at LEVEL.
+    """
     return float(stdtrit(runs - 1, LEVEL)) * math.sqrt((1 + 1 / runs) / (runs - 1))
 
 
@@ -162,7 +175,9 @@ _OF_A_CALL = (LATENCY, P50, P90, P99)
 def compare_stored(
     numbers: Mapping[NumberKey, HeadNumber], history: History
 ) -> list[StoredComparison]:
-    """The head's leading numbers next to main's series with a comparable run, or with runs that are not comparable."""
+    """The head's leading numbers next to main's series with a comparable run, or with
+    runs that are not comparable.
+    """
     rows = []
     for series in history.series:
         labels = tuple(sorted(series.labels.items()))
@@ -175,7 +190,9 @@ def compare_stored(
 
 
 def accepts(acceptance: Acceptance, metric: str, place: ShapePlace) -> bool:
-    """Whether an acceptance covers this metric; accepting one time of a call accepts that calls take longer."""
+    """Whether an acceptance covers this metric; accepting one time of a call accepts
+    that calls take longer.
+    """
     names = _OF_A_CALL if metric in _OF_A_CALL else (metric,)
     return any(key_matches(acceptance.metric, name, place) for name in names)
 
@@ -219,7 +236,9 @@ def _compare(
 def beside_level(
     series: TrendSeries, value: float | None, level: Sequence[float]
 ) -> BesideLevel:
-    """A number of a run next to its level; ``level`` are the level's versions without the run itself."""
+    """A number of a run next to its level; ``level`` are the level's versions without
+    the run itself.
+    """
     interval = prediction_interval(level, series.metric)
     return BesideLevel(
         series=series,
@@ -255,7 +274,8 @@ def run_to_run(
     value: float | None,
     level: Sequence[float],
 ) -> BesideLevel:
-    """A number of two runs; ``level`` are the versions of the earlier run's level without the later run's.
+    """A number of two runs; ``level`` are the versions of the earlier run's level
+    without the later run's.
 
     It is empty if the runs are of two testbeds; then they are not compared.
     """

@@ -1,7 +1,8 @@
 """The rule for long stretches: the mean of a call and its stalls, by sign flips.
 
-Both are compared quad by quad: a quad holds as many calls of either side, in an order drawn by lot, so that for equal code each
-difference is as likely to be its negative, however heavy the tail of the noise (``stats/sign_flips``).
+Both are compared quad by quad: a quad holds as many calls of either side, in an order
+drawn by lot, so that for equal code each difference is as likely to be its negative,
+however heavy the tail of the noise (``stats/sign_flips``).
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ from perfgate.stats.error_control import nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
 
 METRICS = FAMILIES[FAMILY].metrics
-# A mean is worse if it is shown to be so by more than this many standard errors of that luck: it exceeds them in 0.016 %.
+# A mean is worse if it is shown to be so by more than this many standard errors of that
+# luck: it exceeds them in 0.016 %.
 BEYOND_LUCK = 3.6
-# A class of calls may just exceed the limit of a stall, or just miss it: stalls that move the mean by less are not a
-# regression.
+# A class of calls may just exceed the limit of a stall, or just miss it: stalls that
+# move the mean by less are not a regression.
 STALLS_MATTER = 0.01
-# More stretches are measured if the mean, or the stalls, look worse with this much evidence.
+# More stretches are measured if the mean, or the stalls, look worse with this much
+# evidence.
 LEANING_SHARE, LEANING_P, LEANING_STALLS_P = 0.5, 0.25, 0.1
 # From this share of the time in stalls on they compute, below it they wait.
 COMPUTES_SHARE = 0.5
@@ -84,20 +87,24 @@ def _luck(sample: StretchSample) -> float:
 
 
 def _p_of_mean(sample: StretchSample, sign: int) -> float:
-    """The p-value of a mean that is worse, or better with ``sign`` -1, beyond luck, which is not
-    evidence, however many quads share it.
+    """The p-value of a mean that is worse, or better with ``sign`` -1, beyond luck,
+    which is not evidence, however many quads share it.
     """
     change = sign * math.expm1(BEYOND_LUCK * _luck(sample))
     return min(1.0, _p_beyond(sample, change, sign) + float(ndtr(-BEYOND_LUCK)))
 
 
 def _p_beyond(sample: StretchSample, change: float, sign: int) -> float:
-    """The p-value of a mean that changed by less than this, in the direction of ``sign``."""
+    """The p-value of a mean that changed by less than this, in the direction of
+    ``sign``.
+    """
     return p_positive(sign * (sample.head.means / (1 + change) - sample.base.means))
 
 
 class _Bounds(NamedTuple):
-    """The interval of the change of the mean, missed on each side with probability ``level``."""
+    """The interval of the change of the mean, missed on each side with probability
+    ``level``.
+    """
 
     low: float
     high: float
@@ -158,7 +165,9 @@ def _judge_mean(judged: JudgedNumber, sample: StretchSample) -> Paired:
 
 
 def p_more_stalls(less: StretchSide, more: StretchSide) -> float:
-    """The p-value of "``more`` does not stall more often or for longer", at a single look."""
+    """The p-value of "``more`` does not stall more often or for longer", at a single
+    look.
+    """
     often = p_positive(more.stall_shares - less.stall_shares)
     long = p_positive(more.stall_seconds - less.stall_seconds)
     return min(1.0, 2 * min(often, long))
@@ -170,7 +179,8 @@ def _judge_stalls(judged: JudgedNumber, sample: StretchSample) -> Paired:
     effect = _stall_effect(sample)
     if effect > allowed and judged.is_alarm and sample.effect > STALLS_MATTER:
         return replace(row, outcome="regressed", reason=rare_slow_calls(sample))
-    # Fewer stalls, or an unclear difference, leave no verdict open: the mean bounds what they can cost.
+    # Fewer stalls, or an unclear difference, leave no verdict open: the mean bounds
+    # what they can cost.
     informing = replace(row, gating=False)
     is_better = (
         effect < -allowed
@@ -183,7 +193,9 @@ def _judge_stalls(judged: JudgedNumber, sample: StretchSample) -> Paired:
 
 
 def _stall_effect(sample: StretchSample) -> float:
-    """By which share head stalls more often, or for longer in all if that is more; half a stall is added to both sides."""
+    """By which share head stalls more often, or for longer in all if that is more; half
+    a stall is added to both sides.
+    """
     before = sample.base.stalls
     after = sample.head.stalls
     often = (after.stalled + HALF) / (before.stalled + HALF) - 1
@@ -195,7 +207,9 @@ def _stall_effect(sample: StretchSample) -> float:
 
 
 def rare_slow_calls(sample: StretchSample) -> Message:
-    """How often head's calls stall beyond base's, for how long, at which line, and whether they compute or wait."""
+    """How often head's calls stall beyond base's, for how long, at which line, and
+    whether they compute or wait.
+    """
     base = sample.base.stalls
     head = sample.head.stalls
     long = head.typical / 2
@@ -225,7 +239,9 @@ def rare_slow_calls(sample: StretchSample) -> Message:
 def more_calls_would_help(
     numbers: Iterable[Number], comparisons: Sequence[Comparison]
 ) -> bool:
-    """Whether mean or stalls look worse and are not yet shown to be, so that further stretches may show it."""
+    """Whether mean or stalls look worse and are not yet shown to be, so that further
+    stretches may show it.
+    """
     for number in numbers:
         if number.metric == MEAN and isinstance(number.units, StretchSample):
             of_place = [
@@ -239,7 +255,9 @@ def more_calls_would_help(
 
 
 def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bool:
-    """Whether a sample that can grow and decide looks worse; ``comparisons`` judge its mean and stalls."""
+    """Whether a sample that can grow and decide looks worse; ``comparisons`` judge its
+    mean and stalls.
+    """
     if sample.quads >= LOOKS[-1] or sample.waited:
         return False
     allowed = 0.0

@@ -1,1 +1,3 @@
-"""Documents into rows: the measurements of base and head, looked up, validated and paired."""
+"""Documents into rows: the measurements of base and head, looked up, validated and
+paired.
+"""

@@ -1,15 +1,16 @@
-"""Blocks of calls: the state of the machine under each, the blocks that it left undisturbed, and
-the clock that decides about timed calls.
+"""Blocks of calls: the state of the machine under each, the blocks that it left
+undisturbed, and the clock that decides about timed calls.
 
-Blocks are selected by the environment's report and never by how long they took. A block that
-is dropped takes its whole quad on both sides with it, so that dropping cannot favour a side.
+Blocks are selected by the environment's report and never by how long they took. A block
+that is dropped takes its whole quad on both sides with it, so that dropping cannot
+favour a side.
 
-On a CPU calls are timed by the wall clock, or if other processes often had the CPUs, by a clock
-that does not count waiting: the scheduler favours a side that sleeps, so that side would seem
-faster on the wall clock. The clock is chosen before the times are examined: by the kernel's
-account of the workers' waits, and by whether the calls compute. On an accelerator the device's
-clock decides, in addition to the time of its kernels and the host's
-(``producers/device_clocks.py``).
+On a CPU calls are timed by the wall clock, or if other processes often had the CPUs, by
+a clock that does not count waiting: the scheduler favours a side that sleeps, so that
+side would seem faster on the wall clock. The clock is chosen before the times are
+examined: by the kernel's account of the workers' waits, and by whether the calls
+compute. On an accelerator the device's clock decides, in addition to the time of its
+kernels and the host's (``producers/device_clocks.py``).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Taint = Literal["throttled", "slow_clock", "foreign_process"]
 def clean_pair(
     first: BlockColumns, second: BlockColumns
 ) -> tuple[frozenset[int] | None, Counter[Taint]]:
-    """The quads of a pair undisturbed on both sides, None if too few are left; and the number of quads by disturbance.
+    """The quads of a pair undisturbed on both sides, None if too few are left; and the
+    number of quads by disturbance.
 
     Both sides run every quad, so a quad that a side lacks does not count.
     """
@@ -58,7 +60,8 @@ def clean_pair(
 def _taint(device: DeviceColumns, index: int) -> Taint | None:
     if device.throttled and device.throttled[index]:
         return "throttled"
-    # A driver that reports throttling is trusted: a lower clock was requested, or its power limit holds it.
+    # A driver that reports throttling is trusted: a lower clock was requested, or its
+    # power limit holds it.
     unexplained = not device.throttled or device.throttled[index] is None
     if unexplained and device.clock_share:
         share = device.clock_share[index]
@@ -70,7 +73,9 @@ def _taint(device: DeviceColumns, index: int) -> Taint | None:
 
 
 def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
-    """The share of the measured time that workers waited for a CPU taken by another process; None if it is unknown."""
+    """The share of the measured time that workers waited for a CPU taken by another
+    process; None if it is unknown.
+    """
     waited = seen = 0
     for columns in blocks:
         observed = columns.conductor
@@ -82,9 +87,9 @@ def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
     return waited / seen
 
 
-# --- the device under each side: how often its power limit held it, and its clock. A card at
-# its power limit is in the normal state of a heavy model. Times compare as long as both sides
-# ran at the same clock; otherwise cycles do, if the device counts them.
+# --- the device under each side: how often its power limit held it, and its clock. A
+# card at its power limit is in the normal state of a heavy model. Times compare as long
+# as both sides ran at the same clock; otherwise cycles do, if the device counts them.
 
 
 # Clocks of both sides that differ by more than this share are not one operating point.
@@ -92,7 +97,9 @@ CLOCK_TOLERANCE = 0.03
 
 
 def power_cap(base: Iterable[Replicate], head: Iterable[Replicate]) -> PowerCap | None:
-    """The share of each side's blocks at the power limit; None if no block was, or a side's state is unknown."""
+    """The share of each side's blocks at the power limit; None if no block was, or a
+    side's state is unknown.
+    """
     of_base = _capped_share(base)
     of_head = _capped_share(head)
     if of_base is None or of_head is None or not of_base + of_head:
@@ -114,7 +121,9 @@ def _capped_share(replicates: Iterable[Replicate]) -> float | None:
 def clock_shift(
     pairs: Iterable[tuple[Replicate, Replicate]], shape: str
 ) -> float | None:
-    """The relative difference of head's clock from base's; None if it is within the tolerance, may be 0, or is unknown."""
+    """The relative difference of head's clock from base's; None if it is within the
+    tolerance, may be 0, or is unknown.
+    """
     base: list[float] = []
     head: list[float] = []
     for first, second in pairs:
@@ -148,11 +157,13 @@ def _clocks(process: Replicate, shape: str) -> list[float]:
 
 # Of the measured time. On an idle machine workers wait for less than 0.1 % of it.
 WAITED = 0.02
-# The calling thread must compute for this share of the time in which it does not wait for a CPU, and on both sides alike: a
-# call that sleeps, waits for a lock or a file, or leaves its work to other threads is timed right on the wall clock alone.
+# The calling thread must compute for this share of the time in which it does not wait
+# for a CPU, and on both sides alike: a call that sleeps, waits for a lock or a file, or
+# leaves its work to other threads is timed right on the wall clock alone.
 COMPUTES = 0.8
 ALIKE = 0.1
-# Of the computation of its calls, by their own account: the waiting of a block awake for less was counted twice.
+# Of the computation of its calls, by their own account: the waiting of a block awake
+# for less was counted twice.
 LEAST_AWAKE = 0.95
 # The clocks, other than the wall clock, that time every single call.
 CPU_CLOCKS = frozenset({"cpu", "device"})
@@ -182,10 +193,12 @@ def deciding_clocks(base: Iterable[Replicate], head: Iterable[Replicate]) -> Clo
 def deciding_clock(
     base: Sequence[BlockColumns], head: Sequence[BlockColumns]
 ) -> Clock | None:
-    """The clock that decides about these blocks of both sides: the CPU time of the calling thread if the host computes.
+    """The clock that decides about these blocks of both sides: the CPU time of the
+    calling thread if the host computes.
 
-    Calls that sleep or leave their work to other threads are timed by how long their blocks were awake. None if that is
-    unknown: a thread's CPU time would hide its waits, and the wall clock the scheduler's bias.
+    Calls that sleep or leave their work to other threads are timed by how long their
+    blocks were awake. None if that is unknown: a thread's CPU time would hide its
+    waits, and the wall clock the scheduler's bias.
     """
     if base[0].times.cpu_source == "device":
         return "device"
@@ -224,7 +237,9 @@ def _blocks_by_lane(
 
 
 def _computing_share(blocks: Sequence[BlockColumns]) -> float:
-    """The share of the time awake that the calling thread computed, by the worker's own account of it."""
+    """The share of the time awake that the calling thread computed, by the worker's own
+    account of it.
+    """
     computed = awake = 0.0
     for columns in blocks:
         calls = np.asarray(columns.calls)
@@ -238,7 +253,9 @@ def _computing_share(blocks: Sequence[BlockColumns]) -> float:
 
 
 def awake_seconds(columns: BlockColumns, is_used: Flags | None = None) -> Floats | None:
-    """Seconds a call of the blocks with a known time awake; None if too few of these blocks have one."""
+    """Seconds a call of the blocks with a known time awake; None if too few of these
+    blocks have one.
+    """
     seconds = awake_by_block(columns) / (np.asarray(columns.calls) + 1)
     if is_used is not None:
         seconds = seconds[is_used]
@@ -249,9 +266,11 @@ def awake_seconds(columns: BlockColumns, is_used: Flags | None = None) -> Floats
 
 
 def awake_by_block(columns: BlockColumns) -> Floats:
-    """The duration of each block as seen by the conductor, without its own and the worker's waits for a CPU taken by others.
+    """The duration of each block as seen by the conductor, without its own and the
+    worker's waits for a CPU taken by others.
 
-    Both may have waited in the same moment. A block that seems shorter than its own computation is unknown, and becomes NaN.
+    Both may have waited in the same moment. A block that seems shorter than its own
+    computation is unknown, and becomes NaN.
     """
     observed = columns.conductor
     awake = np.asarray(observed.seen_ns, dtype=np.float64)

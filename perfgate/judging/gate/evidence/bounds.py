@@ -1,4 +1,6 @@
-"""The numbers of the head that rules judge: bounds of budgets, SLAs and gating limits, checks, and expected kernels."""
+"""The numbers of the head that rules judge: bounds of budgets, SLAs and gating limits,
+checks, and expected kernels.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _Labels = frozenset[tuple[str, str]]
 
 
 class HeadBound(NamedTuple):
-    """A bound and its source; ``name`` is the metric's in the decision, ``labels`` select the values that it bounds."""
+    """A bound and its source; ``name`` is the metric's in the decision, ``labels``
+    select the values that it bounds.
+    """
 
     budget: Budget
     name: str
@@ -56,7 +60,9 @@ class HeadBound(NamedTuple):
             yield Value(metric=name, value=float(counters.values[name]))
 
     def best_end(self, value: Value) -> float | None:
-        """The end of the interval that is best for the bound, or the value itself if it has no interval."""
+        """The end of the interval that is best for the bound, or the value itself if it
+        has no interval.
+        """
         low, high = value.interval or (None, None)
         end = low if self.budget.at_most else high
         if end is None:
@@ -83,7 +89,8 @@ class HeadBound(NamedTuple):
 
 
 class BoundedNumber(NamedTuple):
-    """A number with a bound at a place: the values of all turns of the head, and of the base if there is one.
+    """A number with a bound at a place: the values of all turns of the head, and of the
+    base if there is one.
 
     Of a bound on the longest kernel, ``kernel`` is its name.
     """
@@ -103,10 +110,11 @@ class BoundedNumber(NamedTuple):
 
     @property
     def lacks_values(self) -> bool:
-        """Whether a turn of the head lacks a value that another turn of either side has, as of one batch size of several.
+        """Whether a turn of the head lacks a value that another turn of either side
+        has, as of one batch size of several.
 
-        The worst number of a turn is compared with the bound, so each must be there. If the head has none at all, its
-        comparison reports that.
+        The worst number of a turn is compared with the bound, so each must be there. If
+        the head has none at all, its comparison reports that.
         """
         after = self._labels_by_turn(self.head)
         required: Counter[_Labels] = Counter()
@@ -218,12 +226,16 @@ def bounded_metrics(policy: Policy) -> set[str]:
 
 
 def deciding_steps(policy: Policy) -> frozenset[int]:
-    """The steps that fail the whole job: the first steps, and steps with a rule. The others inform."""
+    """The steps that fail the whole job: the first steps, and steps with a rule. The
+    others inform.
+    """
     return DECIDING_STEPS | steps_with_rules(policy)
 
 
 def steps_with_rules(policy: Policy) -> frozenset[int]:
-    """The steps that measure a metric with a bound, or with a tolerance that turns decide."""
+    """The steps that measure a metric with a bound, or with a tolerance that turns
+    decide.
+    """
     return frozenset(
         map(measuring_step, (*bounded_metrics(policy), *repeated_metrics(policy)))
     )

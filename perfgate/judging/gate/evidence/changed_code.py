@@ -1,4 +1,6 @@
-"""The code of the head: its changed places, the text of its lines, and the changed place behind each line."""
+"""The code of the head: its changed places, the text of its lines, and the changed
+place behind each line.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,16 @@ from perfgate.document.lines import split_line
 from perfgate.document.run import CallRow, CodeChange, CounterSite, RunDocument
 from perfgate.document.shape import ShapePlace
 
-# If more places than this changed, one that no recorded call reaches is not named: it could be any of them.
+# If more places than this changed, one that no recorded call reaches is not named: it
+# could be any of them.
 MOST_ELSEWHERE = 3
 # Limits a recursive or forged list of callers.
 _MOST_LINES = 1000
 
 
 class CodeLine(NamedTuple):
-    """A line of the head: its text, the changed place behind it, and the chain of values in the change that it belongs to.
+    """A line of the head: its text, the changed place behind it, and the chain of
+    values in the change that it belongs to.
 
     The chain is known by its file and first line.
     """
@@ -126,7 +130,9 @@ class ChangedCode:
         return False
 
     def of_function(self, line: str) -> str:
-        """The first changed line of a function that begins at a line; that line itself if the function did not change."""
+        """The first changed line of a function that begins at a line; that line itself
+        if the function did not change.
+        """
         file, number = split_line(line)
         inside = [
             change.first
@@ -156,7 +162,9 @@ class ChangedCode:
         return lines
 
     def _text(self, line: str) -> str | None:
-        """The text of a line: of a changed one from the change, else from the rows that name it."""
+        """The text of a line: of a changed one from the change, else from the rows that
+        name it.
+        """
         change = self._at(line)
         if change is not None:
             number = split_line(line)[1] - change.first
@@ -167,8 +175,9 @@ class ChangedCode:
     def _origin(self, line: str) -> Origin | None:
         """The changed place behind a line.
 
-        That is the line itself, else the nearest line that calls it, else one in the nearest function around those; if the
-        change touches few places and none of these, the first.
+        That is the line itself, else the nearest line that calls it, else one in the
+        nearest function around those; if the change touches few places and none of
+        these, the first.
         """
         callers = self.callers(line)
         for at in callers:
@@ -188,16 +197,19 @@ class ChangedCode:
         return _origin_of(self._all[0], "elsewhere")
 
     def _chain_of(self, origin: Origin) -> tuple[str, int] | None:
-        """The chain of values in the change to which effects with an origin belong; None if that is a guess.
+        """The chain of values in the change to which effects with an origin belong;
+        None if that is a guess.
 
-        An effect that the change only reaches is attributed to a chain if that is the only change that could be behind it.
+        An effect that the change only reaches is attributed to a chain if that is the
+        only change that could be behind it.
         """
         change = self._at(origin.line)
         if change is None:
             return None
         if origin.reach in ("line", "caller"):
-            # The chain with the shortest statement around the line: a changed loop covers the
-            # lines inside it; lines that changed themselves stand for themselves.
+            # The chain with the shortest statement around the line: a changed loop
+            # covers the lines inside it; lines that changed themselves stand for
+            # themselves.
             number = split_line(origin.line)[1]
             around = []
             for chain in change.chains:
@@ -224,7 +236,9 @@ class ChangedCode:
         return None
 
     def _in_function(self, line: str) -> CodeChange | None:
-        """The change nearest to a line, among those in the innermost changed function around it."""
+        """The change nearest to a line, among those in the innermost changed function
+        around it.
+        """
         file, number = split_line(line)
 
         def order(change: CodeChange) -> tuple[int, int]:

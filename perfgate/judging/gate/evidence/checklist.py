@@ -1,6 +1,8 @@
-"""The numbers of the checklist on both sides: from the samples of the pairs, or from turns of their step on both sides.
+"""The numbers of the checklist on both sides: from the samples of the pairs, or from
+turns of their step on both sides.
 
-Single measurements of both sides are not compared: two processes of the same code differ, and the second runs later.
+Single measurements of both sides are not compared: two processes of the same code
+differ, and the second runs later.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from perfgate.judging.gate.evidence.sampled import SAMPLED, sampled_effects
 from perfgate.judging.gate.evidence.values import zero_of
 from perfgate.stats.knee import NEARLY, Knee, Rates, paired_knees, paired_smallest
 
-# Labels of a value of another turn, of a call rate, or of a stretch of the calls: none is the step's own number.
+# Labels of a value of another turn, of a call rate, or of a stretch of the calls: none
+# is the step's own number.
 _NOT_THE_NUMBER = {"rate", "stretch", REPEAT}
 # The turns of each side after which a number that did not vary is taken as constant.
 FEWEST_EQUAL_TURNS = 2
@@ -46,7 +49,9 @@ class NumberKey(NamedTuple):
 
 
 class ChecklistNumber(NamedTuple):
-    """The identity of a checklist number: step, workload, shape, metric and labels, without the shape's."""
+    """The identity of a checklist number: step, workload, shape, metric and labels,
+    without the shape's.
+    """
 
     step: int
     workload: str
@@ -110,7 +115,9 @@ def numbers_of_head(run: RunDocument) -> dict[NumberKey, HeadNumber]:
 
 
 def is_of_turns(name: str) -> bool:
-    """Whether a metric is compared by turns of its step: it is not an exact count, and the pairs do not measure it."""
+    """Whether a metric is compared by turns of its step: it is not an exact count, and
+    the pairs do not measure it.
+    """
     entry = METRICS.get(name)
     return bool(
         entry
@@ -162,7 +169,8 @@ class PairedNumbers:
         }
 
     def constant(self, number: ChecklistNumber) -> float | None:
-        """The value that all turns of both sides had, at least two of each; None if any differs.
+        """The value that all turns of both sides had, at least two of each; None if any
+        differs.
 
         A time that is equal twice is so by chance.
         """
@@ -180,7 +188,8 @@ class PairedNumbers:
     def is_open(self, number: ChecklistNumber) -> bool:
         """Whether further turns would compare a number that both sides measured.
 
-        It is neither exact nor measured by the pairs, and no turns of both sides show that it cannot vary.
+        It is neither exact nor measured by the pairs, and no turns of both sides show
+        that it cannot vary.
         """
         if not is_of_turns(number.metric) or self.constant(number) is not None:
             return False
@@ -191,24 +200,31 @@ class PairedNumbers:
         return _is_measured(before) and _is_measured(after)
 
     def waits_for_turns(self, number: ChecklistNumber) -> bool:
-        """Whether the head has a number that base left to turns, and no turn of both sides was taken."""
+        """Whether the head has a number that base left to turns, and no turn of both
+        sides was taken.
+        """
         before, after = self._turns(number)
         return is_of_turns(number.metric) and not before and _is_measured(after)
 
     def varies(self, number: ChecklistNumber) -> bool:
-        """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
+        """Whether a number varies by its nature, as times do, or did so between the
+        turns of a side.
+        """
         if metric(number.metric).origin.timed:
             return True
         before, after = self._turns(number)
         return max(len(set(before.values())), len(set(after.values()))) > 1
 
     def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
-        """The batch knee of both sides over all their turns; None if a side did not reach one, or without common turns."""
+        """The batch knee of both sides over all their turns; None if a side did not
+        reach one, or without common turns.
+        """
         rates = self._rates_of_sizes(number)
         return rates and paired_knees(*rates, gain)
 
     def best_sizes(self, number: ChecklistNumber) -> tuple[Knee, Knee] | None:
-        """The best batch size of both sides over all their turns; None without common turns.
+        """The best batch size of both sides over all their turns; None without common
+        turns.
 
         An SLA chooses it by latencies, which the turns do not have.
         """
@@ -225,7 +241,9 @@ class PairedNumbers:
         )
 
     def _rates_of_sizes(self, number: ChecklistNumber) -> tuple[Rates, Rates] | None:
-        """The items per second of every size that all turns of both sides measured; a turn is one visit of each size."""
+        """The items per second of every size that all turns of both sides measured; a
+        turn is one visit of each size.
+        """
         base = _rates_by_size(self._turns_of_base, number)
         head = _rates_by_size(self._turns_of_head, number)
         before = {}
@@ -240,7 +258,9 @@ class PairedNumbers:
         return before, after
 
     def _clock(self, number: ChecklistNumber) -> Clock:
-        """The clock of a check's turns: its timer leaves out waits, which matters only if there were any."""
+        """The clock of a check's turns: its timer leaves out waits, which matters only
+        if there were any.
+        """
         entry = metric(number.metric)
         if not entry.origin.timed:
             return "wall"
@@ -259,7 +279,8 @@ def _turns_of(
 ) -> dict[NumberKey, _Turns]:
     """The values of each number, by turn: the first and its repetitions.
 
-    If the first turn of base left a number out, the turns after it are numbered from 1 on both sides.
+    If the first turn of base left a number out, the turns after it are numbered from 1
+    on both sides.
     """
     turns: dict[NumberKey, dict[int, float | None]] = {}
     for number, value in _values(run):
@@ -316,7 +337,9 @@ def _from_turns(
 
 
 def _log_ratio(base: float, head: float) -> float:
-    """The logarithm of head/base, 0 if they are equal, and infinite if they have no ratio."""
+    """The logarithm of head/base, 0 if they are equal, and infinite if they have no
+    ratio.
+    """
     if base == head:
         return 0.0
     if min(base, head) <= 0:
@@ -325,14 +348,18 @@ def _log_ratio(base: float, head: float) -> float:
 
 
 def median(values: Sequence[float], name: str) -> float:
-    """The median of a metric's values; for whole numbers one of the values, the lower of two in the middle."""
+    """The median of a metric's values; for whole numbers one of the values, the lower
+    of two in the middle.
+    """
     if metric(name).is_whole:
         return statistics.median_low(values)
     return statistics.median(values)
 
 
 def _rates_by_size(turns: Mapping[NumberKey, _Turns], number: ChecklistNumber) -> Rates:
-    """The items per second of each batch size that all turns measured, in the order of turns."""
+    """The items per second of each batch size that all turns measured, in the order of
+    turns.
+    """
     by_size = {}
     every_turn: set[int] = set()
     for key, values in turns.items():

@@ -1,4 +1,6 @@
-"""The effect of a change on one number, measured side by side: by pairs of processes, turns of a step, or quads of a job."""
+"""The effect of a change on one number, measured side by side: by pairs of processes,
+turns of a step, or quads of a job.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,13 @@ from perfgate.stats.summary import median
 
 @dataclass(frozen=True)
 class Differences:
-    """One logarithm of second over first a pair, in the order of measuring, and the weight of each pair.
+    """One logarithm of second over first a pair, in the order of measuring, and the
+    weight of each pair.
 
-    ``starts`` number the processes that the pairs come from, if many pairs come from the same: pairs of one start share its
-    luck. None if every pair has fresh processes. ``start_luck`` is the assumed sd of that luck. ``luck`` is the sd of
-    the difference between codes of equal speed, in all pairs alike: more pairs do not show it.
+    ``starts`` number the processes that the pairs come from, if many pairs come from
+    the same: pairs of one start share its luck. None if every pair has fresh processes.
+    ``start_luck`` is the assumed sd of that luck. ``luck`` is the sd of the difference
+    between codes of equal speed, in all pairs alike: more pairs do not show it.
     """
 
     values: Floats
@@ -62,7 +66,9 @@ class Differences:
         return replace(self, luck=luck)
 
     def in_starts(self, starts: npt.ArrayLike, *, luck: float) -> Differences:
-        """The differences of pairs that come from these starts, which have luck of this sd."""
+        """The differences of pairs that come from these starts, which have luck of this
+        sd.
+        """
         return replace(self, starts=np.asarray(starts, dtype=np.int64), start_luck=luck)
 
     @property
@@ -76,11 +82,13 @@ class Differences:
 
 
 class PairedEffect(NamedTuple):
-    """A number on both sides, one log ratio of head over base per pair or turn, in the order of measuring.
+    """A number on both sides, one log ratio of head over base per pair or turn, in the
+    order of measuring.
 
-    ``base`` is the base's level and ``head`` the level that the estimated effect makes of it, in the metric's unit. ``pairs``
-    is the number of process pairs, if a tail pools several of them to one difference. A ``clock`` that is not ``fair``
-    depends on the side that the scheduler favoured.
+    ``base`` is the base's level and ``head`` the level that the estimated effect makes
+    of it, in the metric's unit. ``pairs`` is the number of process pairs, if a tail
+    pools several of them to one difference. A ``clock`` that is not ``fair`` depends on
+    the side that the scheduler favoured.
     """
 
     differences: Differences
@@ -114,13 +122,14 @@ class PairedEffect(NamedTuple):
         return self.pairs
 
 
-# --- the luck of a start on an accelerator: the spread between processes that main's stored
-# runs of the testbed showed. The documents under judgement are no source of it: each side
-# could widen its own error.
+# --- the luck of a start on an accelerator: the spread between processes that main's
+# stored runs of the testbed showed. The documents under judgement are no source of it:
+# each side could widen its own error.
 
 
-# The assumed difference between two starts of equal code, as the sd of a logarithm; the starts of a gate correct it as they
-# become more. Stored values replace it once there are enough, within these bounds: each comes from a few processes.
+# The assumed difference between two starts of equal code, as the sd of a logarithm; the
+# starts of a gate correct it as they become more. Stored values replace it once there
+# are enough, within these bounds: each comes from a few processes.
 RESIDENT_LUCK = 0.003
 FEWEST_VALUES = 3
 LEAST_LUCK, MOST_LUCK = 0.001, 0.01

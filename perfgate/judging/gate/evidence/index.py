@@ -1,4 +1,5 @@
-"""The measurements of base and head, looked up once. Only this room and the doors know it: the others take its tables.
+"""The measurements of base and head, looked up once. Only this room and the doors know
+it: the others take its tables.
 
 Samples are unpacked and summarised on the first request for a place.
 """
@@ -135,7 +136,9 @@ def _by_workload(entries: Iterable[_Own]) -> dict[str, list[_Own]]:
 
 
 class Evidence:
-    """The evidence of base and head; ``start_luck`` is what main's stored runs showed of it."""
+    """The evidence of base and head; ``start_luck`` is what main's stored runs showed
+    of it.
+    """
 
     def __init__(
         self, base: RunDocument, head: RunDocument, start_luck: StartLuck = ASSUMED
@@ -211,7 +214,9 @@ class Evidence:
         return timed
 
     def clock_shift(self, place: ShapePlace) -> float | None:
-        """The difference of the device's clock in all pairs of a shape together: readings are rarer than quads."""
+        """The difference of the device's clock in all pairs of a shape together:
+        readings are rarer than quads.
+        """
         if place not in self._clock_shifts:
             self._clock_shifts[place] = clock_shift(
                 self.pairs.get(place.workload, ()), place.shape
@@ -267,7 +272,9 @@ class Evidence:
     def effects(
         self, place: ShapePlace, *, of_twins: bool = False
     ) -> dict[str, PairedEffect]:
-        """The paired effects of each metric, of head against base or of base against itself."""
+        """The paired effects of each metric, of head against base or of base against
+        itself.
+        """
         if (place, of_twins) not in self._effects:
             pairs = self.twins if of_twins else self.pairs
             luck = self.start_luck(place.workload)

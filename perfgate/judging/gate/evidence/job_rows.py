@@ -1,4 +1,6 @@
-"""The rows of a job: its record, its turns, and the proof that both sides did equal work."""
+"""The rows of a job: its record, its turns, and the proof that both sides did equal
+work.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ _WORK = {
 def rows_of_job(
     run: RunIndex, name: str, settings: JobReference | None, work: Iterable[str]
 ) -> RowTable:
-    """The rows of a job in a document, with those that its ``settings`` ask for if the trusted side knows them.
+    """The rows of a job in a document, with those that its ``settings`` ask for if the
+    trusted side knows them.
 
     ``work`` are the counts of work in main's stored run.
     """
@@ -82,7 +85,9 @@ def row_of_job(name: str, metric: str, *key: str) -> Row:
 
 
 def _turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]]:
-    """Yield each turn with its place among the rows: its quad, and the number of the turn in it."""
+    """Yield each turn with its place among the rows: its quad, and the number of the
+    turn in it.
+    """
     taken: dict[int, int] = {}
     for turn in turns:
         number = taken.get(turn.quad, 0)
@@ -121,7 +126,9 @@ def _text_of(value: object) -> str:
 
 
 def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -> None:
-    """Promise the fields that turns report, such as a side's earlier activity or the delay of its requests."""
+    """Promise the fields that turns report, such as a side's earlier activity or the
+    delay of its requests.
+    """
     starts = set()
     unreported = 0
     are_timely = True
@@ -133,7 +140,8 @@ def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -
         if turn.texts:
             answers[turn.start] = len(turn.texts)
     if not record.starts_afresh:
-        # The first turn of a start has no turn before it, on either half of the devices.
+        # The first turn of a start has no turn before it, on either half of the
+        # devices.
         halves = 2 if record.fits == "swap" else 1
         table.promise(
             row_of_job(record.name, "out_of_turn"),
@@ -149,8 +157,9 @@ def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -
             whole=len(counted_lines(turns)) >= FEWEST_COUNTED,
         )
     if answers:
-        # Starts are counted from 0: with other numbers, a side's answers would match no start of the other side. And with one
-        # answer less, those behind it would be compared with the answers to other requests.
+        # Starts are counted from 0: with other numbers, a side's answers would match no
+        # start of the other side. And with one answer less, those behind it would be
+        # compared with the answers to other requests.
         is_whole = answers.keys() == starts and min(starts) >= 0
         table.announce(
             row_of_job(record.name, "texts"),
@@ -160,7 +169,9 @@ def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -
 
 
 def _are_counted(turns: Sequence[Turn]) -> bool:
-    """Whether a turn of every start has whole counts of all ranks that have times, or no rank could be profiled."""
+    """Whether a turn of every start has whole counts of all ranks that have times, or
+    no rank could be profiled.
+    """
     starts = set()
     counted = set()
     profiled = set()
@@ -190,7 +201,9 @@ def _promise_proofs(
     settings: JobReference,
     work: Iterable[str],
 ) -> None:
-    """Promise the proof that the turns of both sides are comparable: their work and their output."""
+    """Promise the proof that the turns of both sides are comparable: their work and
+    their output.
+    """
     own = settings.settings
     name = settings.name
     proofs: list[tuple[Row, bool]] = []
@@ -204,8 +217,8 @@ def _promise_proofs(
             )
             proofs.append((row._replace(metric=f"work.{count_name}"), is_done))
         proofs.append((row._replace(metric=OUTPUT), row in with_output))
-    # Whether each turn with a time per output token has the times between tokens that it is the
-    # mean of.
+    # Whether each turn with a time per output token has the times between tokens that
+    # it is the mean of.
     has_token_times = True
     for turn in turns:
         has_own = any(entry.metric == ITL for entry in turn.samples)
@@ -230,7 +243,9 @@ def _promise_proofs(
 def _work_of(
     record: JobRecord, settings: JobReference, stored: Iterable[str]
 ) -> dict[str, int | None]:
-    """The counts of work that each turn must have, each with its divisor: a visit of ``alternate`` has several turns."""
+    """The counts of work that each turn must have, each with its divisor: a visit of
+    ``alternate`` has several turns.
+    """
     own = settings.settings
     divisors: dict[str, int | None] = dict.fromkeys(
         _WORK[record.kind] or sorted(stored)
@@ -251,10 +266,11 @@ def _requests_of(settings: JobReference) -> int:
 def _turns_with_output(
     record: JobRecord, settings: JobReference, turns: Sequence[Turn]
 ) -> Iterator[Row]:
-    """Yield the turns that have the output that the settings let both sides compare, or need none.
+    """Yield the turns that have the output that the settings let both sides compare, or
+    need none.
 
-    A program that checks a server's answers sees only the answers in the first turn of a start, and if the share of equal
-    answers is compared, a start has them once.
+    A program that checks a server's answers sees only the answers in the first turn of
+    a start, and if the share of equal answers is compared, a start has them once.
     """
     own = settings.settings
     needs_none = record.is_command or not (own.same_output or own.check)

@@ -1,7 +1,9 @@
-"""The kernels of profiled blocks of pairs: how long the device computed, in which kernels, and whether both sides ran the same.
+"""The kernels of profiled blocks of pairs: how long the device computed, in which
+kernels, and whether both sides ran the same.
 
-The sum of the durations of kernels is the steadiest number of an accelerator: over six recorded steps of 1,462 kernels it
-varied by 0.11 %, the span of the device by 0.7 %, and the wall by 2.7 % (V100).
+The sum of the durations of kernels is the steadiest number of an accelerator: over six
+recorded steps of 1,462 kernels it varied by 0.11 %, the span of the device by 0.7 %,
+and the wall by 2.7 % (V100).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from perfgate.document.samples import KernelBlocks, Replicate
 from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.stats.summary import median
 
-# If the clocks of both sides of a quad differ by more, cycles are compared in place of seconds.
+# If the clocks of both sides of a quad differ by more, cycles are compared in place of
+# seconds.
 SAME_CLOCK = 0.01
 
 # Both members of a pair.
@@ -26,19 +29,25 @@ _Pair = tuple[Replicate, Replicate]
 
 
 class _BusyQuad(NamedTuple):
-    """A profiled block: seconds of kernels a call, and cycles a call if the device counts them."""
+    """A profiled block: seconds of kernels a call, and cycles a call if the device
+    counts them.
+    """
 
     seconds: float
     cycles: float | None
 
 
 def profiled_pairs(pairs: Iterable[_Pair], shape: str) -> list[_Pair]:
-    """The pairs with a quad that both members profiled: on some devices only the first pairs are."""
+    """The pairs with a quad that both members profiled: on some devices only the first
+    pairs are.
+    """
     return [pair for pair in pairs if _quads_of(*pair, shape)]
 
 
 def busy_effect(pairs: Iterable[_Pair], shape: str) -> PairedEffect:
-    """The time of kernels of profiled pairs: of each pair the mean over its quads of head over base."""
+    """The time of kernels of profiled pairs: of each pair the mean over its quads of
+    head over base.
+    """
     effects = []
     levels = []
     for first, second in pairs:
@@ -97,7 +106,9 @@ def counts_cycles(pairs: Sequence[_Pair], shape: str) -> bool:
 
 
 def ran_same_kernels(pairs: Sequence[_Pair], shape: str) -> bool:
-    """Whether all profiled blocks of both sides ran the same kernels, of the same sizes and in the same order."""
+    """Whether all profiled blocks of both sides ran the same kernels, of the same sizes
+    and in the same order.
+    """
     works: set[tuple[str, int]] = set()
     for member in chain(*pairs):
         if shape not in member.kernels:
@@ -108,7 +119,9 @@ def ran_same_kernels(pairs: Sequence[_Pair], shape: str) -> bool:
 
 
 def kernel_seconds(process: Replicate, shape: str) -> dict[str, float]:
-    """The seconds of each kernel in a call, if they were profiled; sizes of one name together."""
+    """The seconds of each kernel in a call, if they were profiled; sizes of one name
+    together.
+    """
     seconds: dict[str, float] = defaultdict(float)
     if shape in process.kernels:
         for row in process.kernels[shape].rows:

@@ -1,6 +1,8 @@
-"""The table of numbers: everything that both sides measured in turns, and base against itself.
+"""The table of numbers: everything that both sides measured in turns, and base against
+itself.
 
-A producer of evidence is a module of ``producers``. The rest of the gate treats all rows alike.
+A producer of evidence is a module of ``producers``. The rest of the gate treats all
+rows alike.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from perfgate.judging.gate.evidence.validity import invalid_times, invalid_turns
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.plugins import load_members
 
-# Families of numbers that families.toml does not list: numbers of the checklist that a tolerance names, numbers of a job, and
-# numbers that are tested without a share of the alpha.
+# Families of numbers that families.toml does not list: numbers of the checklist that a
+# tolerance names, numbers of a job, and numbers that are tested without a share of the
+# alpha.
 REPEATED, JOB, ALONE = "repeated", "job", "alone"
-# Times of the host that do not decide on an accelerator, or only where the device waits for the host.
+# Times of the host that do not decide on an accelerator, or only where the device waits
+# for the host.
 HOST_TIMES = (HOST, TURNAROUND, WALL_TIME)
 
 
@@ -50,9 +54,10 @@ Units: TypeAlias = PairedEffect | StretchSample | AnswerCounts | Levels | Messag
 class Terms(NamedTuple):
     """The terms on which a number is decided.
 
-    A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can. The last margin is wider
-    if both sides did the ``same_work``. It may be decided after the numbers of units in ``looks``. Other code of equal speed
-    differs by ``luck`` in all units alike.
+    A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of
+    ``margins`` that it can. The last margin is wider if both sides did the
+    ``same_work``. It may be decided after the numbers of units in ``looks``. Other code
+    of equal speed differs by ``luck`` in all units alike.
     """
 
     tolerance: float
@@ -63,10 +68,12 @@ class Terms(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A row of the table: a metric of a place, measured in paired units, and the terms on which it is judged.
+    """A row of the table: a metric of a place, measured in paired units, and the terms
+    on which it is judged.
 
-    The numbers of a ``family`` share a part of the alpha of their workload. If a number is not ``directed``, only the documents
-    state which direction is better. A number that may only fail, ``only_worse``, leaves no verdict open. ``informs`` is the
+    The numbers of a ``family`` share a part of the alpha of their workload. If a number
+    is not ``directed``, only the documents state which direction is better. A number
+    that may only fail, ``only_worse``, leaves no verdict open. ``informs`` is the
     reason that it does not decide.
     """
 
@@ -91,7 +98,9 @@ class Number(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The rules of the trusted side for numbers: its policy, and the numbers of the jobs that it knows."""
+    """The rules of the trusted side for numbers: its policy, and the numbers of the
+    jobs that it knows.
+    """
 
     policy: Policy
     jobs: Mapping[str, TrustedNumbers] = MappingProxyType({})
@@ -108,7 +117,9 @@ class Rules(NamedTuple):
         *,
         moved: bool = True,
     ) -> Number:
-        """A number on the terms of its catalogue entry; ``moved`` is whether its memory layout moved."""
+        """A number on the terms of its catalogue entry; ``moved`` is whether its memory
+        layout moved.
+        """
         entry = metric(name)
         terms = Terms(
             tolerance=tolerance(self.policy, name, place, moved=moved),
@@ -120,7 +131,9 @@ class Rules(NamedTuple):
 
 
 class Twins(NamedTuple):
-    """A number of base against base, the slowdown that "unchanged" excludes of it, and the pairs of base and head."""
+    """A number of base against base, the slowdown that "unchanged" excludes of it, and
+    the pairs of base and head.
+    """
 
     place: ShapePlace
     metric: str
@@ -133,11 +146,11 @@ class Twins(NamedTuple):
 class NumberTable:
     """The numbers of a session.
 
-    Both sides ``measured`` most of them; ``twins`` compare the base with itself, and rules judge
-    the numbers ``of_head``. The times of places in ``invalid_times`` and of jobs in
-    ``invalid_turns`` are not evidence. ``waited`` is the share of its CPU time that each job
-    waited for, None if the wall clock decides. ``subjects`` is the number of workloads and jobs,
-    which share the alpha of the gate.
+    Both sides ``measured`` most of them; ``twins`` compare the base with itself, and
+    rules judge the numbers ``of_head``. The times of places in ``invalid_times`` and of
+    jobs in ``invalid_turns`` are not evidence. ``waited`` is the share of its CPU time
+    that each job waited for, None if the wall clock decides. ``subjects`` is the number
+    of workloads and jobs, which share the alpha of the gate.
     """
 
     measured: list[Number]
@@ -176,9 +189,10 @@ def numbers_of(evidence: Evidence, rules: Rules) -> list[Number]:
 def _why_it_informs(evidence: Evidence, number: Number) -> Message | None:
     """The reason that a number does not decide; None if it counts.
 
-    On an accelerator the wall alone decides no time of a call. If the clock of the device differed between the sides, only the
-    cycles of its kernels and the host's time compare. Stretches of calls that one side may have made on a busier host inform,
-    and so do instructions, as every poll of a slower device takes some.
+    On an accelerator the wall alone decides no time of a call. If the clock of the
+    device differed between the sides, only the cycles of its kernels and the host's
+    time compare. Stretches of calls that one side may have made on a busier host
+    inform, and so do instructions, as every poll of a slower device takes some.
     """
     if number.place not in evidence.on_device or not number.is_of_call:
         return None

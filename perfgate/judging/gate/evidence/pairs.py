@@ -1,6 +1,8 @@
-"""From raw blocks to paired effects: one number a pair and metric, the logarithm of second over first.
+"""From raw blocks to paired effects: one number a pair and metric, the logarithm of
+second over first.
 
-The process, not the call, is the unit of evidence: calls of one process share its luck with memory layout and cache.
+The process, not the call, is the unit of evidence: calls of one process share its luck
+with memory layout and cache.
 """
 
 from __future__ import annotations
@@ -53,8 +55,9 @@ from perfgate.judging.gate.evidence.process import (
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
 
-# Fewer calls have no P99 at all; pairs are pooled, in the order of measuring, until both sides have this many. A P99 of few
-# calls is inexact; that shows in its spread, and the test takes it into account; its value is not reported.
+# Fewer calls have no P99 at all; pairs are pooled, in the order of measuring, until
+# both sides have this many. A P99 of few calls is inexact; that shows in its spread,
+# and the test takes it into account; its value is not reported.
 P99_CALLS = 100
 
 # Two processes that took turns.
@@ -108,10 +111,12 @@ def paired_effects(
     *,
     start_luck: float = RESIDENT_LUCK,
 ) -> dict[str, PairedEffect]:
-    """The effects per metric over all pairs in which both members have undisturbed samples of the shape.
+    """The effects per metric over all pairs in which both members have undisturbed
+    samples of the shape.
 
-    ``clocks`` gives the clock that decides about calls and preprocessing; the wall clock by default. ``start_luck`` is the luck
-    of starts on an accelerator, where both sides stay loaded for several pairs.
+    ``clocks`` gives the clock that decides about calls and preprocessing; the wall
+    clock by default. ``start_luck`` is the luck of starts on an accelerator, where both
+    sides stay loaded for several pairs.
     """
     shape = place.shape
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
@@ -160,7 +165,9 @@ def preprocess_lanes(
 def _summary(
     first: BlockColumns, second: BlockColumns, clock: Clock | None
 ) -> ProcessPair | None:
-    """The statistics of a pair's undisturbed quads; None if too few quads are undisturbed."""
+    """The statistics of a pair's undisturbed quads; None if too few quads are
+    undisturbed.
+    """
     quads, _ = clean_pair(first, second)
     if quads is None:
         return None
@@ -202,7 +209,9 @@ def _times_of_calls(
 def _device_clocks(
     pairs: Sequence[ProcessPair], members: Sequence[Pair], shape: str
 ) -> dict[str, PairedEffect]:
-    """The time of kernels of the pairs that have it, and the host's time if all have it."""
+    """The time of kernels of the pairs that have it, and the host's time if all have
+    it.
+    """
     effects = {}
     profiled = profiled_pairs(members, shape)
     if profiled:
@@ -217,7 +226,9 @@ def _device_clocks(
 
 
 def _calls(pairs: Sequence[ProcessPair], clock: Clock | None) -> PairedEffect:
-    """The effects on calls by the deciding clock: of the fast path, or of blocks if that clock does not see single calls."""
+    """The effects on calls by the deciding clock: of the fast path, or of blocks if
+    that clock does not see single calls.
+    """
     turnarounds = _of_members(pairs, _turnaround)
     if clock == "awake" and np.isfinite(turnarounds).all():
         return log_ratios(turnarounds, clock=clock)
@@ -264,7 +275,8 @@ def log_ratios(levels: npt.ArrayLike, *, clock: Clock = "wall") -> PairedEffect:
 def _gaps(pairs: Sequence[ProcessPair]) -> PairedEffect:
     """The change of the gap as a share of the first side's call and gap together.
 
-    A gap of near zero has no meaningful ratio, and a gap longer than the call may vanish altogether.
+    A gap of near zero has no meaningful ratio, and a gap longer than the call may
+    vanish altogether.
     """
     turns = []
     differences = []
@@ -319,7 +331,9 @@ def _tail(pairs: Sequence[ProcessPair], *, on_device: bool) -> dict[str, PairedE
 
 
 def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
-    """Join the calls of consecutive pairs until both sides have enough for a P99; a remainder with too few is left out."""
+    """Join the calls of consecutive pairs until both sides have enough for a P99; a
+    remainder with too few is left out.
+    """
     pools = []
     of_first = []
     of_second = []
@@ -339,7 +353,9 @@ def _log_p99(seconds: Floats) -> float:
 
 
 def _compute_alike(pairs: Sequence[ProcessPair]) -> bool:
-    """Whether both sides compute for similar shares of their time: otherwise CPU time does not measure how long calls take."""
+    """Whether both sides compute for similar shares of their time: otherwise CPU time
+    does not measure how long calls take.
+    """
     # Of a call; NaN if the time awake of a process is unknown.
     shares = _of_members(
         pairs,
@@ -358,8 +374,8 @@ def _compute_alike(pairs: Sequence[ProcessPair]) -> bool:
 def _in_starts(
     effects: dict[str, PairedEffect], pairs: Sequence[Pair], shape: str, *, luck: float
 ) -> dict[str, PairedEffect]:
-    """The effects, with the starts of pairs if all processes stayed loaded; a P99 pools pairs of
-    several starts.
+    """The effects, with the starts of pairs if all processes stayed loaded; a P99 pools
+    pairs of several starts.
     """
     starts_of_all = _starts(pairs)
     if len(starts_of_all) < len(pairs):

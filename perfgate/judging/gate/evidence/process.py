@@ -1,11 +1,12 @@
 """The statistics of one process of a pair, from its raw blocks.
 
 Other processes hardly disturb the fast path of calls. Its effect is the median of three
-locations with different errors: the 10th percentile of all calls, the same of every quad
-compared within the quad, and the fastest call of every quad, also within the quad. Comparing
-within a quad cancels changes from second to second, such as a neighbour on the other thread
-of a core; a quantile of all calls has more of them. On recorded pairs such effects spread
-less than any one location's (benchmarks/gate/FINDINGS.md, section 6).
+locations with different errors: the 10th percentile of all calls, the same of every
+quad compared within the quad, and the fastest call of every quad, also within the quad.
+Comparing within a quad cancels changes from second to second, such as a neighbour on
+the other thread of a core; a quantile of all calls has more of them. On recorded pairs
+such effects spread less than any one location's (benchmarks/gate/FINDINGS.md, section
+6).
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ from perfgate.stats.arrays import Flags, Floats, Ints
 from perfgate.stats.summary import linear_quantile, median
 
 QUANTILE = 0.1
-# Difference between pairs beyond the spread within them, from layouts of memory. Weights with 0.4 to 1.5 % do equally well.
+# Difference between pairs beyond the spread within them, from layouts of memory.
+# Weights with 0.4 to 1.5 % do equally well.
 BETWEEN_PAIRS = 0.007
 # sd of the median over sd of the mean, for normal samples: sqrt(pi / 2)
 _MEDIAN_ERROR = 1.25
 
 
 class ProcessFastPath(NamedTuple):
-    """One process: log seconds of the 10th percentile of all calls, of each quad's calls, and of the fastest of each quad."""
+    """One process: log seconds of the 10th percentile of all calls, of each quad's
+    calls, and of the fastest of each quad.
+    """
 
     p10: float
     low: Floats
@@ -43,7 +47,9 @@ class ProcessFastPath(NamedTuple):
 
 
 def fast_path(quads: Sequence[Floats]) -> ProcessFastPath:
-    """Locate the calls of a process, given as seconds above 0 for every quad in the order of measuring."""
+    """Locate the calls of a process, given as seconds above 0 for every quad in the
+    order of measuring.
+    """
     low = []
     fastest = []
     for quad in quads:
@@ -56,10 +62,12 @@ def fast_path(quads: Sequence[Floats]) -> ProcessFastPath:
 def compare_fast_paths(
     first: ProcessFastPath, second: ProcessFastPath
 ) -> tuple[float, float]:
-    """Second over first, as a logarithm, and the weight of the pair, of two processes that ran the same quads.
+    """Second over first, as a logarithm, and the weight of the pair, of two processes
+    that ran the same quads.
 
-    The weight is less if the quads disagree: 1 / sqrt(0.7 %^2 + se^2), se the standard error of the median over quads from
-    their median absolute deviation. Swapping the sides changes only the sign of the effect.
+    The weight is less if the quads disagree: 1 / sqrt(0.7 %^2 + se^2), se the standard
+    error of the median over quads from their median absolute deviation. Swapping the
+    sides changes only the sign of the effect.
     """
     low = second.low - first.low
     fastest = second.fastest - first.fastest
@@ -86,13 +94,15 @@ SHORTEST = 1e-9  # seconds; a logarithm needs more than none
 
 
 class Statistics(NamedTuple):
-    """One process and shape: its fast path by the deciding clock, by the wall clock and, on a device, by the host's time until
-    calls return, and other times of its calls.
+    """One process and shape: its fast path by the deciding clock, by the wall clock
+    and, on a device, by the host's time until calls return, and other times of its
+    calls.
 
-    P50 is in log seconds, the gap in seconds, device or CPU time in seconds a call. ``turnaround`` is log seconds a call as the
-    conductor saw its blocks, without waits for a CPU; None if the conductor did not look, or if the waits cannot be separated.
-    By the clock ``awake``, P50 is of the same. ``hardware`` is the logarithm of the processor's counts a call, by metric, for
-    the metrics that were counted.
+    P50 is in log seconds, the gap in seconds, device or CPU time in seconds a call.
+    ``turnaround`` is log seconds a call as the conductor saw its blocks, without waits
+    for a CPU; None if the conductor did not look, or if the waits cannot be separated.
+    By the clock ``awake``, P50 is of the same. ``hardware`` is the logarithm of the
+    processor's counts a call, by metric, for the metrics that were counted.
     """
 
     fast_path: ProcessFastPath
@@ -106,7 +116,9 @@ class Statistics(NamedTuple):
 
 
 class UsedBlocks(NamedTuple):
-    """The blocks of a process that count, the number of calls of each, and the quad and the seconds of those calls."""
+    """The blocks of a process that count, the number of calls of each, and the quad and
+    the seconds of those calls.
+    """
 
     is_used: Flags
     calls: Ints
@@ -121,7 +133,8 @@ class UsedBlocks(NamedTuple):
         is_used = np.array([quads is None or quad in quads for quad in blocks.quad])
         calls = np.asarray(blocks.calls)
         of_used = np.repeat(is_used, calls)
-        # validity.py rejects a worker with calls that take no time; until then the logarithm needs a positive time.
+        # validity.py rejects a worker with calls that take no time; until then the
+        # logarithm needs a positive time.
         times = blocks.times
         wall = np.maximum(unpack(times.wall)[of_used], 1) / 1e9
         cpu = unpack(times.cpu)[of_used] / 1e9
@@ -145,7 +158,9 @@ class UsedBlocks(NamedTuple):
 def statistics(
     blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall"
 ) -> Statistics:
-    """Summarise one process, or only these quads of it, by ``clock``: the metrics' entries have the formulas."""
+    """Summarise one process, or only these quads of it, by ``clock``: the metrics'
+    entries have the formulas.
+    """
     used = UsedBlocks.of(blocks, quads)
     times = used.times(clock)
     path = wall_path = used.fast_path(used.wall)
@@ -181,7 +196,8 @@ def _hardware(blocks: BlockColumns, used: UsedBlocks) -> dict[str, float]:
     for metric, name in HARDWARE.items():
         column = getattr(blocks.worker, name)
         if column:
-            # One call of every block is made and not recorded. A count of 0 has no logarithm.
+            # One call of every block is made and not recorded. A count of 0 has no
+            # logarithm.
             of_blocks = np.maximum(
                 np.asarray(column, dtype=np.float64)[used.is_used], 1
             )

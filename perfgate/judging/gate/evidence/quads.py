@@ -1,5 +1,6 @@
-"""A job that both sides measured: its quads, the turns of base and head to compare with each
-other, and what these turns show besides their numbers: work, answers, stalls and counters.
+"""A job that both sides measured: its quads, the turns of base and head to compare with
+each other, and what these turns show besides their numbers: work, answers, stalls and
+counters.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from perfgate.judging.gate.evidence.effect import Differences, PairedEffect
 from perfgate.stats.arrays import Flags, Floats, Ints
 from perfgate.stats.summary import median
 
-# The numbers of quads after which a job may be decided. A quad of a command is two whole runs,
-# one of the other kinds some seconds of turns.
+# The numbers of quads after which a job may be decided. A quad of a command is two
+# whole runs, one of the other kinds some seconds of turns.
 LOOKS: Mapping[JobKind, tuple[int, ...]] = {
     "command": (10, 16, 24, 40, 64),
     "ranks": (8, 16, 32, 64, 128, 256),
@@ -42,8 +43,8 @@ LOOKS: Mapping[JobKind, tuple[int, ...]] = {
 
 
 def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
-    """The numbers of quads after which a job may be decided; an alternate job, with one process
-    a turn, counts as a command.
+    """The numbers of quads after which a job may be decided; an alternate job, with one
+    process a turn, counts as a command.
     """
     return LOOKS["command" if fits == "alternate" else kind]
 
@@ -65,7 +66,9 @@ class OtherWork(NamedTuple):
 
 
 class CpuDemand(NamedTuple):
-    """The CPUs that a process of a side wanted on average, and the share of that it waited for."""
+    """The CPUs that a process of a side wanted on average, and the share of that it
+    waited for.
+    """
 
     cpus: float
     waited: float
@@ -109,7 +112,9 @@ class JobOfSides:
 
     @cached_property
     def other_work(self) -> OtherWork | None:
-        """The first difference between the work of both sides; None if all quads did the same."""
+        """The first difference between the work of both sides; None if all quads did
+        the same.
+        """
         for quad in self.quads:
             before = _totals(turn.work for turn in quad.base)
             after = _totals(turn.work for turn in quad.head)
@@ -120,7 +125,9 @@ class JobOfSides:
 
     @property
     def cpu_demands(self) -> list[CpuDemand]:
-        """The CPU time that the processes of base and of head wanted, of sides that report it."""
+        """The CPU time that the processes of base and of head wanted, of sides that
+        report it.
+        """
         demands = []
         for turns in (self.base, self.head):
             demand = _cpu_demand(turns)
@@ -130,11 +137,12 @@ class JobOfSides:
 
     @property
     def waited_where_cpu_is_fair(self) -> float | None:
-        """The share of the CPU time that both sides wanted and did not get; None if the wall
-        clock decides.
+        """The share of the CPU time that both sides wanted and did not get; None if the
+        wall clock decides.
 
-        The wall clock decides on an idle host, and if a side does not want to compute for most
-        of its turns, or the sides differ in that: their other waits show on the wall clock alone.
+        The wall clock decides on an idle host, and if a side does not want to compute
+        for most of its turns, or the sides differ in that: their other waits show on
+        the wall clock alone.
         """
         demands = self.cpu_demands
         if len(demands) < 2:
@@ -173,12 +181,13 @@ def _cpu_demand(turns: Sequence[Turn]) -> CpuDemand | None:
     return CpuDemand((used + waited) / seconds / processes, waited / (used + waited))
 
 
-# --- counters of turns: the lines of Python that the runs of a command execute, and ratios of a
-# server's own counters
+# --- counters of turns: the lines of Python that the runs of a command execute, and
+# ratios of a server's own counters
 
 # The fewest runs of a side that show whether the count of lines repeats.
 FEWEST_COUNTED = 2
-# The counts of a ratio, as numerator and denominator: the first pair that both sides have.
+# The counts of a ratio, as numerator and denominator: the first pair that both sides
+# have.
 Ratio = tuple[str, str]
 CACHED: tuple[Ratio, ...] = (
     ("prefix_hits", "prefix_queries"),
@@ -210,15 +219,16 @@ def common_ratio(
     return None
 
 
-# --- nondeterministic answers of a server: how often they agree within a side and across sides.
-# Rounding depends on the other requests in a batch, so a server on a card seldom reproduces
-# every text. Both sides answer the same requests in every start. Each answer is compared with
-# the same side's answer in the previous start and with the other side's in the same start.
+# --- nondeterministic answers of a server: how often they agree within a side and
+# across sides. Rounding depends on the other requests in a batch, so a server on a card
+# seldom reproduces every text. Both sides answer the same requests in every start. Each
+# answer is compared with the same side's answer in the previous start and with the
+# other side's in the same start.
 
 
 class AlikeAnswers(NamedTuple):
-    """Counts of a side's answers: equal to its previous start's, equal to the other side's, and
-    equal to only one of these.
+    """Counts of a side's answers: equal to its previous start's, equal to the other
+    side's, and equal to only one of these.
     """
 
     answers: int
@@ -229,7 +239,9 @@ class AlikeAnswers(NamedTuple):
 
 
 class AnswerCounts(NamedTuple):
-    """The answers of base compared with head's, and the answers of head compared with base's."""
+    """The answers of base compared with head's, and the answers of head compared with
+    base's.
+    """
 
     base: AlikeAnswers
     head: AlikeAnswers
@@ -268,11 +280,11 @@ def _alike(
     return AlikeAnswers(count, own, other, own_alone, other_alone)
 
 
-# --- stalls: times far above the median of their side and quad, which a mean hides or turns into
-# a slowdown of every call. A call of a function, or a gap between two tokens of a server, is a
-# stall if it is longer than three times the median. So a uniform slowdown has no more stalls.
-# Stalls of a server are compared by the rule for all numbers of jobs, stalls of functions in
-# their long stretches (``stretches``).
+# --- stalls: times far above the median of their side and quad, which a mean hides or
+# turns into a slowdown of every call. A call of a function, or a gap between two tokens
+# of a server, is a stall if it is longer than three times the median. So a uniform
+# slowdown has no more stalls. Stalls of a server are compared by the rule for all
+# numbers of jobs, stalls of functions in their long stretches (``stretches``).
 
 # Added to numbers of stalls, because 0 has neither a logarithm nor a ratio.
 HALF = 0.5
@@ -287,8 +299,8 @@ def is_stall(times: Floats | Ints) -> Flags:
 
 
 def stall_effect(quads: Iterable[Quad]) -> PairedEffect | None:
-    """The stalls of both sides, quad by quad; None if turns have too few gaps between tokens, or
-    no stall at all.
+    """The stalls of both sides, quad by quad; None if turns have too few gaps between
+    tokens, or no stall at all.
     """
     # Of base and of head.
     stalls = [0, 0]

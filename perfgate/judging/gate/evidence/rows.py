@@ -1,4 +1,7 @@
-"""The rows of a run document: the identity of each piece of evidence that it contains. No sample is unpacked for them."""
+"""The rows of a run document: the identity of each piece of evidence that it contains.
+
+No sample is unpacked for them.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,8 @@ _COLUMNS = {
     "worker": ("instructions",),
     "device": ("throttled", "clock_share", "foreign_processes"),
 }
-# Distinguish rows of one metric: the shape was counted, a count is known to repeat or to vary, and an output was checked.
+# Distinguish rows of one metric: the shape was counted, a count is known to repeat or
+# to vary, and an output was checked.
 COUNTED = ("counted",)
 STEADINESS = ("steadiness",)
 CHECKED = ("checked",)
@@ -65,8 +69,9 @@ CHECKED = ("checked",)
 class Row(NamedTuple):
     """The identity of a piece of evidence.
 
-    ``metric`` is a metric or a part of a document; without it the row is a whole shape, without a shape a whole workload or
-    job. ``arm`` and ``unit`` are the pair, the start of a stretch or the quad of a job that it belongs to, and ``key``
+    ``metric`` is a metric or a part of a document; without it the row is a whole shape,
+    without a shape a whole workload or job. ``arm`` and ``unit`` are the pair, the
+    start of a stretch or the quad of a job that it belongs to, and ``key``
     distinguishes the rows of one unit.
     """
 
@@ -89,8 +94,9 @@ class Expected(NamedTuple):
 class RowTable:
     """The rows of one workload or job in a document.
 
-    ``rows`` maps each to what both sides must have in common of it, as text. ``announced`` are the rows that both sides must
-    have if this document is right, and ``promised`` those that this document itself must have.
+    ``rows`` maps each to what both sides must have in common of it, as text.
+    ``announced`` are the rows that both sides must have if this document is right, and
+    ``promised`` those that this document itself must have.
     """
 
     def __init__(self) -> None:
@@ -109,7 +115,9 @@ class RowTable:
     def announce(
         self, row: Row, text: str | None = None, *, whole: bool = True
     ) -> None:
-        """Add a row that the other side must have too; one that is not ``whole`` is not there."""
+        """Add a row that the other side must have too; one that is not ``whole`` is not
+        there.
+        """
         self.announced.append(Expected(row, text))
         if whole:
             self.add(row, text or "")
@@ -156,7 +164,9 @@ class SideTables(NamedTuple):
 def rows_of_workloads(
     index: RunIndex, side: Side, *, profiles: bool = False
 ) -> dict[str, RowTable]:
-    """The rows of each workload in a document; rows of its ``profiles`` only if they are to be judged."""
+    """The rows of each workload in a document; rows of its ``profiles`` only if they
+    are to be judged.
+    """
     run = index.run
     tables: dict[str, RowTable] = defaultdict(RowTable)
     for record in run.workloads:
@@ -165,8 +175,8 @@ def rows_of_workloads(
         table = tables[replicate.workload]
         _add_replicate(table, replicate, side, profiles=profiles)
         if run.testbed.device_kind != "cpu" and replicate.arm != "aa":
-            # Base and head share the start of a process on an accelerator; without it all pairs
-            # look independent.
+            # Base and head share the start of a process on an accelerator; without it
+            # all pairs look independent.
             row = Row(replicate.workload, "", START, replicate.arm, replicate.pair)
             is_known = replicate.start is not None
             table.announce(row, str(replicate.start), whole=is_known)
@@ -202,7 +212,9 @@ def _add_record(table: RowTable, record: WorkloadRecord, run: RunDocument) -> No
 def _add_replicate(
     table: RowTable, replicate: Replicate, side: Side, *, profiles: bool
 ) -> None:
-    """Add a process of a pair or a stretch, its settings, and its lanes: a shape's blocks of calls or of preprocessing."""
+    """Add a process of a pair or a stretch, its settings, and its lanes: a shape's
+    blocks of calls or of preprocessing.
+    """
     name = replicate.workload
     own_member = "first" if side == "base" else "second"
     is_own = replicate.arm != "aa" and replicate.member == own_member
@@ -314,7 +326,9 @@ def _add_counters(table: RowTable, counters: CounterSet) -> None:
 
 
 def _parts_of_sites(counters: CounterSet) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of the sites that the gate judges by, and whether each adds up to its counter or operator."""
+    """Yield the parts of the sites that the gate judges by, and whether each adds up to
+    its counter or operator.
+    """
     by_metric: dict[str, Counter[str]] = {
         FRAMEWORK_OPS: Counter(),
         LOW_PRECISION_OPS: Counter(),
@@ -344,7 +358,8 @@ def _add_check(table: RowTable, check: CorrectnessResult) -> None:
     table.announce(place, whole=False)
     table.add(place._replace(metric=CORRECTNESS))
     checked = place._replace(metric=CORRECTNESS, key=CHECKED)
-    # Only a workload that has a check passes one, and both sides are measured by one file.
+    # Only a workload that has a check passes one, and both sides are measured by one
+    # file.
     if check.status == "passed":
         table.announce(checked)
     elif check.status != "not_checked":

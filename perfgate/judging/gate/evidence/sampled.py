@@ -1,4 +1,7 @@
-"""The numbers of steps 1 and 2 that come from the samples of pairs. The gate judges them only if a tolerance names them."""
+"""The numbers of steps 1 and 2 that come from the samples of pairs.
+
+The gate judges them only if a tolerance names them.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,14 @@ _Levels = dict[str, list[tuple[float, float]]]
 def sampled_effects(
     base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks
 ) -> dict[str, PairedEffect]:
-    """The numbers of a shape that all pairs recorded and that no metric of the gate has.
+    """The numbers of a shape that all pairs recorded and that no metric of the gate
+    has.
 
-    P90, slowest tenth and standard deviation of its calls: in its long stretches, or without any in the pairs, by the deciding
-    clock. The throughput of the median block of a process: items of a batch over seconds a call, by that clock, too. Without
-    a clock that is fair to single calls pairs have none of these. And the CPU time of the process over its time awake and its
-    CPUs.
+    P90, slowest tenth and standard deviation of its calls: in its long stretches, or
+    without any in the pairs, by the deciding clock. The throughput of the median block
+    of a process: items of a batch over seconds a call, by that clock, too. Without a
+    clock that is fair to single calls pairs have none of these. And the CPU time of the
+    process over its time awake and its CPUs.
     """
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
     if clock == "awake":
@@ -85,7 +90,9 @@ def _batch(run: RunDocument, place: ShapePlace) -> int:
 def _sampled(
     process: Replicate, place: ShapePlace, quads: frozenset[int], clock: Clock | None
 ) -> dict[str, float]:
-    """The logarithms of a process's numbers in these quads; without a ``clock`` it has none of its calls."""
+    """The logarithms of a process's numbers in these quads; without a ``clock`` it has
+    none of its calls.
+    """
     blocks = process.shapes[place.shape]
     numbers = {}
     utilization = _host_utilization(process, blocks, quads)
@@ -107,7 +114,9 @@ def _sampled(
 def _host_utilization(
     process: Replicate, blocks: BlockColumns, quads: frozenset[int]
 ) -> float | None:
-    """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; None if that is not known."""
+    """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads;
+    None if that is not known.
+    """
     if not (
         blocks.conductor.used_ns and blocks.conductor.seen_ns and process.worker.cpus
     ):
@@ -135,7 +144,9 @@ def _tail(times: Floats) -> dict[str, float]:
 def _tail_effects(
     base: RunDocument, head: RunDocument, place: ShapePlace
 ) -> dict[str, PairedEffect]:
-    """P90, slowest tenth and standard deviation of calls without waits, one difference a quad of the long stretches."""
+    """P90, slowest tenth and standard deviation of calls without waits, one difference
+    a quad of the long stretches.
+    """
     levels: _Levels = defaultdict(list)
     stretches = pairs_of(base.pairs.replicates, head.pairs.replicates, "stretch")[
         place.workload

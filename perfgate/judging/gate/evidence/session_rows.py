@@ -1,4 +1,6 @@
-"""The rows of both documents, job by job and workload by workload, and everything else that the plan of them rests on."""
+"""The rows of both documents, job by job and workload by workload, and everything else
+that the plan of them rests on.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,11 @@ _KINDS_WITH_KERNELS = frozenset({"cuda", "npu"})
 
 
 class Provenance(NamedTuple):
-    """How the documents came about: whether two profilers recorded them, and on which kind of device they were measured.
+    """How the documents came about: whether two profilers recorded them, and on which
+    kind of device they were measured.
 
-    ``says_steady`` is whether any counter lists its steady counts, as older perfgates do not.
+    ``says_steady`` is whether any counter lists its steady counts, as older perfgates
+    do not.
     """
 
     is_recorded: bool
@@ -61,10 +65,12 @@ class Provenance(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkloadRows:
-    """The rows of a workload on both sides and in main's ``stored`` run, and how they came about.
+    """The rows of a workload on both sides and in main's ``stored`` run, and how they
+    came about.
 
-    ``failed_pairs`` are numbers of pairs, ``usable_quads`` counts the quads of stretches by shape. ``is_edited`` is whether
-    code of the workload file changed. ``bounded`` and ``work`` are of the whole session.
+    ``failed_pairs`` are numbers of pairs, ``usable_quads`` counts the quads of
+    stretches by shape. ``is_edited`` is whether code of the workload file changed.
+    ``bounded`` and ``work`` are of the whole session.
     """
 
     name: str
@@ -86,8 +92,9 @@ class WorkloadRows:
 class JobRows:
     """The rows of a job on both sides, and its record by the base.
 
-    Both sides measured it by ``settings``, which give the ``trusted`` numbers; None if the trusted side does not know them.
-    Ranks ``on_device`` have their memory from an accelerator's allocator.
+    Both sides measured it by ``settings``, which give the ``trusted`` numbers; None if
+    the trusted side does not know them. Ranks ``on_device`` have their memory from an
+    accelerator's allocator.
     """
 
     name: str
@@ -192,7 +199,8 @@ class SessionRows:
 
 
 def _has_fast_calls_in_turns(evidence: Evidence, workload: str) -> bool:
-    """Whether the sides took turns in a pair, and calls of the base are certainly fast enough for stretches, by its pairs.
+    """Whether the sides took turns in a pair, and calls of the base are certainly fast
+    enough for stretches, by its pairs.
 
     It is the trusted side. Whole processes that follow each other have no stretches.
     """
@@ -212,7 +220,9 @@ def _has_fast_calls_in_turns(evidence: Evidence, workload: str) -> bool:
 
 
 def _usable_quads(evidence: Evidence, workload: str) -> dict[str, int]:
-    """The number of undisturbed quads of stretches in which every block was timed, by shape."""
+    """The number of undisturbed quads of stretches in which every block was timed, by
+    shape.
+    """
     usable: dict[str, int] = {}
     for first, second in evidence.stretches.get(workload, ()):
         for shape in first.shapes.keys() & second.shapes.keys():

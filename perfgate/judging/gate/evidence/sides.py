@@ -1,4 +1,6 @@
-"""What a decision repeats of its documents besides rows: both sides, how they were measured, failures, notes, and steps."""
+"""What a decision repeats of its documents besides rows: both sides, how they were
+measured, failures, notes, and steps.
+"""
 
 from __future__ import annotations
 
@@ -94,8 +96,9 @@ def header_of_unmeasured(
 def header_of(evidence: Evidence, chosen_because: Message | None) -> DecisionHeader:
     """The header of a decision about both sides.
 
-    Raises DocumentError if a document calls itself an upgrade report and its sides are of two commits: such a report cannot
-    fail, so a change must not be able to hide in one.
+    Raises DocumentError if a document calls itself an upgrade report and its sides are
+    of two commits: such a report cannot fail, so a change must not be able to hide in
+    one.
     """
     base, head = evidence.runs
     header = header_of_unmeasured(base, head, chosen_because)
@@ -194,7 +197,9 @@ def _package_differences(
 
 
 def _waited(evidence: Evidence) -> float | None:
-    """The share of the measured time in which workers, or else threads of jobs, waited for a CPU."""
+    """The share of the measured time in which workers, or else threads of jobs, waited
+    for a CPU.
+    """
     blocks = []
     for run in evidence.runs:
         for replicate in run.pairs.replicates:
@@ -223,7 +228,9 @@ def _differing(
 
 
 def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
-    """The failures of a run, except of steps that only inform: the checklist shows those failures."""
+    """The failures of a run, except of steps that only inform: the checklist shows
+    those failures.
+    """
     failures: list[tuple[str, str, ErrorDetail]] = []
     failed_to_load = set()
     for workload in run.workloads:
@@ -252,7 +259,9 @@ def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failur
 
 
 def failures_of_both(evidence: Evidence, deciding: Set[int]) -> list[Failure]:
-    """The failures of both sides, then the pairs, stretches and turns of jobs that failed."""
+    """The failures of both sides, then the pairs, stretches and turns of jobs that
+    failed.
+    """
     base, head = evidence.runs
     failures = [
         *failures_of(base, "base", deciding),
@@ -345,8 +354,8 @@ def summarize_steps(head: RunDocument) -> list[StepSummary]:
     return steps
 
 
-# --- names that this perfgate does not know, because a newer one wrote them: they are listed, and
-# never judged
+# --- names that this perfgate does not know, because a newer one wrote them: they are
+# listed, and never judged
 
 MAX_NAMES = 20
 
@@ -354,7 +363,8 @@ MAX_NAMES = 20
 def unknown_note(evidence: Evidence) -> list[Message]:
     """A note with the names that are not known; none if all are.
 
-    A change request that upgrades perfgate is measured by the new version and judged by the base's version.
+    A change request that upgrades perfgate is measured by the new version and judged by
+    the base's version.
     """
     base, head = evidence.runs
     names = sorted({*_names(base), *_names(head)})
@@ -378,7 +388,8 @@ def _names(run: RunDocument) -> Iterator[str]:
     for job in run.jobs.records:
         metrics += [number.metric for number in job.numbers]
     yield from (name for name in metrics if not is_known(name))
-    # Steps beyond the gate's own cards come from other packages. Their values are shown, and never compared.
+    # Steps beyond the gate's own cards come from other packages. Their values are
+    # shown, and never compared.
     own = [step for step in run.checklist.steps if step.number <= max(CARDS)]
     for step in own:
         if step.number not in CARDS:

@@ -1,7 +1,9 @@
-"""Long stretches in which both sides took turns, quad by quad: the mean of a call, and its rare slow calls.
+"""Long stretches in which both sides took turns, quad by quad: the mean of a call, and
+its rare slow calls.
 
-The mean covers all calls, in seconds that their blocks were awake, as the conductor saw them. A stall is a call longer than
-three times the median of its side and quad, timed without its waits for a CPU. Times of a device contain the host's waits.
+The mean covers all calls, in seconds that their blocks were awake, as the conductor saw
+them. A stall is a call longer than three times the median of its side and quad, timed
+without its waits for a CPU. Times of a device contain the host's waits.
 """
 
 from __future__ import annotations
@@ -34,16 +36,19 @@ from perfgate.stats.summary import median
 FAMILY = "stretch"
 # The numbers of quads after which the gate may decide.
 LOOKS = (16, 32, 64)
-# The difference of the means of two processes of equal code, as the sd of a logarithm, that all quads of a start share.
+# The difference of the means of two processes of equal code, as the sd of a logarithm,
+# that all quads of a start share.
 START_LUCK = 0.015
 # The share of samples from which a line is named as the line of the slow calls.
 LEAST_OF_SAMPLES = 0.3
 
 
 class Stalls(NamedTuple):
-    """The stalls of a side: the seconds by which each exceeds the median call, out of ``calls``.
+    """The stalls of a side: the seconds by which each exceeds the median call, out of
+    ``calls``.
 
-    ``computing`` is the share of this excess that their threads spent computing; None without a CPU clock, or without a stall.
+    ``computing`` is the share of this excess that their threads spent computing; None
+    without a CPU clock, or without a stall.
     """
 
     excesses: Floats
@@ -60,7 +65,9 @@ class Stalls(NamedTuple):
 
     @property
     def typical(self) -> float:
-        """The excess above which half of the time in stalls lies: many short stalls do not hide a few long stalls."""
+        """The excess above which half of the time in stalls lies: many short stalls do
+        not hide a few long stalls.
+        """
         if not self.excesses.size:
             return 0.0
         ordered = np.sort(self.excesses)
@@ -72,7 +79,9 @@ class Stalls(NamedTuple):
 
 
 class SideQuad(NamedTuple):
-    """The calls of a side in a quad: their mean seconds, and each without its waits, by the wall and by the thread."""
+    """The calls of a side in a quad: their mean seconds, and each without its waits, by
+    the wall and by the thread.
+    """
 
     mean: float
     wall: Floats
@@ -84,7 +93,9 @@ class SideQuad(NamedTuple):
 
 
 class StretchSide(NamedTuple):
-    """A side of the stretches of a shape, quad by quad: the mean seconds of a call, the share and seconds of stalls."""
+    """A side of the stretches of a shape, quad by quad: the mean seconds of a call, the
+    share and seconds of stalls.
+    """
 
     means: Floats
     stall_shares: Floats
@@ -125,10 +136,11 @@ def _computing_share(
 
 
 class StretchSample(NamedTuple):
-    """The stretches of a shape, of ``starts`` with luck of an sd of ``start_luck``, timed by ``clock``.
+    """The stretches of a shape, of ``starts`` with luck of an sd of ``start_luck``,
+    timed by ``clock``.
 
-    ``line`` is the line of most slow calls of the head, None if it is not known. If the host ``waited`` for CPUs, times of the
-    device contain these waits.
+    ``line`` is the line of most slow calls of the head, None if it is not known. If the
+    host ``waited`` for CPUs, times of the device contain these waits.
     """
 
     base: StretchSide
@@ -178,8 +190,8 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
     if not of_base:
         return None
     on_device = place in evidence.on_device
-    # Whether the host's processes waited for CPUs, on both sides: one that waits alone keeps its
-    # CPUs busy itself.
+    # Whether the host's processes waited for CPUs, on both sides: one that waits alone
+    # keeps its CPUs busy itself.
     waited = min(waited_share(side) or 0.0 for side in zip(*used)) >= WAITED
     return StretchSample(
         StretchSide.of(of_base),
@@ -193,9 +205,11 @@ def stretches_of(evidence: Evidence, place: ShapePlace) -> StretchSample | None:
 
 
 def are_in_turns(base: BlockColumns, head: BlockColumns) -> bool:
-    """Whether the blocks of both sides alternated: those of whole processes follow each other.
+    """Whether the blocks of both sides alternated: those of whole processes follow each
+    other.
 
-    The test of stretches by signs needs disturbances that may as well have hit the other side.
+    The test of stretches by signs needs disturbances that may as well have hit the
+    other side.
     """
     return max(base.sequence) > min(head.sequence) and max(head.sequence) > min(
         base.sequence
@@ -203,7 +217,9 @@ def are_in_turns(base: BlockColumns, head: BlockColumns) -> bool:
 
 
 def _line_of_stalls(pairs: Iterable[Pair], shape: str) -> str | None:
-    """The line at which most samples of head's slow calls lie; None if no line has enough of them."""
+    """The line at which most samples of head's slow calls lie; None if no line has
+    enough of them.
+    """
     samples: Counter[str] = Counter()
     for _, head in pairs:
         samples.update(head.stalled_at.get(shape, {}))
@@ -227,14 +243,17 @@ def _quads_of(
 
 
 def _side_quads(columns: BlockColumns, numbers: Iterable[int]) -> Iterator[SideQuad]:
-    """Yield these quads of a side in one stretch. On an accelerator all times are the device's."""
+    """Yield these quads of a side in one stretch.
+
+    On an accelerator all times are the device's.
+    """
     calls = np.asarray(columns.calls)
     quads = np.asarray(columns.quad)
     quad_of_call = np.repeat(quads, calls)
     wall = cpu = unpack(columns.times.cpu) / 1e9
     on_device = columns.times.cpu_source == "device"
-    # Of a call, block by block. The wall of an accelerator's call varies with everything that its
-    # host does.
+    # Of a call, block by block. The wall of an accelerator's call varies with
+    # everything that its host does.
     seconds = np.full(calls.size, math.nan)
     if on_device:
         seconds = sum_by_block(wall, calls) / calls

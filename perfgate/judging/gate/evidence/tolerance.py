@@ -14,7 +14,9 @@ from perfgate.document.shape import ShapePlace
 def tolerance(
     policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True
 ) -> float:
-    """The allowed relative worsening of a metric at a place; ``moved`` is whether its memory layout moved."""
+    """The allowed relative worsening of a metric at a place; ``moved`` is whether its
+    memory layout moved.
+    """
     configured = configured_tolerance(policy, metric, place)
     if configured is not None:
         return configured
@@ -29,7 +31,8 @@ def configured_tolerance(
 ) -> float | None:
     """The tolerance that the policy sets; None if it sets none.
 
-    Of several entries that match, the most specific counts: the exact metric before a pattern, then the longest.
+    Of several entries that match, the most specific counts: the exact metric before a
+    pattern, then the longest.
     """
 
     def specificity(key: str) -> tuple[bool, int, str]:
@@ -55,7 +58,9 @@ def is_named(policy: Policy, metric: str, place: ShapePlace) -> bool:
 
 
 def repeated_metrics(policy: Policy) -> tuple[str, ...]:
-    """The metrics of the checklist that a tolerance names in full; a pattern names none, for it may cover a whole step."""
+    """The metrics of the checklist that a tolerance names in full; a pattern names
+    none, for it may cover a whole step.
+    """
     metrics = set()
     for key in policy.tolerances:
         name = parse_place(key).metric
@@ -74,7 +79,9 @@ def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
 def margins_for_unchanged(
     policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True
 ) -> tuple[float, float]:
-    """The slowdowns that "unchanged" excludes: pairs are added until it is the first, but in the end the second is enough."""
+    """The slowdowns that "unchanged" excludes: pairs are added until it is the first,
+    but in the end the second is enough.
+    """
     scale = entry_of(metric).gate.ok_margin_scale
     allowed = tolerance(policy, metric, place, moved=moved)
     if policy.ok_margin is None:
@@ -87,7 +94,9 @@ def margins_for_unchanged(
 
 
 def key_matches(key: str, metric: str, place: ShapePlace) -> bool:
-    """Whether a key ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``, patterns or names, means this metric."""
+    """Whether a key ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``,
+    patterns or names, means this metric.
+    """
     if (
         key == metric
     ):  # an operator's metric may contain characters of a pattern or a place

@@ -1,4 +1,7 @@
-"""The trusted side: base's configuration and main's stored runs. No artifact is trusted here."""
+"""The trusted side: base's configuration and main's stored runs.
+
+No artifact is trusted here.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ _COMMAND_CPU = "command.cpu"
 
 @dataclass(frozen=True)
 class RequiredJob:
-    """A job of the base's configuration, with the numbers and counts of work of main's newest stored run of it.
+    """A job of the base's configuration, with the numbers and counts of work of main's
+    newest stored run of it.
 
     ``on_device`` is whether the configuration names an accelerator.
     """
@@ -32,9 +36,11 @@ class RequiredJob:
     on_device: bool = False
 
     def measured_by(self, evidence: Evidence) -> JobReference | None:
-        """The settings that the job was measured by, None if neither a trusted nor a reported source accounts for them.
+        """The settings that the job was measured by, None if neither a trusted nor a
+        reported source accounts for them.
 
-        They are the base's own. If head changed the table, they are head's, which the documents report as a change.
+        They are the base's own. If head changed the table, they are head's, which the
+        documents report as a change.
         """
         name = self.reference.name
         own = self.reference
@@ -57,7 +63,9 @@ class RequiredJob:
         return None
 
     def is_on_device(self, evidence: Evidence) -> bool:
-        """Whether the ranks' memory is measured by an accelerator's allocator, by the configuration or else by a testbed."""
+        """Whether the ranks' memory is measured by an accelerator's allocator, by the
+        configuration or else by a testbed.
+        """
         return self.on_device or evidence.has_accelerator
 
 
@@ -65,10 +73,12 @@ class RequiredJob:
 class Required:
     """The measurements that the trusted side requires; empty without a trusted side.
 
-    ``workloads`` and ``jobs`` come from the base's configuration, and ``aa_pairs`` its pairs of base against base.
-    ``stored`` are the newest stored runs of main that measured a workload file of the base; a workload uses the run that
-    measured the same file. ``sealed`` is whether both sides must prove that their code and environment stayed unchanged.
-    ``changed`` are the files of the change, None if only the documents name them.
+    ``workloads`` and ``jobs`` come from the base's configuration, and ``aa_pairs`` its
+    pairs of base against base. ``stored`` are the newest stored runs of main that
+    measured a workload file of the base; a workload uses the run that measured the same
+    file. ``sealed`` is whether both sides must prove that their code and environment
+    stayed unchanged. ``changed`` are the files of the change, None if only the
+    documents name them.
     """
 
     workloads: tuple[str, ...] = ()
@@ -80,7 +90,9 @@ class Required:
     changed: frozenset[str] | None = None
 
     def newest_run(self, evidence: Evidence, workload: str) -> RunIndex | None:
-        """Main's newest stored run that measured a workload by the file that both sides were measured by."""
+        """Main's newest stored run that measured a workload by the file that both sides
+        were measured by.
+        """
         if evidence.recorded:
             return None
         records = evidence.base.records_of(workload) + evidence.head.records_of(
@@ -97,7 +109,8 @@ class Required:
 
 @dataclass(frozen=True)
 class TrustedNumbers:
-    """The numbers of a job as they are judged: with the unit, the direction and the gating of the trusted side.
+    """The numbers of a job as they are judged: with the unit, the direction and the
+    gating of the trusted side.
 
     For those in ``undirected`` only the documents state which direction is better.
     """
@@ -141,12 +154,14 @@ def trusted_numbers(
                 gating=gates,
             )
         elif metric.startswith(NUMBER):
-            # A number named by the program: perfgate.toml decides at most whether it gates.
+            # A number named by the program: perfgate.toml decides at most whether it
+            # gates.
             gates = not settings.numbers and is_gating(plain, settings.gates)
             number = replace(required.numbers.get(metric, number), gating=gates)
             if metric not in required.numbers:
                 undirected.add(metric)
-        # Any other is a number of a newer perfgate: it is unknown here, and decides nothing.
+        # Any other is a number of a newer perfgate: it is unknown here, and decides
+        # nothing.
         numbers.append(number)
     return TrustedNumbers(numbers, frozenset(undirected))
 
@@ -156,7 +171,8 @@ def numbers_of_jobs(
 ) -> dict[str, TrustedNumbers]:
     """The numbers of every job that the trusted side knows, by its name.
 
-    A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.
+    A job that was measured by unknown settings is missing evidence; it is compared by
+    the base's settings all the same.
     """
     numbers = {}
     for name, job in evidence.jobs.items():

@@ -1,7 +1,9 @@
-"""Reasons that make times worthless: a throttled or shared device, a clock below its rate, a worker that breaks the rules.
+"""Reasons that make times worthless: a throttled or shared device, a clock below its
+rate, a worker that breaks the rules.
 
-User code runs in the process that times it: it could report false times, change settings, or work while the other side is
-measured. The conductor's clock and the kernel's accounting are outside its reach, so the worker's report is compared with them.
+User code runs in the process that times it: it could report false times, change
+settings, or work while the other side is measured. The conductor's clock and the
+kernel's accounting are outside its reach, so the worker's report is compared with them.
 """
 
 from __future__ import annotations
@@ -30,24 +32,29 @@ from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import median
 
-# A worker's clock must show as much time as ours, less the waits of worker and conductor for a CPU by the kernel's account.
-# Other waits (a hypervisor, memory) delay some blocks, a false clock shortens all: hence a low quantile, and a wide limit for
-# the call that is made but not recorded: its caches are cold, its memory was given back (measured: up to 1.1 ms more than
-# others).
+# A worker's clock must show as much time as ours, less the waits of worker and
+# conductor for a CPU by the kernel's account. Other waits (a hypervisor, memory) delay
+# some blocks, a false clock shortens all: hence a low quantile, and a wide limit for
+# the call that is made but not recorded: its caches are cold, its memory was given back
+# (measured: up to 1.1 ms more than others).
 CLOCK_QUANTILE = 0.25
 CLOCK_SHARE = 0.2
 FIRST_CALL_NS = 2_000_000
 FEWEST_BLOCKS = 5
 BUSY_SHARE = 0.2
-# CPU time over the capacity of the granted CPUs: the kernel's accounting is exact, reading it takes a moment.
+# CPU time over the capacity of the granted CPUs: the kernel's accounting is exact,
+# reading it takes a moment.
 CPU_SHARE = 1.05
-# CPU time out of turn, as a share of the time of the other side's turns, by which one side may exceed the other. A worker that
-# waits for its next request uses 0.03 ms a block on both sides (measured: 0.07 % of blocks of 40 ms, 0.6 % of 5 ms). A
-# framework may do so all the time on both sides: release_thread of torch_npu 2.13 polls with 7 to 17 % of a CPU, in bursts
-# after a block, so that the side with longer blocks shows less of it. Up to as much again may therefore differ.
+# CPU time out of turn, as a share of the time of the other side's turns, by which one
+# side may exceed the other. A worker that waits for its next request uses 0.03 ms a
+# block on both sides (measured: 0.07 % of blocks of 40 ms, 0.6 % of 5 ms). A framework
+# may do so all the time on both sides: release_thread of torch_npu 2.13 polls with 7 to
+# 17 % of a CPU, in bursts after a block, so that the side with longer blocks shows less
+# of it. Up to as much again may therefore differ.
 OUT_OF_TURN_SHARE = 0.02
 STEADY_SHARE = 0.5  # of the pairs
-# If requests are sent later than this share of their own duration, the generator is measured.
+# If requests are sent later than this share of their own duration, the generator is
+# measured.
 LATE_SHARE = 0.1
 _MOST_SHARE = 1e9
 
@@ -59,7 +66,9 @@ _TAINTS: dict[Taint, Message] = {
 
 
 def invalid_times(evidence: Evidence) -> list[Invalid]:
-    """The reasons why the times of a shape are not evidence, one entry a shape and kind."""
+    """The reasons why the times of a shape are not evidence, one entry a shape and
+    kind.
+    """
     entries: dict[tuple[str, str, str], Invalid] = {}
     for entry in [
         *_changed_code(evidence),
@@ -78,7 +87,9 @@ def _invalid(place: ShapePlace, kind: InvalidKind, message: Message) -> Invalid:
 
 
 def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
-    """Yield, for every place, that a side's code was changed during the run: no measurement shows which code it was."""
+    """Yield, for every place, that a side's code was changed during the run: no
+    measurement shows which code it was.
+    """
     is_broken = False
     files: dict[str, None] = {}
     for run in evidence.runs:
@@ -127,7 +138,9 @@ def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
 
 
 def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
-    """Yield the shapes measured at different clocks on both sides, unless the cycles of their kernels compare."""
+    """Yield the shapes measured at different clocks on both sides, unless the cycles of
+    their kernels compare.
+    """
     for place in evidence.places:
         change = evidence.clock_shift(place)
         if change and not counts_cycles(
@@ -184,7 +197,8 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     waited = float(
         _or_zeros(columns.conductor.run_delay_ns, seen.size).sum() / seen.sum()
     )
-    # Caches that other processes emptied look the same, so the message also names a busy machine.
+    # Caches that other processes emptied look the same, so the message also names a
+    # busy machine.
     code = (
         "gate.clock-misses-time"
         if waited < BUSY_SHARE
@@ -194,10 +208,12 @@ def _false_clock(columns: BlockColumns) -> Message | None:
 
 
 def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
-    """The share of each block's time, without waits for a CPU, that the worker's clock does not show.
+    """The share of each block's time, without waits for a CPU, that the worker's clock
+    does not show.
 
-    Compared with the blocks, all of the worker's waiting is subtracted, because the share that fell to the call that is not
-    recorded is unknown. Compared with its whole turn, only the waiting outside of that.
+    Compared with the blocks, all of the worker's waiting is subtracted, because the
+    share that fell to the call that is not recorded is unknown. Compared with its whole
+    turn, only the waiting outside of that.
     """
     observed = columns.conductor
     worker = columns.worker
@@ -224,7 +240,8 @@ def _or_zeros(column: list[int], blocks: int) -> Floats:
 
 
 def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
-    # CPU times are read before and after the conductor's clock, and the conductor may have waited in between.
+    # CPU times are read before and after the conductor's clock, and the conductor may
+    # have waited in between.
     seen = used = 0
     for _, columns in replicate.lanes:
         seen += sum(columns.conductor.seen_ns) + sum(
@@ -280,7 +297,9 @@ def _out_of_turn_share(member: Replicate) -> float:
 
 
 def _works_out_of_turn(base: float, head: float) -> Message | None:
-    """Which side worked in the turns of the other, if one did so more than the other by too much."""
+    """Which side worked in the turns of the other, if one did so more than the other by
+    too much.
+    """
     low = min(base, head)
     high = max(base, head)
     if high - low <= OUT_OF_TURN_SHARE + low:
@@ -317,8 +336,8 @@ def _every_shape(
 
 
 def invalid_turns(evidence: Evidence) -> list[Invalid]:
-    """The jobs with times that are not evidence: a side was at work in the turns of the other, or the requests were sent
-    late.
+    """The jobs with times that are not evidence: a side was at work in the turns of the
+    other, or the requests were sent late.
     """
     invalid = []
     for job in evidence.jobs.values():

@@ -1,7 +1,7 @@
 """Numbers of a decision: their rounding and their relative changes.
 
-Logarithms may differ in the last bit between CPUs; nine significant digits hide that, so that a decision judged again on
-another machine is the same bytes.
+Logarithms may differ in the last bit between CPUs; nine significant digits hide that,
+so that a decision judged again on another machine is the same bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def relative_change(base: float | None, head: float | None) -> float | None:
 
 
 def zero_of(name: str) -> float:
-    """The offset added to a number before its ratio is taken: for a relative change, 0 is as good as any other value."""
+    """The offset added to a number before its ratio is taken: for a relative change, 0
+    is as good as any other value.
+    """
     if name in METRICS and METRICS[name].number.change:
         return 1.0
     return 0.0

@@ -1,4 +1,6 @@
-"""Work of one side, from exact counters, traces, profiles and recordings, as one kind of row."""
+"""Work of one side, from exact counters, traces, profiles and recordings, as one kind
+of row.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class CountedSide:
         return metric not in self.counters.unstable
 
     def ends(self, metric: str) -> tuple[int, int] | None:
-        """The least and the most of a counter; None if its calls differ by an unknown amount."""
+        """The least and the most of a counter; None if its calls differ by an unknown
+        amount.
+        """
         if self.is_exact(metric):
             return self.values[metric], self.values[metric]
         return self.counters.ranges.get(metric)
@@ -66,7 +70,8 @@ class CountedSide:
 def _counted_work(counters: CounterSet) -> list[Work]:
     """The places that add to the exact counters of a shape.
 
-    Without places there are the operators' counts, each with the line that runs it most often.
+    Without places there are the operators' counts, each with the line that runs it most
+    often.
     """
     rows = []
     for site in counters.sites:
@@ -97,7 +102,9 @@ def _counted_work(counters: CounterSet) -> list[Work]:
 
 
 def traced_work(rows: Iterable[CallRow]) -> list[Work]:
-    """The seconds of a traced call, by operator, inputs and line, and of Python functions."""
+    """The seconds of a traced call, by operator, inputs and line, and of Python
+    functions.
+    """
     work = []
     for row in rows:
         entry = Work(
@@ -139,7 +146,9 @@ VECTOR_TIME = "kernels.vec_time"
 
 
 class KernelSums:
-    """The seconds of the kernels of a step: in all, and in which a unit of the cores computed, by operator and inputs."""
+    """The seconds of the kernels of a step: in all, and in which a unit of the cores
+    computed, by operator and inputs.
+    """
 
     def __init__(self, times: KernelTimes) -> None:
         self.times = times
@@ -184,7 +193,9 @@ StartWork: TypeAlias = Mapping[str, Mapping[RankOperator, float]]
 
 
 def work_of_start(ranks: Iterable[RankCounts]) -> StartWork:
-    """The work of a step of one start; the operators by name without the reads of single numbers."""
+    """The work of a step of one start; the operators by name without the reads of
+    single numbers.
+    """
     amounts: dict[str, dict[RankOperator, float]] = defaultdict(dict)
     for rank in ranks:
         counts: list[tuple[str, str, float]] = [
@@ -215,7 +226,9 @@ def profiled_starts(turns: Iterable[Turn]) -> list[list[RankCounts]]:
 
 
 def exposed(start: Iterable[RankCounts]) -> float:
-    """The seconds of the rank with the least: any excess of the others is waiting for it."""
+    """The seconds of the rank with the least: any excess of the others is waiting for
+    it.
+    """
     return min(rank.exposed for rank in start)
 
 
@@ -251,7 +264,9 @@ def lines_by_function(profile: JobProfile) -> dict[ProjectFunction, list[Profile
 
 
 def called_operators(profile: JobProfile) -> dict[CalledOperator, Work]:
-    """The operators of a unit of work, by caller and name; the heaviest of several with the same key."""
+    """The operators of a unit of work, by caller and name; the heaviest of several with
+    the same key.
+    """
     operators: dict[CalledOperator, Work] = {}
     for operator in profile.operators:
         function = ProjectFunction(file_of(operator.line), operator.function)
@@ -273,7 +288,8 @@ def called_operators(profile: JobProfile) -> dict[CalledOperator, Work]:
 def lines_with_more_calls(
     base: JobProfile | None, head: JobProfile | None, code: ChangedCode
 ) -> dict[str, str]:
-    """The line of the project at which each operator is called more often than before: a changed one of the function.
+    """The line of the project at which each operator is called more often than before:
+    a changed one of the function.
 
     Collectives have their name in the counts.
     """

@@ -1,4 +1,6 @@
-"""The table of work: what a call runs on both sides, place by place. Counts are compared and causes are found in it."""
+"""The table of work: what a call runs on both sides, place by place. Counts are
+compared and causes are found in it.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ class PairedTimes:
 
 
 class Counted(NamedTuple):
-    """The exact counters of a shape on both sides; ``base_code`` is the text of every known line of the base.
+    """The exact counters of a shape on both sides; ``base_code`` is the text of every
+    known line of the base.
 
     ``is_checked`` is whether the workload's own check accepted the head's output.
     """
@@ -71,8 +74,8 @@ class Counted(NamedTuple):
 class ListedOperators(NamedTuple):
     """The operators of a traced call of both sides, by name.
 
-    The counts of ``varying`` operators differ between calls or processes of a side. ``lines`` are the lines of the head that
-    call each most often.
+    The counts of ``varying`` operators differ between calls or processes of a side.
+    ``lines`` are the lines of the head that call each most often.
     """
 
     place: ShapePlace
@@ -83,7 +86,8 @@ class ListedOperators(NamedTuple):
 
 
 class TimedParts(NamedTuple):
-    """The times of the operators, or of the functions and modules, of a shape in all pairs that profiled them.
+    """The times of the operators, or of the functions and modules, of a shape in all
+    pairs that profiled them.
 
     One side runs those in ``changed`` more often than the other.
     """
@@ -95,7 +99,9 @@ class TimedParts(NamedTuple):
 
 
 class TracedCall(NamedTuple):
-    """A traced call of both sides, with the times of its operators and its kernels in the pairs."""
+    """A traced call of both sides, with the times of its operators and its kernels in
+    the pairs.
+    """
 
     place: ShapePlace
     base: CallAccount
@@ -168,7 +174,9 @@ class WorkTable:
         return rows
 
     def _lines(self, place: ShapePlace) -> dict[str, str]:
-        """The line of the head that most often calls each operator of a shape, by the exact counters."""
+        """The line of the head that most often calls each operator of a shape, by the
+        exact counters.
+        """
         if place not in self._head.counters:
             return {}
         return {
@@ -181,7 +189,9 @@ class WorkTable:
 
     @cached_property
     def listed(self) -> list[ListedOperators]:
-        """The operators of shapes that both sides traced, except in recordings that do not mark single calls."""
+        """The operators of shapes that both sides traced, except in recordings that do
+        not mark single calls.
+        """
         unmarked = {counted.place for counted in self.counters if not counted.repeats}
         rows = []
         for place, head in self._head.operators.items():
@@ -197,7 +207,9 @@ class WorkTable:
         return rows
 
     def changed_operators(self, place: ShapePlace) -> set[str]:
-        """The operators that a traced call of one side runs more often than a call of the other."""
+        """The operators that a traced call of one side runs more often than a call of
+        the other.
+        """
         if place not in self._base.operators or place not in self._head.operators:
             return set()
         before = self._base.operators[place]
@@ -211,7 +223,9 @@ class WorkTable:
 
     @cached_property
     def run_seconds(self) -> dict[tuple[ShapePlace, str], float]:
-        """The seconds of one run of an operator of a shape in the traces, from the head if it has them."""
+        """The seconds of one run of an operator of a shape in the traces, from the head
+        if it has them.
+        """
         seconds = {}
         for index in (self._base, self._head):
             for place, rows in index.operators.items():
@@ -282,9 +296,11 @@ class WorkTable:
         return times
 
     def stages(self, place: ShapePlace) -> list[Part]:
-        """The stages of the preprocessing that both sides have, each at the first changed line of its function.
+        """The stages of the preprocessing that both sides have, each at the first
+        changed line of its function.
 
-        Their times are the median over pairs of the 10th percentile of the calls of a process.
+        Their times are the median over pairs of the 10th percentile of the calls of a
+        process.
         """
         lows: dict[str, list[tuple[float, float]]] = defaultdict(list)
         lines = {}

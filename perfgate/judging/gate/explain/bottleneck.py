@@ -1,18 +1,22 @@
 """The bottleneck of a call: first by its waits, then by the roofline.
 
-If the device is idle, copying or sending for GAP_LIMIT of the call or more, the largest of these parts names the class:
-``scheduling`` (the host is late with the next work), ``synchronisation`` (the host waits for the device in the middle of a
-call), ``transfer`` and ``communication`` (copies and collectives that no kernel hides). A CPU never waits for a device; there,
-the time outside operators is scheduling.
+If the device is idle, copying or sending for GAP_LIMIT of the call or more, the largest
+of these parts names the class: ``scheduling`` (the host is late with the next work),
+``synchronisation`` (the host waits for the device in the middle of a call),
+``transfer`` and ``communication`` (copies and collectives that no kernel hides). A CPU
+never waits for a device; there, the time outside operators is scheduling.
 
-Otherwise the call is busy, and the roofline gives the class (Williams, Waterman, Patterson, CACM 52(4), 2009): every operator
-takes at least its floating point operations over the machine's rate, and at least its bytes over the machine's bandwidth. The
-larger of the two bounds the operator, as ``compute`` or ``memory``. The call is bound by the resource with CLEAR of its
-least time or more; below that there is no result. If the least time is below OVERHEAD_LIMIT of the operators' time, the
-operators are so small that the cost is calling them: scheduling.
+Otherwise the call is busy, and the roofline gives the class (Williams, Waterman,
+Patterson, CACM 52(4), 2009): every operator takes at least its floating point
+operations over the machine's rate, and at least its bytes over the machine's bandwidth.
+The larger of the two bounds the operator, as ``compute`` or ``memory``. The call is
+bound by the resource with CLEAR of its least time or more; below that there is no
+result. If the least time is below OVERHEAD_LIMIT of the operators' time, the operators
+are so small that the cost is calling them: scheduling.
 
-Base and head each measure the rates next to the call for a tenth of a second, and a busy machine shows less than it has;
-so both sides are compared with the better of the two.
+Base and head each measure the rates next to the call for a tenth of a second, and a
+busy machine shows less than it has; so both sides are compared with the better of the
+two.
 """
 
 from __future__ import annotations
@@ -56,7 +60,8 @@ def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
 def bottleneck(
     account: CallAccount, times: Sequence[Mapping[str, float]], roof: Roof | None
 ) -> Bottleneck | None:
-    """The bottleneck of one side's calls; None if they do not wait and the roofline is inconclusive.
+    """The bottleneck of one side's calls; None if they do not wait and the roofline is
+    inconclusive.
 
     ``times`` are the operators of its replicates.
     """
@@ -76,7 +81,8 @@ def _waiting_shares(
 ) -> dict[Bottleneck, float]:
     """The share of the call in which it waits, by reason.
 
-    The replicates' profiler costs less than the trace's, so their time outside operators takes precedence if they have it.
+    The replicates' profiler costs less than the trace's, so their time outside
+    operators takes precedence if they have it.
     """
     waiting: dict[Bottleneck, float] = defaultdict(float)
     for part, seconds in account.parts.items():

@@ -1,7 +1,9 @@
-"""The causes of a decision: the changes that made calls worse, the likeliest first, and the comparisons that each explains.
+"""The causes of a decision: the changes that made calls worse, the likeliest first, and
+the comparisons that each explains.
 
-Everything known about an operator's work is joined into one cause (``join``), causes of a place are ranked (``ranking``), and
-each comparison that got worse gets its main cause.
+Everything known about an operator's work is joined into one cause (``join``), causes of
+a place are ranked (``ranking``), and each comparison that got worse gets its main
+cause.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def attribute(
 ) -> Attributed:
     """Find the causes of the comparisons that got worse.
 
-    ``run_seconds`` are those of one run of an operator of a shape in the traces; they only order causes.
+    ``run_seconds`` are those of one run of an operator of a shape in the traces; they
+    only order causes.
     """
     causes = _ranked(comparisons, work, code, run_seconds)
     by_place: dict[ShapePlace, list[Cause]] = defaultdict(list)
@@ -68,7 +71,8 @@ def attribute(
         if number is not None and _is_slower(comparison):
             of_calls.setdefault(comparison.place, number)
         attributed.append(replace(comparison, cause=number))
-    # Timings without a cause, such as instructions and throughput, take the cause of the call.
+    # Timings without a cause, such as instructions and throughput, take the cause of
+    # the call.
     for index, comparison in enumerate(attributed):
         if comparison.cause is None and _is_slower(comparison):
             attributed[index] = replace(
@@ -101,9 +105,11 @@ def _on_other_inputs(
     listed: Iterable[Cause],
     code: HeadCode,
 ) -> list[Cause]:
-    """The operators on other inputs that are not yet a cause, if a count rose without naming any; the slowest first.
+    """The operators on other inputs that are not yet a cause, if a count rose without
+    naming any; the slowest first.
 
-    They may allocate memory by themselves: a kernel that first converts its inputs to another layout.
+    They may allocate memory by themselves: a kernel that first converts its inputs to
+    another layout.
     """
     named = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
     unexplained = set()
@@ -132,7 +138,9 @@ def _is_grown(part: Part) -> bool:
 
 
 def _grouped(causes: Sequence[Cause], code: HeadCode) -> list[Cause]:
-    """The causes; each refers to the first of its group and the first of the same effect."""
+    """The causes; each refers to the first of its group and the first of the same
+    effect.
+    """
     first_of_group: dict[Hashable, int] = {}
     first_of_effect: dict[Hashable, int] = {}
     grouped = []
@@ -144,7 +152,8 @@ def _grouped(causes: Sequence[Cause], code: HeadCode) -> list[Cause]:
             key = ("chain", chain)
         elif cause.attributed_line:
             key = ("line", cause.attributed_line)
-        # Without its place; a slowdown found by a cause's own test is distinct from a count.
+        # Without its place; a slowdown found by a cause's own test is distinct from a
+        # count.
         effect = (
             cause.tested,
             cause.op,
@@ -189,7 +198,9 @@ def _is_worse(comparison: Comparison) -> bool:
 def _called_by_ranks(
     comparison: Comparison, causes: Iterable[Cause], comparisons: Iterable[Comparison]
 ) -> Cause | None:
-    """The calls that ranks make more often: an exact count, so it precedes any evidence from noisy times."""
+    """The calls that ranks make more often: an exact count, so it precedes any evidence
+    from noisy times.
+    """
     if not (isinstance(comparison, Paired) and comparison.is_of_job):
         return None
     more = set()
@@ -209,8 +220,9 @@ def _called_by_ranks(
 def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
     """For a counter its likeliest part, for a time the first of its explanation.
 
-    A graph break or recompilation explains all that follows from it. Without an explanation, the candidates are the operators
-    that run more often; the first of them is the cause.
+    A graph break or recompilation explains all that follows from it. Without an
+    explanation, the candidates are the operators that run more often; the first of them
+    is the cause.
     """
     grown = {
         (part.name, part.aspect, part.ranks)
@@ -257,7 +269,9 @@ def _or_tested(
     operators: Iterable[OperatorDelta],
     code: HeadCode,
 ) -> Cause | None:
-    """The cause; the operator with a test that found it slower, or its function, if that lost more time in the pairs."""
+    """The cause; the operator with a test that found it slower, or its function, if
+    that lost more time in the pairs.
+    """
     if cause is not None and cause.rank is not None:
         return cause
     tested = _tested(comparison, operators)
@@ -270,7 +284,9 @@ def _or_tested(
 
 
 def _tested(comparison: Comparison, operators: Iterable[OperatorDelta]) -> Cause | None:
-    """The operator that lost most time in the pairs, if that explains a good part of a slower call."""
+    """The operator that lost most time in the pairs, if that explains a good part of a
+    slower call.
+    """
     if not (isinstance(comparison, Paired) and comparison.is_of_call):
         return None
     if comparison.unit != "s" or comparison.outcome != "regressed":

@@ -1,7 +1,9 @@
-"""The parts of a call's measured difference: the time that each operator adds, from the pairs, and its lines, from the traces.
+"""The parts of a call's measured difference: the time that each operator adds, from the
+pairs, and its lines, from the traces.
 
-Seconds come from the pairs alone: their members profile in turns. Traces are recorded once a side, so they show how an operator
-changed (more often, on other inputs) and the line with most of its change, and never how much it costs.
+Seconds come from the pairs alone: their members profile in turns. Traces are recorded
+once a side, so they show how an operator changed (more often, on other inputs) and the
+line with most of its change, and never how much it costs.
 """
 
 from __future__ import annotations
@@ -33,14 +35,16 @@ from perfgate.judging.gate.explain.profiler_cost import (
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import median
 
-# A difference is believed if its interval at 95 % lies on one side of zero. It explains a difference found by another measure,
-# so a wrong one among dozens of operators costs a line of text, and a missing one leaves the loss unexplained.
+# A difference is believed if its interval at 95 % lies on one side of zero. It explains
+# a difference found by another measure, so a wrong one among dozens of operators costs
+# a line of text, and a missing one leaves the loss unexplained.
 _TAIL = 0.025
 # Of the measured difference; smaller parts stay unexplained.
 MIN_PART = 0.01
 MAX_CONTRIBUTIONS = 30
 MAX_OTHER_INPUTS = 12
-# The share of the growth outside operators from which more operators are taken as its reason.
+# The share of the growth outside operators from which more operators are taken as its
+# reason.
 _LAUNCHING = 0.5
 _MOVED = ("regressed", "improved")
 _EXPLAINED_METRICS = tuple(
@@ -55,10 +59,11 @@ def explanations(
     *,
     spoiled: Collection[ShapePlace] = (),
 ) -> list[Explanation]:
-    """For every shape that both sides traced, the parts of its change in time, and its bottleneck.
+    """For every shape that both sides traced, the parts of its change in time, and its
+    bottleneck.
 
-    Times of ``spoiled`` places are not explained. If one of the ``tests`` measured an operator's loss, that is its
-    contribution.
+    Times of ``spoiled`` places are not explained. If one of the ``tests`` measured an
+    operator's loss, that is its contribution.
     """
     exact: dict[ShapePlace, list[Exact]] = defaultdict(list)
     for comparison in comparisons:
@@ -81,7 +86,9 @@ def explanations(
 
 
 def call_time(comparisons: Iterable[Comparison], place: ShapePlace) -> Paired | None:
-    """The time of the pairs to explain: a regression or improvement, else the first that the catalogue explains."""
+    """The time of the pairs to explain: a regression or improvement, else the first
+    that the catalogue explains.
+    """
     times = []
     for row in comparisons:
         if (
@@ -111,7 +118,9 @@ class _ExplainedCall:
     def explanation(
         self, moved: Paired | None, tested: Mapping[str, float]
     ) -> Explanation:
-        """The explanation of the time that ``moved``, if any did; ``tested`` are the seconds that tests found."""
+        """The explanation of the time that ``moved``, if any did; ``tested`` are the
+        seconds that tests found.
+        """
         pairs = self._call.times
         if moved is not None and moved.metric == BUSY:
             pairs = self._call.kernels
@@ -140,8 +149,8 @@ class _ExplainedCall:
         )
 
     def _other_inputs(self) -> list[OperatorDelta]:
-        """The operators that run as often as before on inputs of another form, according to the
-        traces.
+        """The operators that run as often as before on inputs of another form,
+        according to the traces.
         """
         parts = []
         for operator in self._after.operators:
@@ -190,8 +199,8 @@ class _ExplainedCall:
             on_device="operators" not in self._call.base.parts,
         )
         large = [part for part in parts if abs(part.seconds) >= smallest]
-        # The operators with an exact count that changed in the direction of the time; others
-        # only do work for these.
+        # The operators with an exact count that changed in the direction of the time;
+        # others only do work for these.
         sign = 1 if measured > 0 else -1
         counted = set()
         for count in self._exact:
@@ -269,7 +278,9 @@ class _ExplainedCall:
 
     @cached_property
     def _more_waits(self) -> Part | None:
-        """The place at which the host of a device began to wait for it; a CPU has no such waits."""
+        """The place at which the host of a device began to wait for it; a CPU has no
+        such waits.
+        """
         if "outside" in self._call.head.parts:
             return None
         return next(
@@ -285,7 +296,9 @@ class _ExplainedCall:
         return parts
 
     def _of_outside(self, seconds: float, pairs: PairedTimes) -> OperatorDelta:
-        """The time added outside operators: of waiting, of more operators, or else of the function that grew most."""
+        """The time added outside operators: of waiting, of more operators, or else of
+        the function that grew most.
+        """
         wait = self._more_waits
         if wait is not None and seconds > 0:
             return OperatorDelta(
@@ -321,7 +334,9 @@ class _ExplainedCall:
 
 
 class _Trace:
-    """The work of a traced call on one side: of operators, by operator, and of Python functions."""
+    """The work of a traced call on one side: of operators, by operator, and of Python
+    functions.
+    """
 
     def __init__(self, account: CallAccount) -> None:
         self.work = traced_work(account.rows)
@@ -340,7 +355,9 @@ class _Trace:
 def _launching_seconds(
     pairs: PairedTimes, base_count: float, head_count: float
 ) -> float:
-    """The seconds outside operators that more operators account for, at base's time around one; 0 if it is unknown."""
+    """The seconds outside operators that more operators account for, at base's time
+    around one; 0 if it is unknown.
+    """
     around = [
         times[OUTSIDE_OPERATORS] for times in pairs.base if OUTSIDE_OPERATORS in times
     ]
@@ -369,12 +386,15 @@ def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
 def _in_order(
     parts: Sequence[OperatorDelta], measured: float, counted: Collection[str]
 ) -> list[OperatorDelta]:
-    """The parts in the order of the time that their lines explain together, the likeliest cause first.
+    """The parts in the order of the time that their lines explain together, the
+    likeliest cause first.
 
-    The cost of one line of code mostly spreads over several operators: the operator that the code calls (``clone``, which is
-    ``counted`` exactly) comes before the operators that it calls (``copy_``). If operators were added, removed, run more often
-    or run on other inputs, operators that merely take longer are side effects (the caches are colder), unless the former
-    explain little and one of the latter explains much; and the time between operators grows with their number.
+    The cost of one line of code mostly spreads over several operators: the operator
+    that the code calls (``clone``, which is ``counted`` exactly) comes before the
+    operators that it calls (``copy_``). If operators were added, removed, run more
+    often or run on other inputs, operators that merely take longer are side effects
+    (the caches are colder), unless the former explain little and one of the latter
+    explains much; and the time between operators grows with their number.
     """
     sign = 1 if measured > 0 else -1
     of_lines: dict[object, float] = defaultdict(float)
@@ -409,7 +429,8 @@ def _in_order(
 
 
 def _largest(aligned: Iterable[AlignedWork], *, growing: bool) -> AlignedWork | None:
-    """The pair of rows that changed most in one direction; pairs with another count or other inputs come first.
+    """The pair of rows that changed most in one direction; pairs with another count or
+    other inputs come first.
 
     A trace is recorded once a side, so its times alone are noise more often than not.
     """

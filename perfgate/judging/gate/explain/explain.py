@@ -1,4 +1,6 @@
-"""Which cause and which line make the difference: the work of both sides, joined to the comparisons that it explains."""
+"""Which cause and which line make the difference: the work of both sides, joined to the
+comparisons that it explains.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from perfgate.judging.gate.explain.regressions import (
 
 
 class Explained(NamedTuple):
-    """The comparisons in reading order, each with the number of its cause, and the record of what explains them."""
+    """The comparisons in reading order, each with the number of its cause, and the
+    record of what explains them.
+    """
 
     comparisons: list[Comparison]
     record: Explanations
@@ -41,7 +45,9 @@ class Explained(NamedTuple):
 def changed_work(
     work: WorkTable, comparisons: Sequence[Comparison], spoiled: Collection[ShapePlace]
 ) -> Explanations:
-    """The work that changed: operators by name, and the parts of each changed time, without times of ``spoiled`` places."""
+    """The work that changed: operators by name, and the parts of each changed time,
+    without times of ``spoiled`` places.
+    """
     operators = valid(work.operators, spoiled)
     tests = compare_operators(operators)
     explained = [
@@ -64,7 +70,9 @@ def explain(
     *,
     acceptable: bool,
 ) -> Explained:
-    """Join the changed work to the comparisons that got worse; ``acceptable`` is whether regressions can be accepted."""
+    """Join the changed work to the comparisons that got worse; ``acceptable`` is
+    whether regressions can be accepted.
+    """
     attributed = attribute(comparisons, work, code, run_seconds)
     ordered = sorted(attributed.comparisons, key=reading_order)
     regressed = leading(ordered)

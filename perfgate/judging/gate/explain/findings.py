@@ -1,9 +1,11 @@
 """The findings that a change brought and those that it removed.
 
-A finding rests on a number, and a noisy number lies now above its limit and now below it. So a finding of one side alone is
-called new or gone only if the comparison shows that its number moved: an exact count differs, of the metric or of an operator
-that the finding names, or the interval of the difference excludes no change and lies on the finding's side. Every other finding
-stands as measured, and a finding is dropped if its number, measured side by side, lies within the limit.
+A finding rests on a number, and a noisy number lies now above its limit and now below
+it. So a finding of one side alone is called new or gone only if the comparison shows
+that its number moved: an exact count differs, of the metric or of an operator that the
+finding names, or the interval of the difference excludes no change and lies on the
+finding's side. Every other finding stands as measured, and a finding is dropped if its
+number, measured side by side, lies within the limit.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
 
 # The most findings of one step about the same subject; a document may claim more.
 _MOST = 200
-# The evidence that identifies a finding; numbers and lines differ between runs of the same code, or move with it.
+# The evidence that identifies a finding; numbers and lines differ between runs of the
+# same code, or move with it.
 _SUBJECT = (
     "shape",
     "kind",
@@ -54,7 +57,9 @@ def judged_steps(
     moves: Moves,
     causes: Sequence[Cause],
 ) -> list[StepSummary]:
-    """The steps of the head with the standing of every finding, and the findings that are gone."""
+    """The steps of the head with the standing of every finding, and the findings that
+    are gone.
+    """
     by_number = {}
     for workload, of_workload in steps_of_base.items():
         for result in of_workload:
@@ -80,7 +85,8 @@ def _without_contradicted(
 ) -> StepSummary:
     """The step without the findings that its numbers in pairs or turns contradict.
 
-    The head's own measurement of a number is short, and the row that shows the finding shows the longer one.
+    The head's own measurement of a number is short, and the row that shows the finding
+    shows the longer one.
     """
     findings = _standing(step.findings, numbers, "head")
     if len(findings) == len(step.findings):
@@ -105,7 +111,9 @@ def _standing(
 def _is_contradicted(
     finding: Finding, numbers: Sequence[StepComparison], side: Side
 ) -> bool:
-    """Whether the number that a finding rests on lies within its limit, by the numbers of one side."""
+    """Whether the number that a finding rests on lies within its limit, by the numbers
+    of one side.
+    """
     rule = RULES.get(finding.rule)
     limit = finding.evidence.get("limit")
     if rule is None or rule.judges is None or not isinstance(limit, (int, float)):
@@ -154,7 +162,9 @@ def _with_standing(
 
 
 def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int | None:
-    """The number of the cause that changed the finding's line, else its operator, in the same place."""
+    """The number of the cause that changed the finding's line, else its operator, in
+    the same place.
+    """
     evidence = finding.evidence
     line = evidence.get("line")
     operator = evidence.get("op")
@@ -184,7 +194,8 @@ class _Number(NamedTuple):
 class Moves:
     """The numbers that moved, and the operators that run more or less often.
 
-    On another testbed the counts differ too, with the same code, so nothing is ``comparable``.
+    On another testbed the counts differ too, with the same code, so nothing is
+    ``comparable``.
     """
 
     def __init__(
@@ -227,7 +238,9 @@ class Moves:
             self._moved[number].add(1 if interval[0] > 0 else -1)
 
     def explains(self, finding: Finding, workload: str, side: Side) -> bool:
-        """Whether the number behind a finding that only one side has moved so as to bring it, or to remove it."""
+        """Whether the number behind a finding that only one side has moved so as to
+        bring it, or to remove it.
+        """
         sign = 1 if side == "head" else -1
         rule = RULES.get(finding.rule)
         if rule is None or not self._comparable:
@@ -246,7 +259,8 @@ class Moves:
                     ]
                 ):
                     return True
-        # The subject of a finding is worse while the finding is there, and better once it is gone.
+        # The subject of a finding is worse while the finding is there, and better once
+        # it is gone.
         expected = -sign if metric(name).better == "higher" else sign
         value = finding.evidence.get(finding.rule)
         limit = finding.evidence.get("limit")
@@ -286,8 +300,8 @@ def unmatched(
 ) -> tuple[list[Finding], list[Finding]]:
     """The findings that only the base has, and the findings that only the head has.
 
-    Two are the same by rule, shape and operator. Of several, the findings with the nearest lines are matched: a line moves when
-    lines above it come or go.
+    Two are the same by rule, shape and operator. Of several, the findings with the
+    nearest lines are matched: a line moves when lines above it come or go.
     """
     of_base = _by_subject(before)
     of_head = _by_subject(after)

@@ -1,8 +1,9 @@
 """Flame graphs of both sides of a check, with the times that the pairs profiled.
 
-A trace shows which frames ran under which; its times, under a heavy profiler in some calls, are the weaker evidence. So the
-times of operators and of the rest of the call come from the pairs, spread over the stacks as traced. If they
-still contradict the clock, frames are not compared by time.
+A trace shows which frames ran under which; its times, under a heavy profiler in some
+calls, are the weaker evidence. So the times of operators and of the rest of the call
+come from the pairs, spread over the stacks as traced. If they still contradict the
+clock, frames are not compared by time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _ON_DEVICE = frozenset(
 def with_pairs(
     tree: FlameTree, decision: DecisionDocument, workload: str, shape: str
 ) -> FlameTree:
-    """The tree of both sides of a workload's shape with the pairs' times and their result for the call."""
+    """The tree of both sides of a workload's shape with the pairs' times and their
+    result for the call.
+    """
     place = ShapePlace(workload, shape)
     paired = [
         row
@@ -65,7 +68,9 @@ def _marks(
     operators: Sequence[OperatorDelta],
     place: ShapePlace,
 ) -> list[FlameMark]:
-    """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
+    """The operators of the tree that the decision's causes name, and those decided by
+    the times of the pairs.
+    """
     named = {cause.op for cause in decision.explained.causes if cause.place == place}
     explained: set[str] = set()
     for explanation in decision.explained.explanations:
@@ -86,10 +91,12 @@ def _marks(
 
 
 def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
-    """Why the times of a tree do not show the change, None if they agree with the pairs.
+    """Why the times of a tree do not show the change, None if they agree with the
+    pairs.
 
-    The times of the host's threads add up to the call, so their difference must lie in the pairs' interval. The time on a
-    device is a part of it, which must not point the other way.
+    The times of the host's threads add up to the call, so their difference must lie in
+    the pairs' interval. The time on a device is a part of it, which must not point the
+    other way.
     """
     if call is None or call.base is None or call.head is None or call.interval is None:
         return "unpaired"
@@ -106,7 +113,9 @@ def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
 
 
 def _change(tree: FlameTree, *, streams: bool) -> float | None:
-    """The seconds by which a call of head takes longer on all threads, or all streams; None without any."""
+    """The seconds by which a call of head takes longer on all threads, or all streams;
+    None without any.
+    """
     base = node_totals(tree, tree.base)
     head = node_totals(tree, tree.head)
     changes = []
@@ -121,7 +130,8 @@ def _change(tree: FlameTree, *, streams: bool) -> float | None:
 def _with_times(
     tree: FlameTree, side: FlameCosts, times: Mapping[str, float | None]
 ) -> FlameCosts:
-    """A side's costs with the pairs' time for each operator and for the rest of the call.
+    """A side's costs with the pairs' time for each operator and for the rest of the
+    call.
 
     An operator that the pairs did not profile keeps its traced time.
     """
@@ -141,7 +151,9 @@ def _with_times(
 
 
 def _timed_name(tree: FlameTree, node: int, *, on_device: bool) -> str | None:
-    """The name under which the pairs timed a node: an operator or a kernel, or a CPU's time outside operators."""
+    """The name under which the pairs timed a node: an operator or a kernel, or a CPU's
+    time outside operators.
+    """
     kind = tree.kind[node]
     is_timed = kind in _ON_DEVICE if on_device else kind == _OPERATOR
     if is_timed:

@@ -1,4 +1,6 @@
-"""One join over work: counts, traces and times of the same work of an operator become one cause."""
+"""One join over work: counts, traces and times of the same work of an operator become
+one cause.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ _COVERED_BY_CALLS: tuple[Amount, ...] = ("copied", "blocks", "flops")
 
 
 class _Identity(NamedTuple):
-    """Work that all sources agree on: an operator's calls at a place, or another aspect or amount of it, of some ranks."""
+    """Work that all sources agree on: an operator's calls at a place, or another aspect
+    or amount of it, of some ranks.
+    """
 
     place: ShapePlace
     operator: str
@@ -57,7 +61,9 @@ class _Identity(NamedTuple):
 def grown_causes(
     comparisons: Sequence[Comparison], work: Explanations, code: HeadCode
 ) -> list[Cause]:
-    """Everything known about work that grew, one cause for each, at its place in the head's code."""
+    """Everything known about work that grew, one cause for each, at its place in the
+    head's code.
+    """
     causes: dict[_Identity, Cause] = {}
     for fact in (
         *_compared(comparisons),
@@ -88,7 +94,9 @@ def located(cause: Cause, code: HeadCode) -> Cause:
 
 
 def _join(cause: Cause, fact: Cause) -> Cause:
-    """Add a further source. Counts of an earlier, exact source stay; an explanation knows the time better."""
+    """Add a further source. Counts of an earlier, exact source stay; an explanation
+    knows the time better.
+    """
     joined = replace(
         cause,
         mentions=cause.mentions + fact.mentions,
@@ -115,7 +123,9 @@ def _join(cause: Cause, fact: Cause) -> Cause:
 
 
 def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
-    """Yield the parts of everything that regressed: counts, seconds of kernels, and seconds of stages and functions."""
+    """Yield the parts of everything that regressed: counts, seconds of kernels, and
+    seconds of stages and functions.
+    """
     for comparison in comparisons:
         if comparison.outcome != "regressed" or not isinstance(
             comparison, NumberComparison
@@ -191,7 +201,9 @@ def _traced(operators: Iterable[OperatorDelta]) -> Iterator[Cause]:
 
 
 def _explained(explanations: Iterable[Explanation]) -> Iterator[Cause]:
-    """Yield the parts of the explanations of slower calls, with their rank in it: the seconds are measured in pairs."""
+    """Yield the parts of the explanations of slower calls, with their rank in it: the
+    seconds are measured in pairs.
+    """
     for explanation in explanations:
         if (explanation.measured or 0.0) <= 0:
             continue
@@ -227,10 +239,12 @@ def explained_fact(place: ShapePlace, name: str, part: OperatorDelta) -> Cause:
 
 
 def _without_covered(causes: Mapping[_Identity, Cause]) -> list[Cause]:
-    """The causes without further aspects of an operator that its own calls on the same line cover.
+    """The causes without further aspects of an operator that its own calls on the same
+    line cover.
 
-    If the operator runs more often, that already covers the extra bytes it copies, the blocks it allocates and its arithmetic;
-    the bytecodes of a line already cover the functions that it calls.
+    If the operator runs more often, that already covers the extra bytes it copies, the
+    blocks it allocates and its arithmetic; the bytecodes of a line already cover the
+    functions that it calls.
     """
     listed = dict(causes)
     lines_of_python = set()

@@ -1,16 +1,21 @@
-"""The kinds of contributions to a change in time, and the share from which one explains the change."""
+"""The kinds of contributions to a change in time, and the share from which one explains
+the change.
+"""
 
 from __future__ import annotations
 
 from perfgate.document.alignment import AlignedWork
 from perfgate.document.explanation import InputsChange, PartKind
 
-# The share of a call's change from which a change in the work done is its cause, rather than operators that take longer.
+# The share of a call's change from which a change in the work done is its cause, rather
+# than operators that take longer.
 EXPLAINS = 0.25
 
 
 def kind_of_change(base_count: float, head_count: float, seconds: float) -> PartKind:
-    """The kind of an operator's contribution, by its calls and the seconds that it adds."""
+    """The kind of an operator's contribution, by its calls and the seconds that it
+    adds.
+    """
     if base_count == head_count:
         if seconds > 0:
             return "slower"
@@ -25,7 +30,9 @@ def kind_of_change(base_count: float, head_count: float, seconds: float) -> Part
 
 
 def inputs_change(pair: AlignedWork | None) -> InputsChange | None:
-    """The first difference between the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
+    """The first difference between the inputs of a pair of rows: the dtypes, else the
+    shapes, else only the layout.
+    """
     if (
         pair is None
         or pair.base is None
@@ -45,9 +52,11 @@ def inputs_change(pair: AlignedWork | None) -> InputsChange | None:
 
 
 def _dtypes_and_shapes(inputs: str | None) -> tuple[list[str], list[str]] | None:
-    """Dtypes and shapes of inputs in the format of an account (``float32[8,96] strided, int64[4]``).
+    """Dtypes and shapes of inputs in the format of an account
+    (``float32[8,96] strided, int64[4]``).
 
-    None for the profiler's own format, which lacks dtypes and layouts and is the fallback.
+    None for the profiler's own format, which lacks dtypes and layouts and is the
+    fallback.
     """
     if not inputs or inputs.startswith("["):
         return None

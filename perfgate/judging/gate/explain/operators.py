@@ -1,4 +1,6 @@
-"""Every operator of a shape once, with its counts, its test and its times; and the operators that replaced others."""
+"""Every operator of a shape once, with its counts, its test and its times; and the
+operators that replaced others.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from perfgate.stats.signed_rank import estimate
 from perfgate.stats.summary import median
 
 MAX_CHANGES = 10
-# Of a side's busy time; an operator that runs more often for less than this explains no slowdown.
+# Of a side's busy time; an operator that runs more often for less than this explains no
+# slowdown.
 MIN_SHARE = 0.002
 # A line by its file and its text.
 _Code = tuple[str, str | None]
@@ -43,7 +46,9 @@ def joined(
     tests: Iterable[OperatorDelta],
     times: Iterable[OperatorDelta],
 ) -> list[OperatorDelta]:
-    """Each operator of a shape once, in the order of the lists: its counts, its test, and its times."""
+    """Each operator of a shape once, in the order of the lists: its counts, its test,
+    and its times.
+    """
     rows: dict[_Key, OperatorDelta] = {}
     for delta in (*changes, *tests, *times):
         key = delta.place, delta.op
@@ -66,7 +71,9 @@ def slower_alone(
     comparisons: Iterable[Comparison],
     explanations: Iterable[Explanation],
 ) -> list[OperatorDelta]:
-    """The operators, marked if they are slower and neither run more often nor are named by a count or an explanation."""
+    """The operators, marked if they are slower and neither run more often nor are named
+    by a count or an explanation.
+    """
     explained = set()
     for comparison in comparisons:
         for part in comparison.parts:
@@ -92,9 +99,11 @@ def slower_alone(
 def operator_changes(rows: Sequence[ListedOperators]) -> list[OperatorDelta]:
     """The operators that came, went or run more or less often, a few per shape.
 
-    Each side was traced by itself, so the traced times show how much an operator weighs on its side, never how much more or
-    less it takes: they only select and order the operators. Recordings that mark no calls are left out: their counts are not of
-    one call. So are operators with counts that differ between calls or processes of the same code.
+    Each side was traced by itself, so the traced times show how much an operator weighs
+    on its side, never how much more or less it takes: they only select and order the
+    operators. Recordings that mark no calls are left out: their counts are not of one
+    call. So are operators with counts that differ between calls or processes of the
+    same code.
     """
     changes = []
     for row in sorted(rows, key=lambda row: row.place):
@@ -139,10 +148,11 @@ def operator_times(
     tests: Iterable[OperatorDelta],
     explanations: Iterable[Explanation],
 ) -> list[OperatorDelta]:
-    """The time of every profiled operator on both sides, most time first, shape by shape.
+    """The time of every profiled operator on both sides, most time first, shape by
+    shape.
 
-    The difference comes from the explanation, which excludes the profiler's own time, else from the test, else from the paired
-    estimate.
+    The difference comes from the explanation, which excludes the profiler's own time,
+    else from the test, else from the paired estimate.
     """
     differences = {}
     for test in tests:
@@ -203,7 +213,9 @@ def _time(
 
 
 def replaced_operators(shapes: Iterable[Counted]) -> list[Replacement]:
-    """The operators that others replaced one for one, on the same line or among the edited lines of a file."""
+    """The operators that others replaced one for one, on the same line or among the
+    edited lines of a file.
+    """
     replacements = []
     for counted in shapes:
         base = counted.base
@@ -253,7 +265,10 @@ def _codes(side: CountedSide) -> set[_Code]:
 def _operators_by_code(
     side: CountedSide, common: Collection[_Code]
 ) -> dict[_Code, Counter[str]]:
-    """How often each line runs each operator. Lines missing on the other side count as one: edits move calls between them."""
+    """How often each line runs each operator.
+
+    Lines missing on the other side count as one: edits move calls between them.
+    """
     operators: defaultdict[_Code, Counter[str]] = defaultdict(Counter)
     for row in side.located(FRAMEWORK_OPS):
         if row.code:
@@ -262,7 +277,9 @@ def _operators_by_code(
 
 
 def _code(row: Work, common: Collection[_Code]) -> _Code:
-    """File and text of a line, as its number changes with the lines above it; no text for a line that the other side lacks."""
+    """File and text of a line, as its number changes with the lines above it; no text
+    for a line that the other side lacks.
+    """
     code = file_of(row.line), row.code
     if code in common:
         return code

@@ -1,8 +1,10 @@
 """The profiler's own cost, subtracted from the contributions of operators.
 
-The profiler slows a CPU with every operator it records, also the launch of a kernel. Base gives the
-upper bound of that cost: its profiled call less its clocked call, shared among its operators. If additional operators add up
-to more than the measured difference, up to this bound is subtracted from them, and any remaining excess is reported.
+The profiler slows a CPU with every operator it records, also the launch of a kernel.
+Base gives the upper bound of that cost: its profiled call less its clocked call, shared
+among its operators. If additional operators add up to more than the measured
+difference, up to this bound is subtracted from them, and any remaining excess is
+reported.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from perfgate.stats.summary import median
 
 
 def cost_of_an_event(account: CallAccount, pairs: PairedTimes, clocked: float) -> float:
-    """The seconds that the pairs' profiler adds to a call with every operator, or with the launch of every kernel."""
+    """The seconds that the pairs' profiler adds to a call with every operator, or with
+    the launch of every kernel.
+    """
     events = sum(row.count for row in account.rows if not row.is_python)
     if not events or not pairs:
         return 0.0
@@ -30,12 +34,15 @@ def cost_of_an_event(account: CallAccount, pairs: PairedTimes, clocked: float) -
 def without_profiler(
     parts: Sequence[OperatorDelta], measured: float, *, at_most: float, on_device: bool
 ) -> list[OperatorDelta]:
-    """The parts without the profiler's cost for additional operators, i.e. without their excess over the measured difference.
+    """The parts without the profiler's cost for additional operators, i.e. without
+    their excess over the measured difference.
 
-    That is at most ``at_most`` seconds an operator, and may well be less: a profiled call has other costs too. The profiler's
-    cost lies partly in the operator and partly around it, so any part of it beyond the operator's own time is subtracted from
-    the time outside operators; ``on_device`` all of it, because kernels are not slowed and the host that launches them is. An
-    operator that runs more often saves no time by that.
+    That is at most ``at_most`` seconds an operator, and may well be less: a profiled
+    call has other costs too. The profiler's cost lies partly in the operator and partly
+    around it, so any part of it beyond the operator's own time is subtracted from the
+    time outside operators; ``on_device`` all of it, because kernels are not slowed and
+    the host that launches them is. An operator that runs more often saves no time by
+    that.
     """
     counted = launched = excess = 0.0
     for part in parts:

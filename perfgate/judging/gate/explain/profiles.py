@@ -1,6 +1,8 @@
-"""A job's slowdown explained by its profiles: the functions of the project that take longer, and their lines.
+"""A job's slowdown explained by its profiles: the functions of the project that take
+longer, and their lines.
 
-A profile is sampled, once a side: it names a cause of a slowdown that the turns have shown and never shows one itself.
+A profile is sampled, once a side: it names a cause of a slowdown that the turns have
+shown and never shows one itself.
 """
 
 from __future__ import annotations
@@ -28,18 +30,21 @@ from perfgate.judging.gate.evidence.work import (
 )
 from perfgate.judging.gate.explain.kinds import EXPLAINS
 
-# A growth is believed from this many standard errors of its samples on: with hundreds of functions chance names one in a
-# hundred profiles.
+# A growth is believed from this many standard errors of its samples on: with hundreds
+# of functions chance names one in a hundred profiles.
 _SURE = 4.0
-# For functions and operators that the change touches, or that a changed line calls: they are expected to differ.
+# For functions and operators that the change touches, or that a changed line calls:
+# they are expected to differ.
 _SURE_OF_CHANGED = 2.5
 
-# An operator that adds less to a unit is not a cause of a slowdown that a gate can detect.
+# An operator that adds less to a unit is not a cause of a slowdown that a gate can
+# detect.
 _LEAST_SHARE = 0.01
 # With fewer calls the spread is unknown.
 _FEWEST_CALLS = 4
-# The batching of a server differs from turn to turn, and so does the number of operator calls per token. This share of the
-# operators may be called less often on the head than all others.
+# The batching of a server differs from turn to turn, and so does the number of operator
+# calls per token. This share of the operators may be called less often on the head than
+# all others.
 _PACE = 0.1
 # Counts that differ by less may come from one more batch.
 _SAME_COUNT = 0.05
@@ -54,7 +59,9 @@ _MOST_FUNCTIONS = 10
 def explain_jobs(
     jobs: Iterable[JobOfSides], comparisons: Sequence[Comparison]
 ) -> list[Explanation]:
-    """For every slower job that both sides profiled, the functions that take longer, most first."""
+    """For every slower job that both sides profiled, the functions that take longer,
+    most first.
+    """
     explanations: list[Explanation] = []
     for job in _slower_jobs(jobs, comparisons):
         before = job.base_profile
@@ -78,7 +85,9 @@ def _slower_jobs(
 def missing_profiles(
     jobs: Iterable[JobOfSides], comparisons: Iterable[Comparison]
 ) -> list[Message]:
-    """Messages for jobs that got slower without a profile of both sides to name a cause."""
+    """Messages for jobs that got slower without a profile of both sides to name a
+    cause.
+    """
     notes = []
     for job in _slower_jobs(jobs, comparisons):
         sides = []
@@ -121,9 +130,11 @@ def _explain(
 def _parts(
     functions: Sequence[GrownFunction], operators: Sequence[GrownOperator]
 ) -> list[OperatorDelta]:
-    """The functions that take longer, each with its slower operators; else the operators, called by any function.
+    """The functions that take longer, each with its slower operators; else the
+    operators, called by any function.
 
-    Operators of a device come first: the function that waits for the device takes longer too, and is not to blame.
+    Operators of a device come first: the function that waits for the device takes
+    longer too, and is not to blame.
     """
     leading = _leading(operators)
     on_device = [operator for operator in leading if operator.on_device]
@@ -189,7 +200,8 @@ class _Time(NamedTuple):
     def variance(self, total_cpu: float) -> float:
         """The variance of the sum, if samples are alike and of a Poisson process.
 
-        The CPU time of all functions together is measured; samples only divide it, so that most of it spreads less.
+        The CPU time of all functions together is measured; samples only divide it, so
+        that most of it spreads less.
         """
         if not self.samples:
             return 0.0
@@ -206,7 +218,9 @@ class _Time(NamedTuple):
 def _grown_functions(
     base: JobProfile, head: JobProfile, code: ChangedCode
 ) -> list[GrownFunction]:
-    """The functions that take longer beyond the spread of their samples, most first, each with its line that grew most."""
+    """The functions that take longer beyond the spread of their samples, most first,
+    each with its line that grew most.
+    """
     # Background waits last longer if the work takes longer.
     stretch = 1.0
     if base.seconds > 0:
@@ -217,7 +231,8 @@ def _grown_functions(
         base_lines = functions_of_base.get(function, [])
         before = _Time.of(base_lines)
         after = _Time.of(lines)
-        # Whether the change touches the function, or calls it, by the lines of it that ran.
+        # Whether the change touches the function, or calls it, by the lines of it that
+        # ran.
         origins = [code.line(line.line).origin for line in lines]
         is_expected = code.touches(line.line for line in lines) or any(
             origin is not None and origin.reach == "caller" for origin in origins
@@ -260,7 +275,9 @@ def _times_by_code(lines: Iterable[ProfiledLine]) -> dict[str, _Time]:
 
 
 class GrownOperator(NamedTuple):
-    """An operator of the head, and how much longer it takes in a unit; ``is_changed`` is whether the change calls it."""
+    """An operator of the head, and how much longer it takes in a unit; ``is_changed``
+    is whether the change calls it.
+    """
 
     function: ProjectFunction
     on_device: bool
@@ -271,7 +288,8 @@ class GrownOperator(NamedTuple):
 def _grown_operators(
     base: JobProfile, head: JobProfile, code: ChangedCode
 ) -> list[GrownOperator]:
-    """The operators that take longer beyond the spread of their calls, most first; of equal operators, a changed one first.
+    """The operators that take longer beyond the spread of their calls, most first; of
+    equal operators, a changed one first.
 
     Base's calls are scaled to the number of head's batches.
     """
@@ -326,7 +344,9 @@ def _delta(
 def _pace(
     before: Mapping[CalledOperator, Work], after: Mapping[CalledOperator, Work]
 ) -> float:
-    """The factor by which a unit of the head makes unchanged calls more often than base, as its batches are smaller."""
+    """The factor by which a unit of the head makes unchanged calls more often than
+    base, as its batches are smaller.
+    """
     ratios = []
     for key, work in after.items():
         old = before.get(key)

@@ -1,8 +1,9 @@
 """The order of the causes of one place.
 
-A graph that breaks or is compiled again changes every operator after it, so it comes first. Next come the causes of a slower
-call, in the order of its explanation; then the costliest, line by line. A cause on a line of the change comes before one that
-the change only reaches: an unchanged line only feels the effect.
+A graph that breaks or is compiled again changes every operator after it, so it comes
+first. Next come the causes of a slower call, in the order of its explanation; then the
+costliest, line by line. A cause on a line of the change comes before one that the
+change only reaches: an unchanged line only feels the effect.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class RankedCause(NamedTuple):
 
 @dataclass
 class _LineTotals:
-    """The seconds and calls of operators that a line adds, and the number of counters that name a part of it."""
+    """The seconds and calls of operators that a line adds, and the number of counters
+    that name a part of it.
+    """
 
     seconds: float = 0.0
     calls: float = 0.0
@@ -37,7 +40,9 @@ class _LineTotals:
 
 
 class PlaceRanking:
-    """The causes of one place, in their order; ``run_seconds`` are those of one run of an operator in a trace."""
+    """The causes of one place, in their order; ``run_seconds`` are those of one run of
+    an operator in a trace.
+    """
 
     def __init__(
         self,
@@ -108,9 +113,11 @@ class PlaceRanking:
         )
 
     def _explains(self, cause: Cause, top: Cause) -> bool:
-        """Whether a cause on a changed line may be the reason for the cause that would otherwise be named first.
+        """Whether a cause on a changed line may be the reason for the cause that would
+        otherwise be named first.
 
-        It is if one of their lines calls the other and both have the same kind of count, or if it adds a good part as much.
+        It is if one of their lines calls the other and both have the same kind of
+        count, or if it adds a good part as much.
         """
         if not cause.is_of_change:
             return False
@@ -120,7 +127,8 @@ class PlaceRanking:
             )
         if top.more_time and (cause.more_time or 0.0) >= EXPLAINS * top.more_time:
             return True
-        # An operator that runs as often as before but takes longer is a side effect of one that runs more often.
+        # An operator that runs as often as before but takes longer is a side effect of
+        # one that runs more often.
         is_counted = cause.counted and cause.amount in ("calls", "held")
         return (
             top.takes_longer_alone
@@ -129,7 +137,9 @@ class PlaceRanking:
         )
 
     def _adds_much(self, cause: Cause, top: Cause) -> bool:
-        """Whether a cause with its line adds almost what the top cause adds with its line."""
+        """Whether a cause with its line adds almost what the top cause adds with its
+        line.
+        """
         if cause.amount != "calls":
             return cause.more_count >= EXPLAINS * top.more_count
         line = self._lines[cause.attributed_line]
@@ -140,10 +150,12 @@ class PlaceRanking:
 
 
 def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
-    """The causes; of each line that explains time, the operator that an exact counter found more of comes first.
+    """The causes; of each line that explains time, the operator that an exact counter
+    found more of comes first.
 
-    The operator that the line calls may take too little time to show in the pairs, although its inner operators and the views
-    around it show. Time outside operators is Python's, and bytecodes identify the line. Time between operators that grew with
+    The operator that the line calls may take too little time to show in the pairs,
+    although its inner operators and the views around it show. Time outside operators is
+    Python's, and bytecodes identify the line. Time between operators that grew with
     their number is explained by the operators that were added.
     """
     # Of each line that an explanation names, its first cause.
@@ -179,7 +191,9 @@ def _with_ranks_of_lines(causes: Sequence[Cause]) -> list[Cause]:
 
 
 def changed_function(top: Cause, causes: Iterable[Cause]) -> Cause | None:
-    """The changed function around operators that run as before and take longer: the function changed, not the operators."""
+    """The changed function around operators that run as before and take longer: the
+    function changed, not the operators.
+    """
     origin = top.origin
     if (
         not top.takes_longer_alone

@@ -31,7 +31,8 @@ from perfgate.document.shape import ShapePlace
 
 _OUTCOMES = ("regressed", "improved", "inconclusive")
 _EVIDENCE: tuple[EvidenceUnit, ...] = ("pair", "turn", "quad")
-# They move with other metrics: with all the other times, or with the times of operators.
+# They move with other metrics: with all the other times, or with the times of
+# operators.
 _LISTED_LAST = {
     name for name, metric in METRICS.items() if metric.display.order == "last"
 }
@@ -47,7 +48,10 @@ _PATTERN = re.compile(r"[*?\[@]")
 
 
 def leading(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The comparisons that regressed. Single operators explain metrics; they lead only if no metric regressed."""
+    """The comparisons that regressed.
+
+    Single operators explain metrics; they lead only if no metric regressed.
+    """
     regressed = []
     operators = []
     for comparison in comparisons:
@@ -64,8 +68,9 @@ def leading(comparisons: Iterable[Comparison]) -> list[Comparison]:
 class _Group:
     """Comparisons that got worse by one cause, the worst first.
 
-    ``causes`` are the numbers of its effects, the leading one first; ``more_time`` is the most seconds that one of them adds.
-    ``slower`` are the times that got worse, the deciding one first.
+    ``causes`` are the numbers of its effects, the leading one first; ``more_time`` is
+    the most seconds that one of them adds. ``slower`` are the times that got worse, the
+    deciding one first.
     """
 
     causes: list[int]
@@ -92,8 +97,8 @@ class _Group:
 
 
 class Regressions:
-    """The regressed among comparisons in reading order, by cause; those without one by place if
-    they are times, else by metric.
+    """The regressed among comparisons in reading order, by cause; those without one by
+    place if they are times, else by metric.
     """
 
     def __init__(
@@ -126,7 +131,9 @@ class Regressions:
                 self._timed.update(group.places)
 
     def ranked(self, *, acceptable: bool) -> list[Regression]:
-        """The regressions, the most important first; ``acceptable`` is whether they can be accepted."""
+        """The regressions, the most important first; ``acceptable`` is whether they can
+        be accepted.
+        """
         regressions = []
         for group in sorted(self._groups, key=self._order):
             accepts = self._accepts(group) if acceptable else []
@@ -145,7 +152,8 @@ class Regressions:
         shares_a_call = any(self._timed[place] > 1 for place in group.places)
         if group.more_time and (shares_a_call or not group.slower):
             apart = group.more_time
-        # Something other than times and rules got worse, and no call is shown to be slower.
+        # Something other than times and rules got worse, and no call is shown to be
+        # slower.
         has_counts = any(
             isinstance(row, (Exact, Recorded)) and not row.is_timed
             for row in group.comparisons
@@ -166,7 +174,9 @@ class Regressions:
         return [self._numbers[id(comparison)] for comparison in comparisons]
 
     def _accepts(self, group: _Group) -> list[str]:
-        """The metrics to accept exactly this, with places if others would be accepted too; empty if none can be accepted."""
+        """The metrics to accept exactly this, with places if others would be accepted
+        too; empty if none can be accepted.
+        """
         failing = [
             row
             for row in group.comparisons
@@ -200,7 +210,9 @@ def _key(comparison: Comparison, causes: Sequence[Cause]) -> Hashable:
 
 
 def _certain_costs(fast_paths: Iterable[Paired]) -> Sequence[Comparison]:
-    """The fast paths that certainly slowed down, in too few pairs for an alarm, the worst first."""
+    """The fast paths that certainly slowed down, in too few pairs for an alarm, the
+    worst first.
+    """
     slower = []
     for time in fast_paths:
         if (
@@ -213,7 +225,9 @@ def _certain_costs(fast_paths: Iterable[Paired]) -> Sequence[Comparison]:
 
 
 def _largest_slowdown(fast_paths: Sequence[Paired]) -> float | None:
-    """The largest slowdown that the intervals of fast paths allow; None if times prove none."""
+    """The largest slowdown that the intervals of fast paths allow; None if times prove
+    none.
+    """
     largest: float | None = None
     for time in fast_paths:
         if time.outcome == "not_comparable":
@@ -227,11 +241,13 @@ def _largest_slowdown(fast_paths: Sequence[Paired]) -> float | None:
 
 
 def reading_order(comparison: Comparison) -> tuple[float, ...]:
-    """Regressions, the worst first; improvements, the largest first; undecided comparisons, blockers of the verdict first.
+    """Regressions, the worst first; improvements, the largest first; undecided
+    comparisons, blockers of the verdict first.
 
-    Of paired times, the first to decide leads, not the largest: the largest would be the luckiest. The turnaround contains all
-    other times, so it comes after them, and so do instructions. A counter with the line of its
-    increase precedes one that only counts; the calls of an operator precede the memory that they take.
+    Of paired times, the first to decide leads, not the largest: the largest would be
+    the luckiest. The turnaround contains all other times, so it comes after them, and
+    so do instructions. A counter with the line of its increase precedes one that only
+    counts; the calls of an operator precede the memory that they take.
     """
     if comparison.outcome not in _OUTCOMES:
         return (len(_OUTCOMES),)

@@ -28,14 +28,18 @@ class EvidencePlan:
         *,
         side: MissingSide = "both",
     ) -> None:
-        """Add a row that a side or both must have, with its text if that is fixed, and who requires it."""
+        """Add a row that a side or both must have, with its text if that is fixed, and
+        who requires it.
+        """
         of_metric = self._groups.setdefault((row.workload, row.shape, row.metric), {})
         for required, table in self.sides:
             if side in (required, "both"):
                 of_metric.setdefault(required, _Group()).add(row, text, named_by, table)
 
     def missing(self) -> list[Missing]:
-        """The rows that are not there, in the order of the plan: one entry for all of one metric and shape."""
+        """The rows that are not there, in the order of the plan: one entry for all of
+        one metric and shape.
+        """
         missing = []
         for (workload, shape, metric), by_side in self._groups.items():
             lacking: dict[MissingSide, _Group] = {

@@ -1,4 +1,6 @@
-"""The effect of a changed workload file on the measurement, so that measuring less is never a silent pass."""
+"""The effect of a changed workload file on the measurement, so that measuring less is
+never a silent pass.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ _Difference = tuple[_Kind, Message]
 def harness_changes(
     before: Mapping[str, Harness], after: Mapping[str, Harness], broken: Collection[str]
 ) -> list[HarnessChange]:
-    """The changes between the harnesses of both sides; none if their own files measure the same.
+    """The changes between the harnesses of both sides; none if their own files measure
+    the same.
 
     The base fails in the ``broken`` workloads, and the head does not.
     """
@@ -41,7 +44,8 @@ def harness_changes(
             lines = after[name].changed_lines[:MAX_LINES]
         for kind, message in _differences(name, before.get(name), after.get(name)):
             changes.append(kind(workload=name, message=message, lines=lines))
-    # If the base fails alone and their files differ, the head's file is not for the base's code.
+    # If the base fails alone and their files differ, the head's file is not for the
+    # base's code.
     for name, harness in after.items():
         if name in broken:
             code = (
@@ -96,7 +100,9 @@ def _differences(
 def _differing(
     base: Mapping[str, str], head: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield the parts that differ, by name: their text on both sides, None on a side without them."""
+    """Yield the parts that differ, by name: their text on both sides, None on a side
+    without them.
+    """
     for name in sorted(base.keys() | head.keys()):
         if base.get(name) != head.get(name):
             yield name, base.get(name), head.get(name)
@@ -122,8 +128,8 @@ def _parts(
         if after is None:
             yield HarnessRemoval, Message(removed, values)
         elif before is None:
-            # An additional check proves more, and another way to preprocess is not another call;
-            # with any other new function it is.
+            # An additional check proves more, and another way to preprocess is not
+            # another call; with any other new function it is.
             measures_more = noun == "shape" or name in ("check", "preprocess_on_device")
             kind: _Kind = HarnessAddition if measures_more else HarnessEdit
             yield kind, Message(added, values)

@@ -1,7 +1,8 @@
 """The plan of a job: the rows that both documents must have of it.
 
-Kind, settings, work and output that both sides must prove to have in common, and every number with its unit, its direction and
-whether it gates: none of this is taken from an artifact if the trusted side knows the job.
+Kind, settings, work and output that both sides must prove to have in common, and every
+number with its unit, its direction and whether it gates: none of this is taken from an
+artifact if the trusted side knows the job.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class JobPlan(EvidencePlan):
         self._required = required
 
     def require_evidence(self) -> None:
-        """Require the rows; only the job itself if a document has no record or no turns of it."""
+        """Require the rows; only the job itself if a document has no record or no turns
+        of it.
+        """
         whole = Row(self._name)
         record = self._rows.record
         if record is None or not self.tables.both_have(whole):
@@ -61,7 +64,9 @@ class JobPlan(EvidencePlan):
             self._require_settings(self._required)
 
     def _require_turns(self) -> None:
-        """Require as many turns of each quad as any other quad has, from the first quad to the last of either side."""
+        """Require as many turns of each quad as any other quad has, from the first quad
+        to the last of either side.
+        """
         last = -1
         numbers = set()
         for turn in self.tables.of_metric(TURNS):
@@ -72,10 +77,11 @@ class JobPlan(EvidencePlan):
                 self.require(Row(self._name, "", TURNS, "turn", quad, number))
 
     def _require_values(self, record: JobRecord) -> None:
-        """Require in every turn the numbers that any other turn has; gating numbers must be above 0.
+        """Require in every turn the numbers that any other turn has; gating numbers
+        must be above 0.
 
-        Times, rates and amounts are above 0; otherwise they have no ratio, and are not compared. A program's count may be 0,
-        and is then 0 in all turns of both sides.
+        Times, rates and amounts are above 0; otherwise they have no ratio, and are not
+        compared. A program's count may be 0, and is then 0 in all turns of both sides.
         """
         numbers = {number.metric: number for number in record.numbers}
         metrics = set(numbers)
@@ -113,7 +119,9 @@ class JobPlan(EvidencePlan):
         return True
 
     def _require_settings(self, required: RequiredJob) -> None:
-        """Require the trusted side's settings, and under them the numbers as it lists them."""
+        """Require the trusted side's settings, and under them the numbers as it lists
+        them.
+        """
         settings = self._rows.settings
         trusted = self._rows.trusted
         own = settings or required.reference

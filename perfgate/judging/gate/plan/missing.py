@@ -1,4 +1,6 @@
-"""The evidence that a verdict needs and the documents lack: the plan of every workload and job, less the rows."""
+"""The evidence that a verdict needs and the documents lack: the plan of every workload
+and job, less the rows.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,12 @@ def missing_evidence(
     *,
     timed: bool,
 ) -> list[Missing]:
-    """The missing rows of both documents, by name. Omitted evidence never improves a verdict.
+    """The missing rows of both documents, by name. Omitted evidence never improves a
+    verdict.
 
-    ``timed`` is False if the sides cannot be compared by time, which is reported elsewhere, as are workloads that fail to load,
-    that the change removed, or that the base cannot run, and turns that failed.
+    ``timed`` is False if the sides cannot be compared by time, which is reported
+    elsewhere, as are workloads that fail to load, that the change removed, or that the
+    base cannot run, and turns that failed.
     """
     missing = _missing_seals(
         rows, [*rows.workloads, *rows.jobs(required.jobs)], required
@@ -80,7 +84,9 @@ def _reported_elsewhere(
 def _missing_seals(
     rows: SessionRows, names: Collection[str], required: Required
 ) -> list[Missing]:
-    """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
+    """The seals that a side lacks, if it must prove that the code it ran stayed
+    unchanged or the other side does.
+    """
     if rows.provenance.is_recorded or not (required.sealed or any(rows.sealed)):
         return []
     side: MissingSide = "both"

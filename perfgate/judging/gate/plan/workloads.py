@@ -1,7 +1,8 @@
 """The plan of a workload: the rows that both documents must have of it.
 
-The trusted side (the base's configuration, main's stored run), the announcements of each document and the rows of the other
-side define them: both sides of a check are measured alike, so each must have everything that the other has.
+The trusted side (the base's configuration, main's stored run), the announcements of
+each document and the rows of the other side define them: both sides of a check are
+measured alike, so each must have everything that the other has.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ class WorkloadPlan(EvidencePlan):
         self.require(row, named_by=self._named_by(row))
 
     def _require_promises(self, shape: str, *, but: tuple[str, ...] = ()) -> None:
-        """Require the rows that each document promises, except metrics that begin with ``but``."""
+        """Require the rows that each document promises, except metrics that begin with
+        ``but``.
+        """
         for side, table in self.sides:
             for expected in table.promised:
                 if expected.row.shape == shape and not expected.row.metric.startswith(
@@ -151,9 +154,11 @@ class WorkloadPlan(EvidencePlan):
             self._require_profiles(ShapePlace(self._name, shape))
 
     def _require_pairs(self) -> None:
-        """Require the members of every pair, and the configured pairs of base against base.
+        """Require the members of every pair, and the configured pairs of base against
+        base.
 
-        Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
+        Pairs are numbered as they run, base against base among them; each number is a
+        pair that was measured or that failed.
         """
         base, head = self.tables
         pairs_of_base = _numbers(base, "ab")
@@ -183,9 +188,11 @@ class WorkloadPlan(EvidencePlan):
             )
 
     def _require_lanes(self) -> None:
-        """Require the blocks of each shape in each pair, and the blocks of its preprocessing.
+        """Require the blocks of each shape in each pair, and the blocks of its
+        preprocessing.
 
-        The checklist times the preprocessing of one shape, the pairs time it for all shapes.
+        The checklist times the preprocessing of one shape, the pairs time it for all
+        shapes.
         """
         is_stored = bool(self._stored.of_metric(PREPROCESSING_STAGES))
         lanes = [(Row(self._name, shape, LATENCY), P50) for shape in self._shapes]
@@ -205,7 +212,8 @@ class WorkloadPlan(EvidencePlan):
                     self.require(row, side=side)
 
     def _require_stretches(self) -> None:
-        """Require the blocks of stretches that either side has, and enough usable blocks if fast calls took turns.
+        """Require the blocks of stretches that either side has, and enough usable
+        blocks if fast calls took turns.
 
         A stretch that failed is reported as that.
         """
@@ -225,10 +233,11 @@ class WorkloadPlan(EvidencePlan):
                 self.require(Row(self._name, shape, MEAN, key=("enough",)))
 
     def _require_kernels(self) -> None:
-        """Require the profiled blocks of an accelerator: each that either side has, and one of each pair.
+        """Require the profiled blocks of an accelerator: each that either side has, and
+        one of each pair.
 
-        The first pairs have them if the device is of a kind that reports kernels, or if any pair has some; if more pairs have
-        some, all have.
+        The first pairs have them if the device is of a kind that reports kernels, or if
+        any pair has some; if more pairs have some, all have.
         """
         blocks = set(self.tables.of_metric(BUSY))
         for row in sorted(blocks):
@@ -263,7 +272,9 @@ class WorkloadPlan(EvidencePlan):
                         self.require(column_of(lane, column), side=side)
 
     def _require_settings(self) -> None:
-        """Require the settings that any process reports: they must be equal on both sides."""
+        """Require the settings that any process reports: they must be equal on both
+        sides.
+        """
         names = set(self.tables.metrics(SETTING))
         if self._required.sealed:
             names.add(f"{SETTING}{STOPPED}")
@@ -273,7 +284,8 @@ class WorkloadPlan(EvidencePlan):
                     self.require(process._replace(metric=name), side=side)
 
     def _require_profiles(self, place: ShapePlace) -> None:
-        """Require the profile of each pair, and in it every time named by a tolerance that the other side has.
+        """Require the profile of each pair, and in it every time named by a tolerance
+        that the other side has.
 
         Operators that one side runs more often are counted.
         """
@@ -309,9 +321,11 @@ class WorkloadPlan(EvidencePlan):
     # --- counts and checks of the checklist
 
     def _require_harness(self) -> None:
-        """Require the parts of the sides' harnesses; a part of the head alone is new if its harness declares that.
+        """Require the parts of the sides' harnesses; a part of the head alone is new if
+        its harness declares that.
 
-        A change of the workload file has a harness, even if no document has one any more.
+        A change of the workload file has a harness, even if no document has one any
+        more.
         """
         before = self._rows.harness_of_base
         after = self._rows.harness_of_head
@@ -331,7 +345,8 @@ class WorkloadPlan(EvidencePlan):
         place = Row(self._name, shape)
         counted = place._replace(metric=FRAMEWORK_OPS, key=COUNTED)
         if not self.tables.both_have(counted):
-            # Recordings of a host alone, or of a device alone, count only their own part.
+            # Recordings of a host alone, or of a device alone, count only their own
+            # part.
             if self.tables.any_has(counted) or not self._rows.provenance.is_recorded:
                 self._require_shared(counted)
             return
@@ -357,7 +372,10 @@ class WorkloadPlan(EvidencePlan):
         )
 
     def _require_count(self, count: Row) -> None:
-        """Require one count. An uncountable one is excused if the base could not be counted either."""
+        """Require one count.
+
+        An uncountable one is excused if the base could not be counted either.
+        """
         base = self.tables.base
         is_excused = count in base.uncounted and count not in base.rows
         named_by = self._named_by(count)

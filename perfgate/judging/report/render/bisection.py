@@ -1,4 +1,6 @@
-"""The result of a bisection, of commits, packages or environments: in the terminal, and as the answer to an order."""
+"""The result of a bisection, of commits, packages or environments: in the terminal, and
+as the answer to an order.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def render_bisection(
 def render_bisection_answer(
     document: BisectionDocument | None, job_url: str | None, language: Language
 ) -> str:
-    """The Markdown of the comment that answers an order; without a document, that the measuring job left none."""
+    """The Markdown of the comment that answers an order; without a document, that the
+    measuring job left none.
+    """
     with speaking(language):
         words, trials = None, []
         if document is not None:
@@ -118,7 +122,9 @@ def _tried(document: BisectionDocument, words: BisectionWords) -> Table:
 
 
 class TrialWords(NamedTuple):
-    """A trial: the state, the answer with its reason if there is one, and the folder of its gate."""
+    """A trial: the state, the answer with its reason if there is one, and the folder of
+    its gate.
+    """
 
     state: Words
     answer: Words
@@ -127,7 +133,9 @@ class TrialWords(NamedTuple):
 
 
 class BisectionWords(NamedTuple):
-    """The sentences about a bisection; ``quote`` makes outside text safe for the medium."""
+    """The sentences about a bisection; ``quote`` makes outside text safe for the
+    medium.
+    """
 
     document: BisectionDocument
     quote: Callable[[str], str] = clean
@@ -197,7 +205,9 @@ class BisectionWords(NamedTuple):
 
     @property
     def certainty(self) -> list[Words]:
-        """The followed metrics, the probability of a wrong result, and the gate of the culprit alone, if there are any."""
+        """The followed metrics, the probability of a wrong result, and the gate of the
+        culprit alone, if there are any.
+        """
         document = self.document
         lines = []
         if document.followed:
@@ -308,7 +318,9 @@ class BisectionWords(NamedTuple):
         return say("Slower since {after}; {before} is not", after=after, before=before)
 
     def _slow_together(self) -> Words:
-        """The packages that make it slower, of a stack that is tried in any combination."""
+        """The packages that make it slower, of a stack that is tried in any
+        combination.
+        """
         blocks = [self._names(block) for block in self.document.culprits]
         if len(blocks) > 1:
             return say(

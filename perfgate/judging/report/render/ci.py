@@ -1,4 +1,6 @@
-"""Output for CI hosts, other than the comment: regressed lines in the diff, a run's checklist, and why there is no verdict."""
+"""Output for CI hosts, other than the comment: regressed lines in the diff, a run's
+checklist, and why there is no verdict.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ _MOST_WORKLOADS = 4
 
 
 class Location(NamedTuple):
-    """A line of the head; ``path`` is relative to the project's folder, as in the document."""
+    """A line of the head; ``path`` is relative to the project's folder, as in the
+    document.
+    """
 
     path: str
     line: int
 
 
 class Annotation(NamedTuple):
-    """An annotation that a host shows at a line; without a ``location`` it is about the whole change."""
+    """An annotation that a host shows at a line; without a ``location`` it is about the
+    whole change.
+    """
 
     level: Level
     title: str
@@ -50,7 +56,9 @@ class Annotation(NamedTuple):
 
 
 def annotate(decision: DecisionDocument, language: Language = "en") -> list[Annotation]:
-    """The annotations at lines, the worst first; empty for a verdict without regressions."""
+    """The annotations at lines, the worst first; empty for a verdict without
+    regressions.
+    """
     if decision.verdict not in ("FAIL", "WARN"):
         return []
     summary = Summary(decision, "plain")
@@ -59,7 +67,9 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
 
 
 def status_line(decision: DecisionDocument, language: Language = "en") -> str:
-    """The text of a commit status: the verdict and how many of the comment's metrics regressed."""
+    """The text of a commit status: the verdict and how many of the comment's metrics
+    regressed.
+    """
     with speaking(language):
         return line(
             "ci/status.j2",
@@ -85,7 +95,9 @@ def plan_line(plan: MeasurementPlan, language: Language = "en") -> Words:
 def verdict_annotation(
     decision: DecisionDocument, language: Language = "en"
 ) -> Annotation | None:
-    """The verdict as an annotation without a line, None for a verdict that needs no action."""
+    """The verdict as an annotation without a line, None for a verdict that needs no
+    action.
+    """
     if decision.verdict in ("PASS", "SKIPPED"):
         return None
     level: Level = "error"
@@ -153,7 +165,9 @@ def _at_harness_changes(summary: Summary) -> list[Annotation]:
 
 
 def parse_location(text: str) -> Location | None:
-    """The place in a text like ``model.py:88``, None if the text names none below the project's folder."""
+    """The place in a text like ``model.py:88``, None if the text names none below the
+    project's folder.
+    """
     match = _LOCATION.fullmatch(text)
     if (
         match is None

@@ -1,4 +1,6 @@
-"""The comment on a change request, one text for every forge from the decision alone, and the short replies to orders."""
+"""The comment on a change request, one text for every forge from the decision alone,
+and the short replies to orders.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _DETAILS = (400, 120, 40, 12, 4)
 
 
 class _Part(NamedTuple):
-    """A section with its text, and the title of its fold; without one, it stays outside of folds."""
+    """A section with its text, and the title of its fold; without one, it stays outside
+    of folds.
+    """
 
     section: Section
     text: str
@@ -47,9 +51,10 @@ def render_comment(
 ) -> str:
     """The Markdown of the comment, at most ``budget`` characters.
 
-    Over the budget, whole folds are dropped first, from the bottom; then rows at the end of long lists, with their number.
-    The title, the first rows of the table and the line with the links always stay. Raises ValueError for a marker that is not
-    one line of HTML comment, or for a budget that is too small.
+    Over the budget, whole folds are dropped first, from the bottom; then rows at the
+    end of long lists, with their number. The title, the first rows of the table and the
+    line with the links always stay. Raises ValueError for a marker that is not one line
+    of HTML comment, or for a budget that is too small.
     """
     if (
         not (context.marker.startswith("<!--") and context.marker.endswith("-->"))
@@ -72,7 +77,9 @@ def render_comment(
 def render_section(
     decision: DecisionDocument, context: CommentContext, *, budget: int
 ) -> str | None:
-    """The comment without marker, title and last line, as a part of a joint one; None if ``budget`` is too small."""
+    """The comment without marker, title and last line, as a part of a joint one; None
+    if ``budget`` is too small.
+    """
     with speaking(context.language):
         for detail in _DETAILS:
             text = _shortened(
@@ -86,7 +93,9 @@ def render_section(
 
 
 def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
-    """For each numbered cause of the comment, the metrics to accept for its regressions; empty if it cannot be accepted."""
+    """For each numbered cause of the comment, the metrics to accept for its
+    regressions; empty if it cannot be accepted.
+    """
     return [
         regression.accepts
         for regression in listed_regressions(Summary(decision, "plain"))
@@ -127,7 +136,8 @@ def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
 def _shortened(
     parts: list[_Part], whole: Callable[[list[_Part], list[Words]], str], budget: int
 ) -> str | None:
-    """The text with as few sections dropped as the budget allows, None if it is still too long without all of them.
+    """The text with as few sections dropped as the budget allows, None if it is still
+    too long without all of them.
 
     ``whole`` builds it from the remaining parts and the titles of the omitted sections.
     """
@@ -227,10 +237,12 @@ Outcome = Literal[
 class OrderAnswer:
     """The outcome of an order.
 
-    ``head`` is the commit of the change, and ``named`` a different one that was requested or that perfgate's comment is about;
-    ``close`` is the known metric most similar to an unknown one in ``metrics``, ``block`` the number of a cause, and ``until``
-    the last day of an acceptance. If the order has a word that is not a day, that is ``named``. ``command`` is the shell line
-    to run by hand if neither the forge nor its CI can start it.
+    ``head`` is the commit of the change, and ``named`` a different one that was
+    requested or that perfgate's comment is about; ``close`` is the known metric most
+    similar to an unknown one in ``metrics``, ``block`` the number of a cause, and
+    ``until`` the last day of an acceptance. If the order has a word that is not a day,
+    that is ``named``. ``command`` is the shell line to run by hand if neither the forge
+    nor its CI can start it.
     """
 
     outcome: Outcome

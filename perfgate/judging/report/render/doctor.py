@@ -125,6 +125,7 @@ def _seen(result: PlantedResult) -> Text:
 def _table(*titles: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in titles:
-        # Metrics are search terms: they stay whole, and the titles of rows wrap instead.
+        # Metrics are search terms: they stay whole, and the titles of rows wrap
+        # instead.
         table.add_column(say(title), no_wrap=title in _WHOLE)
     return table

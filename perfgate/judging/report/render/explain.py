@@ -1,4 +1,6 @@
-"""``perfgate explain``: the meaning of a word in the reports, the source of its numbers, and the remedy when it is red."""
+"""``perfgate explain``: the meaning of a word in the reports, the source of its
+numbers, and the remedy when it is red.
+"""
 
 from __future__ import annotations
 
@@ -127,11 +129,13 @@ def explain(
     limits: _Settings = MappingProxyType({}),
     language: Language = "en",
 ) -> str:
-    """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings, a limit, or a word.
+    """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a
+    rule of findings, a limit, or a word.
 
-    ``device`` is the kind that the reader measures on, and ``limits`` are the settings of their project.
-    A word is a title in any language, the last part of a name, or one of the glossary; if it matches
-    several entries, they are listed. Raises UsageError, with at most five similar known words, for anything else.
+    ``device`` is the kind that the reader measures on, and ``limits`` are the settings
+    of their project. A word is a title in any language, the last part of a name, or one
+    of the glossary; if it matches several entries, they are listed. Raises UsageError,
+    with at most five similar known words, for anything else.
     """
     with speaking(language):
         return _explain(name.strip(), device, limits)
@@ -246,7 +250,8 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
     return _render(
         "metric",
         name=metric.name,
-        # Both contain the operator's name in an operator's metric; the name is outside text.
+        # Both contain the operator's name in an operator's metric; the name is outside
+        # text.
         title=Words(clean(say(metric.title, part=part))),
         explanation=Words(clean(say(metric.explanation, part=part), limit=_LONG)),
         unit=say(unit),
@@ -380,5 +385,7 @@ def _index() -> tuple[Mapping[str, list[Named]], Mapping[str, list[Named]]]:
 
 
 def _key(text: str) -> str:
-    """A word in its form for comparison: without case, quotation marks, underscores and dashes."""
+    """A word in its form for comparison: without case, quotation marks, underscores and
+    dashes.
+    """
     return re.sub(r"[\W_]+", " ", text.casefold()).strip()

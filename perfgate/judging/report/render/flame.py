@@ -1,4 +1,6 @@
-"""flame.html: one self-contained page with an interactive flame graph, and the same tree for other tools."""
+"""flame.html: one self-contained page with an interactive flame graph, and the same
+tree for other tools.
+"""
 
 from __future__ import annotations
 
@@ -170,10 +172,11 @@ def _doubt(result: FlameResult) -> Words:
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
-    """Yield a line for each stack with self time: frames joined by ``;``, then nanoseconds in one unit.
+    """Yield a line for each stack with self time: frames joined by ``;``, then
+    nanoseconds in one unit.
 
-    This is the input format of flamegraph.pl and, with two sides, base first, the output format of its difffolded.pl. A ``;``
-    in a name becomes a ``:``.
+    This is the input format of flamegraph.pl and, with two sides, base first, the
+    output format of its difffolded.pl. A ``;`` in a name becomes a ``:``.
     """
     sides = [node_totals(tree, side) for side in tree.sides]
     paths: list[str] = []
@@ -188,7 +191,8 @@ def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
 
 
 def speedscope(trees: Sequence[FlameTree]) -> bytes:
-    """The trees in the format of speedscope: a profile for each thread and stream of each side, frames shared.
+    """The trees in the format of speedscope: a profile for each thread and stream of
+    each side, frames shared.
 
     Source: the schema that the file names.
     """
@@ -260,7 +264,9 @@ def _speedscope_frame(name: str, place: str) -> SpeedscopeFrame:
 
 
 def _packed(trees: Sequence[FlameTree]) -> str:
-    """The trees as JSON, gzipped, in base 64, so that no name can end an element of the page."""
+    """The trees as JSON, gzipped, in base 64, so that no name can end an element of the
+    page.
+    """
     unit_words = {unit: str(say(words)) for unit, words in _UNIT_WORDS.items()}
     content = PackedTrees(
         kinds=FLAME_KINDS,
@@ -278,7 +284,9 @@ def _packed(trees: Sequence[FlameTree]) -> str:
 
 
 def _printable(tree: FlameTree) -> FlameTree:
-    """The tree as the page's script reads it: printable names, and ascending numbers as differences, which compress better."""
+    """The tree as the page's script reads it: printable names, and ascending numbers as
+    differences, which compress better.
+    """
     replace = msgspec.structs.replace
     return replace(
         tree,
@@ -301,7 +309,9 @@ def _steps(numbers: Sequence[int]) -> list[int]:
 
 
 def _name_first(text: str) -> str:
-    """The name of a function before its file, which a narrow frame truncates: ``forward (layers/attention.py)``."""
+    """The name of a function before its file, which a narrow frame truncates:
+    ``forward (layers/attention.py)``.
+    """
     function = _PYTHON_NAME.fullmatch(text)
     if function:
         return f"{function[2]} ({function[1]})"

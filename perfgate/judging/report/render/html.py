@@ -1,4 +1,6 @@
-"""report.html: one self-contained page, no network, no script, readable in light and dark."""
+"""report.html: one self-contained page, no network, no script, readable in light and
+dark.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,9 @@ def _head(summary: Summary) -> ReadyHtml:
 
 
 def _regressions(summary: Summary) -> ReadyHtml:
-    """Failures, regressions by cause, and all comparisons; all interval bars share one scale."""
+    """Failures, regressions by cause, and all comparisons; all interval bars share one
+    scale.
+    """
     decision = summary.decision
     blocks, more = blocks_with_more(summary)
     quiet = [

@@ -1,8 +1,10 @@
-"""A decision as JUnit XML: one test case for each metric of each workload and shape, for hosts that show tests.
+"""A decision as JUnit XML: one test case for each metric of each workload and shape,
+for hosts that show tests.
 
-GitLab reads suites, cases with ``name`` and ``classname``, and one of failure, error and skipped per case (docs.gitlab.com,
-"Unit test reports"). GitLab recognizes a new failure by the names of its case, so they must stay the same from run to run:
-they are the documents' own words, in no language.
+GitLab reads suites, cases with ``name`` and ``classname``, and one of failure, error
+and skipped per case (docs.gitlab.com, "Unit test reports"). GitLab recognizes a new
+failure by the names of its case, so they must stay the same from run to run: they are
+the documents' own words, in no language.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(decision: DecisionDocument, language: Language = "en") -> str:
-    """The report of a decision. A regression that fails the gate is a failure, a failed measurement an error."""
+    """The report of a decision.
+
+    A regression that fails the gate is a failure, a failed measurement an error.
+    """
     summary = Summary(decision, "plain")
     with speaking(language):
         # Regressed operators are not metrics, but a verdict may rest on them.
@@ -131,7 +136,9 @@ def _case(
 
 
 def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
-    """Number the cases with equal names after cleaning: a host would show only the last of them."""
+    """Number the cases with equal names after cleaning: a host would show only the last
+    of them.
+    """
     used = set()
     for case in cases:
         classname, first = case.attrib["classname"], case.attrib["name"]

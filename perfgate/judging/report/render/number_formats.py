@@ -22,12 +22,14 @@ from perfgate.errors import UsageError
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.view.number_rows import NumberRow, own_numbers, rows_of_run
 
-# Spreadsheets take a cell with such a first character for a formula (OWASP, CSV Injection).
+# Spreadsheets take a cell with such a first character for a formula (OWASP, CSV
+# Injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # The longest names that Bencher takes, in characters.
 _BENCHMARK_NAME, _MEASURE_NAME = 1024, 64
 _EMPTY = "(empty)"
-# The files of github-action-benchmark, named like the tool to give the action, and the direction of the numbers in each.
+# The files of github-action-benchmark, named like the tool to give the action, and the
+# direction of the numbers in each.
 BENCHMARK_FILES: dict[str, Literal["lower", "higher"]] = {
     "customSmallerIsBetter.json": "lower",
     "customBiggerIsBetter.json": "higher",
@@ -67,7 +69,10 @@ def _cell(field: object) -> str:
 
 
 def parquet_table(rows: Iterable[NumberRow]) -> bytes:
-    """The columns of the CSV with types: labels are a map, unknown values null. Raises UsageError without pyarrow."""
+    """The columns of the CSV with types: labels are a map, unknown values null.
+
+    Raises UsageError without pyarrow.
+    """
     try:
         import pyarrow as arrow  # tens of megabytes, which only this format needs
         from pyarrow import parquet
@@ -104,7 +109,9 @@ def parquet_table(rows: Iterable[NumberRow]) -> bytes:
 
 
 def _arrow_value(field: object) -> object:
-    """A field as Arrow takes it: labels as pairs, and texts in valid UTF-8, which outside names may not be."""
+    """A field as Arrow takes it: labels as pairs, and texts in valid UTF-8, which
+    outside names may not be.
+    """
     if isinstance(field, dict):
         return [
             (_arrow_value(name), _arrow_value(value))
@@ -118,8 +125,8 @@ def _arrow_value(field: object) -> object:
 def bencher_metrics(rows: Iterable[NumberRow]) -> str:
     """Bencher Metric Format, which ``bencher run --adapter json`` takes.
 
-    After bencher.dev, "Bencher Metric Format": values by the name of a benchmark and of a measure, with an interval. Bencher
-    creates unknown measures under their names.
+    After bencher.dev, "Bencher Metric Format": values by the name of a benchmark and of
+    a measure, with an interval. Bencher creates unknown measures under their names.
     """
     benchmarks: dict[str, dict[str, dict[str, float]]] = {}
     for row in own_numbers(rows):
@@ -141,10 +148,12 @@ def _bencher_name(text: str, most: int) -> str:
 def benchmark_entries(
     rows: Iterable[NumberRow], better: Literal["lower", "higher"]
 ) -> str:
-    """The numbers of one direction, as benchmark-action/github-action-benchmark takes them.
+    """The numbers of one direction, as benchmark-action/github-action-benchmark takes
+    them.
 
-    After its README, "customBiggerIsBetter" and "customSmallerIsBetter": a JSON array of name, unit and value with a range.
-    Numbers without a better direction are in neither.
+    After its README, "customBiggerIsBetter" and "customSmallerIsBetter": a JSON array
+    of name, unit and value with a range. Numbers without a better direction are in
+    neither.
     """
     entries: dict[str, BenchmarkEntry] = {}
     for row in own_numbers(rows):
@@ -207,14 +216,18 @@ class ServiceFamily(NamedTuple):
 
 
 def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
-    """The values of some steps, and the exact counters, one gauge per metric; unavailable values are left out."""
+    """The values of some steps, and the exact counters, one gauge per metric;
+    unavailable values are left out.
+    """
     return "".join(_families([({}, run)], frozenset(steps))) + END
 
 
 def openmetrics_of_runs(
     runs: Iterable[LabelledRun], further: Iterable[ServiceFamily]
 ) -> str:
-    """The values of all steps of several runs, one gauge per metric, and other families."""
+    """The values of all steps of several runs, one gauge per metric, and other
+    families.
+    """
     return "".join([*_families(runs, None), *map(_other_family, further)]) + END
 
 
@@ -239,7 +252,8 @@ def _families(
     families: dict[str, dict[_Labels, float]] = {}
     for labels, run in runs:
         for name, of_value, value in _samples(run, steps):
-            # A series may occur only once in a text: if a document has two values, the first counts.
+            # A series may occur only once in a text: if a document has two values, the
+            # first counts.
             series = tuple(
                 sorted(
                     (label, clean(text))

@@ -1,4 +1,6 @@
-"""The first page of `perfgate serve`: every job with its ranks, every recording with its flame graph and timeline."""
+"""The first page of `perfgate serve`: every job with its ranks, every recording with
+its flame graph and timeline.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,11 @@ ACTIONS = phrases(
 
 @dataclass(frozen=True)
 class ProjectRow:
-    """A project with the address of its pages and its newest run, which started at ``started_at`` (ISO 8601).
+    """A project with the address of its pages and its newest run, which started at
+    ``started_at`` (ISO 8601).
 
-    The numbers of open regressions, and of parts of the newest run that failed, are None until its pages were made.
+    The numbers of open regressions, and of parts of the newest run that failed, are
+    None until its pages were made.
     """
 
     name: str
@@ -54,7 +58,9 @@ class ProjectRow:
 
 
 class AuditRow(NamedTuple):
-    """A change of the store as the page of the audit log shows it; ``at`` is ISO 8601, ``action`` one of ACTIONS."""
+    """A change of the store as the page of the audit log shows it; ``at`` is ISO 8601,
+    ``action`` one of ACTIONS.
+    """
 
     at: str
     actor: str
@@ -85,7 +91,10 @@ def render_index(
     contains: str = "",
     home: str = "/",
 ) -> str:
-    """The page of a folder, by default of all recordings. Its policy header allows no script and no network."""
+    """The page of a folder, by default of all recordings.
+
+    Its policy header allows no script and no network.
+    """
     with speaking(language):
         return _page(
             "index",
@@ -115,7 +124,9 @@ def render_projects(
     audit: str = "",
     webhooks: str = "",
 ) -> str:
-    """The projects of a store, and the addresses of recordings, audit log and webhooks if there are any."""
+    """The projects of a store, and the addresses of recordings, audit log and webhooks
+    if there are any.
+    """
     with speaking(language):
         return _page(
             "projects",
@@ -129,7 +140,9 @@ def render_projects(
 def render_audit(
     rows: Sequence[AuditRow], language: Language, *, older: str = ""
 ) -> str:
-    """The changes of a store, newest first, and the address of the page with older changes."""
+    """The changes of a store, newest first, and the address of the page with older
+    changes.
+    """
     with speaking(language):
         return _page(
             "audit", rows=[(row, say(row.action)) for row in rows], older=older
@@ -139,7 +152,9 @@ def render_audit(
 def render_webhooks(
     webhooks: Sequence[ServedWebhook], language: Language, *, form_key: str = ""
 ) -> str:
-    """The webhooks of a service with their dead letters, and the form that sends them again."""
+    """The webhooks of a service with their dead letters, and the form that sends them
+    again.
+    """
     with speaking(language):
         return _page(
             "webhooks",

@@ -1,4 +1,6 @@
-"""Tables of recordings in the terminal, also a narrow one: a number is never parted from its unit."""
+"""Tables of recordings in the terminal, also a narrow one: a number is never parted
+from its unit.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _LONG_TEXT, _LEAST_TEXT, _LEAST_TITLE = 20, 8, 4
 
 
 class _Letters(NamedTuple):
-    """The letters of a column: of its longest cell, its title, and the longest word of the title."""
+    """The letters of a column: of its longest cell, its title, and the longest word of
+    the title.
+    """
 
     is_number: bool
     cell: int
@@ -27,7 +31,9 @@ class _Letters(NamedTuple):
     word: int
 
     def least(self, text: int | None, *, whole_words: bool) -> int:
-        """The width to which the column may be folded, if texts may be folded to ``text`` letters or not at all."""
+        """The width to which the column may be folded, if texts may be folded to
+        ``text`` letters or not at all.
+        """
         if self.is_number and whole_words:
             return max(self.cell, self.word)
         folded = max(self.cell, min(self.title, _LEAST_TITLE))
@@ -79,7 +85,9 @@ class Table:
         yield table
 
     def _records(self) -> Iterator[Text]:
-        """Each row as lines of a title and a cell, for terminals too narrow for the numbers of all columns."""
+        """Each row as lines of a title and a cell, for terminals too narrow for the
+        numbers of all columns.
+        """
         for row in self._rows:
             first, title = row[0].plain.strip(), self._titles[0]
             if not first.startswith(title):
@@ -93,8 +101,9 @@ class Table:
     def _widths(self, most: int) -> list[int]:
         """The widths of the columns in a line of ``most`` letters.
 
-        If that is too short, titles of numbers are folded between their words first, then long texts, then titles within their
-        words, then all texts: a number without its unit is another number.
+        If that is too short, titles of numbers are folded between their words first,
+        then long texts, then titles within their words, then all texts: a number
+        without its unit is another number.
         """
         columns = []
         for index, (title, is_number) in enumerate(zip(self._titles, self._is_number)):

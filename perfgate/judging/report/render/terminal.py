@@ -1,4 +1,6 @@
-"""A decision or a run in the terminal: short, readable in 80 columns, plain text if piped."""
+"""A decision or a run in the terminal: short, readable in 80 columns, plain text if
+piped.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,10 @@ def render_terminal(
     *,
     folder: str | None = None,
 ) -> None:
-    """Print a decision: verdict, facts, moved metrics, causes, remedy. ``folder`` is described in ``CommentContext``."""
+    """Print a decision: verdict, facts, moved metrics, causes, remedy.
+
+    ``folder`` is described in ``CommentContext``.
+    """
     with speaking(language):
         decision = msgspec.structs.replace(
             decision, warnings=notes_except(_NOT_SELECTED, decision.warnings)
@@ -176,7 +181,9 @@ def render_suggestions(
     *,
     only_measured: bool = False,
 ) -> None:
-    """Print all suggestions; ``only_measured`` if they are only those that a step tried."""
+    """Print all suggestions; ``only_measured`` if they are only those that a step
+    tried.
+    """
     with speaking(language):
         _print_suggestions(suggestions, console)
         if suggestions:
@@ -200,7 +207,9 @@ def render_first_suggestions(
     *,
     folder: str,
 ) -> None:
-    """Print the most promising suggestions on a run stored in ``folder``, and how to see the rest."""
+    """Print the most promising suggestions on a run stored in ``folder``, and how to
+    see the rest.
+    """
     with speaking(language):
         _print_suggestions(suggestions[:_SHOWN_SUGGESTIONS], console)
         hidden = len(suggestions) - _SHOWN_SUGGESTIONS
@@ -354,7 +363,8 @@ def early_lines(
     has_pairs: bool = True,
     language: Language = "en",
 ) -> list[str]:
-    """The regressions of a decision about one workload without pairs; ``certain`` is whether no time can change its verdict.
+    """The regressions of a decision about one workload without pairs; ``certain`` is
+    whether no time can change its verdict.
 
     ``has_pairs`` is whether pairs follow.
     """
@@ -376,8 +386,11 @@ def early_lines(
 
 
 def _early_block(number: int, block: RegressionBlock, summary: Summary) -> list[str]:
-    """The title of a block, the code of its line, the counts that changed, and the remedy."""
-    # No title of the comment stands above these, so the count that it would name is listed.
+    """The title of a block, the code of its line, the counts that changed, and the
+    remedy.
+    """
+    # No title of the comment stands above these, so the count that it would name is
+    # listed.
     titled = [(summary.worst, None)] if block.in_title else []
     counts = [*titled, *block.counts]
     lines = [f"{number}. {line('shared/block.j2', 'plain', block=block)}"]

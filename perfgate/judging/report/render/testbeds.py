@@ -1,4 +1,6 @@
-"""The comment on a change that several testbeds judged: one verdict, a table with a column each, then the comment of each."""
+"""The comment on a change that several testbeds judged: one verdict, a table with a
+column each, then the comment of each.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ class SharedNumber(NamedTuple):
 class MatrixCell(NamedTuple):
     """A metric of one testbed.
 
-    ``label`` is None if the change is clear without it. ``decides`` marks a time that decides a verdict.
+    ``label`` is None if the change is clear without it. ``decides`` marks a time that
+    decides a verdict.
     """
 
     label: Words | None
@@ -60,7 +63,10 @@ class MatrixCell(NamedTuple):
 
 
 class MatrixColumn(NamedTuple):
-    """A testbed's decision in words. ``section`` is its comment without title, None if it would be too long."""
+    """A testbed's decision in words.
+
+    ``section`` is its comment without title, None if it would be too long.
+    """
 
     name: Words
     verdict: Verdict
@@ -81,7 +87,9 @@ class MatrixColumn(NamedTuple):
 def render_column(
     name: str, decision: DecisionDocument, context: CommentContext, *, budget: int
 ) -> MatrixColumn:
-    """Word a testbed's decision for the joint comment; its ``name`` has been checked to need no escaping."""
+    """Word a testbed's decision for the joint comment; its ``name`` has been checked to
+    need no escaping.
+    """
     summary = Summary(decision, "markdown", context)
     with speaking(context.language):
         cells: dict[SharedNumber, MatrixCell] = {}
@@ -127,7 +135,8 @@ def render_joint_comment(
     *,
     budget: int,
 ) -> str:
-    """The Markdown of the comment, with the sections in the order in which they need a reader.
+    """The Markdown of the comment, with the sections in the order in which they need a
+    reader.
 
     If it has more than ``budget`` characters, rows of the table are left out.
     """
@@ -164,7 +173,9 @@ def _joint_comment(
 
 
 def _numbers(ordered: Sequence[MatrixColumn]) -> list[SharedNumber]:
-    """The metrics that moved on any testbed, in the reading order of the testbeds; without any, those that decide."""
+    """The metrics that moved on any testbed, in the reading order of the testbeds;
+    without any, those that decide.
+    """
     moved: dict[SharedNumber, None] = {}
     deciding: dict[SharedNumber, None] = {}
     for column in ordered:

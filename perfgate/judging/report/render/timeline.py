@@ -1,7 +1,7 @@
 """The self-contained pages of spans over time.
 
-timeline.html shows a recording; ranks.html adds the slow ranks and links of a job and its
-heat maps.
+timeline.html shows a recording; ranks.html adds the slow ranks and links of a job and
+its heat maps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ _SCRIPT = "timeline/script.js"
 
 
 class PackedTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A timeline as the page's script reads it; ``sizes`` are the bytes of its columns, two of each counter last."""
+    """A timeline as the page's script reads it; ``sizes`` are the bytes of its columns,
+    two of each counter last.
+    """
 
     label: str
     length: float
@@ -208,7 +210,9 @@ def render_ranks_page(job: DrawnRanks, language: Language = "en") -> str:
 
 
 def _slowest(document: RanksDocument) -> list[RankRow]:
-    """The rows of the table: all, or those that delay the others or take longest on their own."""
+    """The rows of the table: all, or those that delay the others or take longest on
+    their own.
+    """
     if len(document.ranks) <= _TABLED:
         return document.ranks
     delays = {(row.rank, row.device): row.total for row in document.delays}

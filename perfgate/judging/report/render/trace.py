@@ -36,7 +36,8 @@ _OF_SOME_JOBS = (
     "experts",
     "fused",
 )  # of pipelines, of experts spread over ranks, of fused kernels
-# Codes of the documents in table cells: kinds of rows, causes of gaps, changes, units and parts of a total.
+# Codes of the documents in table cells: kinds of rows, causes of gaps, changes, units
+# and parts of a total.
 WORDS = phrases(
     (
         "compute",
@@ -112,7 +113,9 @@ def render_ranks(document: RanksDocument, console: Console, *, shown: int) -> No
 
 
 def reason_words(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
-    """A message in words; imports the catalogue only for a message, because that takes as long as reading a short trace."""
+    """A message in words; imports the catalogue only for a message, because that takes
+    as long as reading a short trace.
+    """
     from perfgate.judging.report.text.messages import word
 
     if message:
@@ -201,7 +204,9 @@ def render_top(document: TopDocument, console: Console) -> None:
 
 
 def _name_width(console: Console) -> int:
-    """The letters of a name on the line of its numbers, or on a separate line in a narrow terminal."""
+    """The letters of a name on the line of its numbers, or on a separate line in a
+    narrow terminal.
+    """
     width = console.width - _NUMBERS
     if width >= _LEAST_NAME:
         return width

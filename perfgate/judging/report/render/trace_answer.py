@@ -42,7 +42,8 @@ from perfgate.judging.report.text.words import phrase, phrases, say
 
 _Share = TypeVar("_Share", WindowPart, GapGroupRow)
 _NAME = 56  # letters of a name in a sentence
-_LEAST = 0.01  # parts and groups of gaps below this share of the time are omitted, except the largest
+# parts and groups of gaps below this share of the time are omitted, except the largest
+_LEAST = 0.01
 _BOUND: dict[WindowPartName, str] = phrases(
     {
         "computing": "bound by computing: the device is busy {share} of {time}",
@@ -83,7 +84,9 @@ _TWO_ALIKE = phrase("{steps} of {shortest} and {longest}")
 
 
 def render_answer(document: AnswerDocument, console: Console) -> None:
-    """Print the notes, which say how far the recording can be believed, then the summary of every timeline."""
+    """Print the notes, which say how far the recording can be believed, then the
+    summary of every timeline.
+    """
     print_notes(document.notes, console)
     names = timeline_names([timeline.gaps for timeline in document.timelines])
     for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):

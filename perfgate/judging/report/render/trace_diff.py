@@ -38,7 +38,9 @@ _PARTS = 2  # of a short path
 
 
 def render_diff(document: DiffDocument, console: Console) -> None:
-    """Print the change of time of every timeline, and the operators or lines that changed."""
+    """Print the change of time of every timeline, and the operators or lines that
+    changed.
+    """
     print_notes(document.notes, console)
     for timeline in document.timelines:
         name = clean(timeline.label) if len(document.timelines) > 1 else ""
@@ -82,7 +84,9 @@ def _subtitle(timeline: DiffTimeline) -> str:
 
 
 def changed_name(row: DiffRow, limit: int) -> str:
-    """The name of a row; for replaced kernels the heaviest before and the heaviest after."""
+    """The name of a row; for replaced kernels the heaviest before and the heaviest
+    after.
+    """
     if row.change == "replaced":
         return (
             f"{_heaviest(row.before, limit // 2)} → {_heaviest(row.after, limit // 2)}"

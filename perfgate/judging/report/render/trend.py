@@ -1,8 +1,10 @@
-"""The text of the weekly report: changes on main, since which commit, how certain, and which are still open.
+"""The text of the weekly report: changes on main, since which commit, how certain, and
+which are still open.
 
-One template is the issue in Markdown, the e-mail in HTML, and the text in the terminal. Mail programs drop style sheets,
-scripts and SVG, and Gmail cuts a message above 102 kB. So in an e-mail every element has its own style, and histories are drawn
-with block characters.
+One template is the issue in Markdown, the e-mail in HTML, and the text in the terminal.
+Mail programs drop style sheets, scripts and SVG, and Gmail cuts a message above 102 kB.
+So in an e-mail every element has its own style, and histories are drawn with block
+characters.
 """
 
 from __future__ import annotations
@@ -46,11 +48,13 @@ from perfgate.judging.report.view.trend_rows import (
 )
 from perfgate.locale import Language, speaking
 
-# Limits on the rows of a list, with the number of folds below them that are shown; the first that fits the budget is used.
+# Limits on the rows of a list, with the number of folds below them that are shown; the
+# first that fits the budget is used.
 _ROWS = (200, 60, 20, 6)
 _MOST_OTHERS = 20
 FOLDS = ("commits", "better", "runner", "not_looked_at", "numbers")
-# Of an e-mail, with room below Gmail's limit for the headers and the encoding of a message.
+# Of an e-mail, with room below Gmail's limit for the headers and the encoding of a
+# message.
 MOST_BYTES = 96_000
 _COLOURS = {
     "FAIL": Words("#b42318"),
@@ -80,7 +84,9 @@ class LeadingNumber(NamedTuple):
 
 
 class RunnerFacts(NamedTuple):
-    """How the newest runs went: runs by week, failures, findings, noise floor, temperature, warnings, and a new testbed."""
+    """How the newest runs went: runs by week, failures, findings, noise floor,
+    temperature, warnings, and a new testbed.
+    """
 
     weeks: Sequence[tuple[str, int]]
     new_testbed: TestbedSpan | None
@@ -108,8 +114,9 @@ def render_issue(
 ) -> str:
     """The Markdown of the issue, at most ``budget`` characters.
 
-    Over the budget, whole folds are dropped first, from the bottom, then rows at the end of long lists, with their number.
-    Raises ValueError for a budget too small even for that.
+    Over the budget, whole folds are dropped first, from the bottom, then rows at the
+    end of long lists, with their number. Raises ValueError for a budget too small even
+    for that.
     """
     with speaking(context.language):
         for report, folds in _lengths(document, context):
@@ -120,7 +127,9 @@ def render_issue(
 
 
 def render_email(document: TrendDocument, language: Language) -> str:
-    """The same text as the HTML of an e-mail, at most ``MOST_BYTES``; shortened like the issue."""
+    """The same text as the HTML of an e-mail, at most ``MOST_BYTES``; shortened like
+    the issue.
+    """
     text = ""
     with speaking(language):
         for report, folds in _lengths(document, CommentContext(language=language)):
@@ -150,7 +159,9 @@ def render_trend(document: TrendDocument, console: Console, language: Language) 
 
 
 def render_news(document: TrendDocument, language: Language) -> str | None:
-    """The comment with the news, None without any: editing an issue notifies no subscriber."""
+    """The comment with the news, None without any: editing an issue notifies no
+    subscriber.
+    """
     causes = sort_causes(document)
     news = list(causes.new_worse)
     for cause in causes.still_open:
@@ -294,7 +305,9 @@ def _largest(values: Sequence[float | None], words: Callable[[float], Words]) ->
 
 
 def _leading(document: TrendDocument) -> list[TrendSeries]:
-    """The numbers that lead the steps of the checklist, cold start and compile time among them, in the order of the steps."""
+    """The numbers that lead the steps of the checklist, cold start and compile time
+    among them, in the order of the steps.
+    """
     leading = []
     for series in document.series:
         if series.current and series.points:

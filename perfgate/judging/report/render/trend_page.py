@@ -1,4 +1,6 @@
-"""trend.html: every series, the checklist and the runner over time; one self-contained page, no network, no script."""
+"""trend.html: every series, the checklist and the runner over time; one self-contained
+page, no network, no script.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ Group = Sequence[TrendSeries]
 
 
 class ChangeCells(NamedTuple):
-    """A change as a row of a table, with a line of its history; the addresses are empty without such a page."""
+    """A change as a row of a table, with a line of its history; the addresses are empty
+    without such a page.
+    """
 
     row: ChangeView
     status: Words
@@ -94,7 +98,9 @@ def render_trend_page(
     language: Language = "en",
     kept_files: Mapping[str, Sequence[KeptLink]] | None = None,
 ) -> str:
-    """The page; ``kept`` are the kept files of the runs before and after changes, by the id of the run."""
+    """The page; ``kept`` are the kept files of the runs before and after changes, by
+    the id of the run.
+    """
     with speaking(language):
         causes, groups, health = (
             sort_causes(document),

@@ -1,4 +1,6 @@
-"""The pictures of a trend: a series with its levels and changes, a small one for a table, steps over time."""
+"""The pictures of a trend: a series with its levels and changes, a small one for a
+table, steps over time.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ _MARKS = {
 
 
 class _Level(NamedTuple):
-    """A stretch of one level: the index of its first point, the index after its last, and the change into it, if drawn."""
+    """A stretch of one level: the index of its first point, the index after its last,
+    and the change into it, if drawn.
+    """
 
     first: int
     after: int
@@ -65,10 +69,12 @@ def series_plot(
     own: str | None,
     link: Callable[[TrendPoint], Words] | None = None,
 ) -> Markup:
-    """Draw one metric over all its testbeds, one after another: values, intervals, levels, changes with their commits.
+    """Draw one metric over all its testbeds, one after another: values, intervals,
+    levels, changes with their commits.
 
-    The change at the commit ``own`` is the subject of the picture and the others are drawn paler; with None all are alike.
-    ``link`` gives the address behind a point, empty for none.
+    The change at the commit ``own`` is the subject of the picture and the others are
+    drawn paler; with None all are alike. ``link`` gives the address behind a point,
+    empty for none.
     """
     points, levels, borders = _layout(series)
     if not points:
@@ -177,7 +183,8 @@ class _History:
         radius = 2
         if len(self._points) <= 80:
             radius = 3
-        # The table below the picture has the same links, so that a keyboard need not go through hundreds of points.
+        # The table below the picture has the same links, so that a keyboard need not go
+        # through hundreds of points.
         linked = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>')
         values = [point.value for point in self._points]
         words = formats.quantities(values, self._newest)
@@ -195,7 +202,8 @@ class _History:
 def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
     """Draw the newest values of a series as a line for a table, its changes marked.
 
-    With the position of a change, the line begins before it. Values beyond its room are thinned out evenly.
+    With the position of a change, the line begins before it. Values beyond its room are
+    thinned out evenly.
     """
     count = len(series.points)
     begin = count - MAX_POINTS
@@ -215,7 +223,9 @@ def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
 
 
 def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
-    """Draw the status of every step of the checklist in every run, the newest at the right; empty without runs."""
+    """Draw the status of every step of the checklist in every run, the newest at the
+    right; empty without runs.
+    """
     if not health:
         return Markup("")
     width = _ROW_NAME + max(len(health) * _CELL, 80) + 4
@@ -274,7 +284,9 @@ def clean_words(text: str) -> Words:
 def _layout(
     series: Sequence[TrendSeries],
 ) -> tuple[list[TrendPoint], list[_Level], list[int]]:
-    """The newest points, their levels without those before them, and the places between two testbeds."""
+    """The newest points, their levels without those before them, and the places between
+    two testbeds.
+    """
     points: list[TrendPoint] = []
     levels = []
     borders = []
@@ -308,7 +320,8 @@ def _layout(
 
 
 def _ticks(low: float, high: float, unit: str) -> list[float]:
-    # Bytes are displayed in powers of 1024, so the ticks are round numbers of KiB, MiB and so on.
+    # Bytes are displayed in powers of 1024, so the ticks are round numbers of KiB, MiB
+    # and so on.
     factor = 1.0
     if unit == "B":
         factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024)))

@@ -1,8 +1,10 @@
-"""The only module that makes outside text harmless: for Markdown, for the terminal, for HTML.
+"""The only module that makes outside text harmless: for Markdown, for the terminal, for
+HTML.
 
-Outside text is everything from a document or a change request: names, messages, tracebacks. In Markdown a code span is
-the safe form: entities and backslashes are undone by mention and issue filters that run after parsing (GitHub), or shown
-as they are (GitLab).
+Outside text is everything from a document or a change request: names, messages,
+tracebacks. In Markdown a code span is the safe form: entities and backslashes are
+undone by mention and issue filters that run after parsing (GitHub), or shown as they
+are (GitLab).
 """
 
 from __future__ import annotations
@@ -12,27 +14,33 @@ import re
 MAX_LENGTH = 120
 MAX_PROSE = 400
 _FENCED_WIDTH = 160
-# U+2223 DIVIDES looks like a pipe and splits no table cell; comrak (GitLab) shows the backslash of "\|".
+# U+2223 DIVIDES looks like a pipe and splits no table cell; comrak (GitLab) shows the
+# backslash of "\|".
 _DIVIDES = "\u2223"
-# U+02CB looks like a backtick. Parsers match the fence of a code span only up to 80 (MAXBACKTICKS in cmark and comrak): behind
-# a longer one the text would be Markdown again.
+# U+02CB looks like a backtick. Parsers match the fence of a code span only up to 80
+# (MAXBACKTICKS in cmark and comrak): behind a longer one the text would be Markdown
+# again.
 _GRAVE, _LONGEST_FENCE = "\u02cb", 80
 _REPLACEMENT = "\ufffd"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 # re compiles these when a text first needs them: `perfgate trace` does not.
 _BACKTICKS = "`+"
-# A word of plain prose: letters with inner hyphens or apostrophes, "e.g.", a number, or a dash. Everything else may mean
-# something to a Markdown dialect (mentions, links, emoji codes, references like GH-12, quick actions) and becomes code.
+# A word of plain prose: letters with inner hyphens or apostrophes, "e.g.", a number, or
+# a dash. Everything else may mean something to a Markdown dialect (mentions, links,
+# emoji codes, references like GH-12, quick actions) and becomes code.
 _PLAIN = (
     r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[a-z](?:\.[a-z])+|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]"
 )
-# A word, or several in one pair of backticks: a command with its options is one piece of code.
+# A word, or several in one pair of backticks: a command with its options is one piece
+# of code.
 _WORDS = r"(?:`[^`]*`|\S)+"
 _WORD = r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)"
 
 
 def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
-    """One line of visible characters, at most ``limit`` long: control, bidi, surrogate replaced."""
+    """One line of visible characters, at most ``limit`` long: control, bidi, surrogate
+    replaced.
+    """
     visible = text[: 8 * limit].translate(_VISIBLE)
     if len(text) > 8 * limit:
         visible += " …"
@@ -42,7 +50,9 @@ def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
 
 
 def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
-    """A Markdown code span that shows the text: its fence is longer than any run of backticks inside."""
+    """A Markdown code span that shows the text: its fence is longer than any run of
+    backticks inside.
+    """
     visible = clean(text, limit=limit).strip().replace("|", _DIVIDES)
     if not visible:
         return "`(empty)`"
@@ -54,10 +64,12 @@ def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
 
 
 def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
-    """A sentence as Markdown: plain words and numbers stay words, all else becomes code spans.
+    """A sentence as Markdown: plain words and numbers stay words, all else becomes code
+    spans.
 
-    For sentences that perfgate itself wrote into a document around outside names. At the beginning of a line a number might
-    start a list, so a leading number becomes code too.
+    For sentences that perfgate itself wrote into a document around outside names. At
+    the beginning of a line a number might start a list, so a leading number becomes
+    code too.
     """
     words = re.findall(_WORDS, clean(text, limit=limit))
     return " ".join(
@@ -71,7 +83,8 @@ def fenced(text: str, *, lines: int = 12) -> str:
     visible = []
     for line in text.rstrip().splitlines()[-lines:] or ["(empty)"]:
         text_line = clean(line, limit=_FENCED_WIDTH).rstrip()
-        # GitLab executes note lines that start with "/"; inside a fence it should not, one space makes sure of it.
+        # GitLab executes note lines that start with "/"; inside a fence it should not,
+        # one space makes sure of it.
         if text_line.startswith("/"):
             text_line = f" {text_line}"
         visible.append(text_line)

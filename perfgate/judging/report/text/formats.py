@@ -1,6 +1,7 @@
 """Comparisons in words, each with the unit of its metric.
 
-Changes are worded (slower/faster, more/fewer), never shown by a sign, which would mean another thing for each metric.
+Changes are worded (slower/faster, more/fewer), never shown by a sign, which would mean
+another thing for each metric.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _is_share(measure: HasMeasure) -> bool:
 
 
 def is_leak(metric: str) -> bool:
-    """Whether a metric is memory that every call leaves behind; it repeats, but not to the byte."""
+    """Whether a metric is memory that every call leaves behind; it repeats, but not to
+    the byte.
+    """
     return metric in METRICS and METRICS[metric].origin.leak
 
 
@@ -115,7 +118,9 @@ def time_of(operator: OperatorDelta) -> Paired:
 
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:
-    """Base and head of a comparison, in one unit; a check has words instead, and a bound has no base."""
+    """Base and head of a comparison, in one unit; a check has words instead, and a
+    bound has no base.
+    """
     if isinstance(comparison, Bound):
         return DASH, quantity(comparison.head, comparison)
     if isinstance(comparison, Checked) and not comparison.is_count:
@@ -132,7 +137,9 @@ def quantity(value: float | None, measure: HasMeasure) -> Words:
 
 
 def quantities(values: Sequence[float | None], measure: HasMeasure) -> list[Words]:
-    """Values for reading side by side: one common unit, with enough digits to distinguish them."""
+    """Values for reading side by side: one common unit, with enough digits to
+    distinguish them.
+    """
     return amounts(values, measure.unit, share=_is_share(measure))
 
 
@@ -204,7 +211,9 @@ def interval(comparison: Comparison) -> Words:
 
 
 def bounds(interval: tuple[float, float], measure: HasMeasure) -> Words:
-    """The ends of an interval of a relative change: ``5.9 to 7.7 %`` if both lie on one side of no change."""
+    """The ends of an interval of a relative change: ``5.9 to 7.7 %`` if both lie on one
+    side of no change.
+    """
     if not all(map(math.isfinite, interval)):
         return say("no bound")
     if interval[0] >= 0 or interval[1] <= 0:
@@ -254,7 +263,9 @@ def _directions(measure: HasMeasure) -> tuple[str, str]:
 
 
 def limit(comparison: Comparison) -> Words:
-    """The allowed worsening of a metric, or the bound itself; a dash if neither applies."""
+    """The allowed worsening of a metric, or the bound itself; a dash if neither
+    applies.
+    """
     if isinstance(comparison, Bound):
         return quantity(comparison.bound, comparison)
     if (

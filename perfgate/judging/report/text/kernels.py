@@ -1,17 +1,21 @@
-"""Names of kernels, shortened to their distinctive parts: without return type, arguments and the inside of templates."""
+"""Names of kernels, shortened to their distinctive parts: without return type,
+arguments and the inside of templates.
+"""
 
 from __future__ import annotations
 
 import re
 
 _RETURN_TYPES = ("void", "float", "double", "int", "bool", "__global__")
-# Names in Tensile and CUTLASS are a sequence of settings; the tile is the most distinctive: MT128x256x32, 256x128_64x3.
+# Names in Tensile and CUTLASS are a sequence of settings; the tile is the most
+# distinctive: MT128x256x32, 256x128_64x3.
 _TENSILE = r"(Cijk)_.*?_(MT\d+x\d+x\d+)"
 _CUTLASS = (
     r"(?:cutlass_\d+_)?(\w*?)(tensorop|wgmma|simt)_(\w*?gemm)\w*?_(\d+x\d+_\d+x\d+)"
 )
 _ANONYMOUS = "(anonymous namespace)::"
-# The part inside the templates that distinguishes PyTorch's elementwise kernels, and CUTLASS's.
+# The part inside the templates that distinguishes PyTorch's elementwise kernels, and
+# CUTLASS's.
 _FUNCTOR = r"\b(CUDAFunctor_\w+|cutlass_\w+|\w+(?:Functor|_kernel_cuda|_kernel_impl|KernelImpl|Ops))\b"
 _LEAST_IN_TEMPLATE = 12
 _TEMPLATE = re.compile(r"::.*<|<.*::")
@@ -38,7 +42,9 @@ def kernel_name(name: str, *, limit: int) -> str:
 
 
 def with_short_kernel(text: str) -> str:
-    """The short name of a kernel instead of its long one with namespaces and templates; any other text as it is."""
+    """The short name of a kernel instead of its long one with namespaces and templates;
+    any other text as it is.
+    """
     if len(text) > _LONGEST and _TEMPLATE.search(text) and _PYTEST_ID not in text:
         return kernel_name(text, limit=_LONGEST)
     return text
@@ -57,7 +63,9 @@ def _without_arguments(name: str) -> str:
 
 
 def _outermost(name: str) -> str:
-    """The inside of long templates replaced: ``elementwise_kernel<…>``; namespaces stay."""
+    """The inside of long templates replaced: ``elementwise_kernel<…>``; namespaces
+    stay.
+    """
     parts, depth, inside = [], 0, ""
     for letter in name:
         depth -= letter == ">" and depth > 0

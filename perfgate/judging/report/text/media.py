@@ -1,7 +1,8 @@
-"""How each medium shows a value of a template: our words as they are, outside text harmless.
+"""How each medium shows a value of a template: our words as they are, outside text
+harmless.
 
-A value is escaped as outside text unless it is ``Words`` (ours) or went through one of a medium's filters; forgetting a filter
-therefore makes text ugly, never dangerous.
+A value is escaped as outside text unless it is ``Words`` (ours) or went through one of
+a medium's filters; forgetting a filter therefore makes text ugly, never dangerous.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from perfgate.judging.report.text.words import (
 )
 
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-# An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
+# An address is linked only when it is plain http(s) without anything that ends a
+# Markdown link or an attribute.
 _URL_CHARACTERS = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%"
 )
@@ -105,7 +107,9 @@ class Markdown:
 
 
 class Plain:
-    """The terminal, commit statuses and reports for other tools: one line of visible characters."""
+    """The terminal, commit statuses and reports for other tools: one line of visible
+    characters.
+    """
 
     autoescapes: ClassVar[bool] = False
     ready = Ready
@@ -153,7 +157,9 @@ class Plain:
 
 
 class Terminal(Plain):
-    """A decision in the terminal: emphasis of ours stands between ``BOLD`` and ``END``, which outside text cannot contain."""
+    """A decision in the terminal: emphasis of ours stands between ``BOLD`` and ``END``,
+    which outside text cannot contain.
+    """
 
     @staticmethod
     def marked_up(text: str) -> Ready:
@@ -197,7 +203,9 @@ class Html:
 
     @staticmethod
     def prose(text: Message | str) -> Markup:
-        """A sentence; backticks of outside text may end its code early, but everything is escaped before."""
+        """A sentence; backticks of outside text may end its code early, but everything
+        is escaped before.
+        """
         return Html.marked_up(str(escape(_by_piece(_clean_prose, _clean_prose, text))))
 
     @staticmethod
@@ -266,7 +274,9 @@ def is_linkable(url: str | None) -> bool:
 
 
 def our_text(value: object) -> str | None:
-    """Text that needs no escaping: our words, filtered text and whole numbers; None for outside text."""
+    """Text that needs no escaping: our words, filtered text and whole numbers; None for
+    outside text.
+    """
     if isinstance(value, (Words, Ready)) or value == "":
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -281,7 +291,9 @@ def our_text(value: object) -> str | None:
 def _by_piece(
     escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str
 ) -> str:
-    """A translated sentence of a document; ``escaped`` escapes outside text at its start, ``within`` elsewhere."""
+    """A translated sentence of a document; ``escaped`` escapes outside text at its
+    start, ``within`` elsewhere.
+    """
     if not isinstance(text, SentencePieces):
         text = word(text)
     first, *rest = pieces_of(text)

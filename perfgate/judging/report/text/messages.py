@@ -34,7 +34,8 @@ _SEVERITIES: tuple[Severity, ...] = ("severe", "warning", "info")
 def word(message: Message | str) -> str:
     """The sentence of a message; an unknown code or value is shown verbatim.
 
-    The English sentence is one text, which is escaped word by word; a Chinese one comes in pieces.
+    The English sentence is one text, which is escaped word by word; a Chinese one comes
+    in pieces.
     """
     if isinstance(message, str):  # text of another program, never translated
         return message
@@ -72,7 +73,9 @@ def word_all(messages: Sequence[Message]) -> str:
 
 
 def word_finding(finding: Finding) -> str:
-    """A finding in the words of its rule; an unknown rule or unknown evidence is shown verbatim."""
+    """A finding in the words of its rule; an unknown rule or unknown evidence is shown
+    verbatim.
+    """
     rule = RULES.get(finding.rule)
     try:
         if rule is not None:
@@ -83,7 +86,9 @@ def word_finding(finding: Finding) -> str:
 
 
 def word_findings(findings: Iterable[Finding]) -> list[tuple[Finding, str]]:
-    """The findings in words, one each; equal findings of several ranks become the worst rank's, with the others' names."""
+    """The findings in words, one each; equal findings of several ranks become the worst
+    rank's, with the others' names.
+    """
     alike: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
         alike.setdefault(_of_any_rank(finding) or number, []).append(finding)
@@ -106,7 +111,9 @@ def _of_any_rank(finding: Finding) -> tuple[object, ...] | None:
 
 
 def _badness(finding: Finding) -> tuple[int, float]:
-    """Sort key, the worst finding first: by severity, then by the distance of the value from its limit."""
+    """Sort key, the worst finding first: by severity, then by the distance of the value
+    from its limit.
+    """
     value, bound = finding.evidence.get(finding.rule), finding.evidence.get("limit")
     distance = 0.0
     if isinstance(value, (int, float)) and isinstance(bound, (int, float)):
@@ -177,7 +184,9 @@ def _word_list(values: Sequence[MessageValue], separator: str, spec: str = "") -
 
 
 def _uncatalogued(message: Message) -> str:
-    """A message of a newer perfgate or of a hostile document: all of it is outside text."""
+    """A message of a newer perfgate or of a hostile document: all of it is outside
+    text.
+    """
     values = ", ".join(
         f"{name}={_word_value(value, '')}" for name, value in message.values.items()
     )
@@ -229,7 +238,9 @@ _OF = phrases(
 
 
 def unnamed_operator(suggestion: Suggestion) -> str:
-    """The operator of a suggestion, empty if its sentence names it; a kernel of a GPU by its short name."""
+    """The operator of a suggestion, empty if its sentence names it; a kernel of a GPU
+    by its short name.
+    """
     op = str(suggestion.evidence.get("op") or "")
     if with_short_kernel(op) in word(suggestion.message):
         return ""

@@ -21,7 +21,8 @@ from perfgate.judging.report.text.words import (
     say,
 )
 
-# Titles of a metric timed by another clock than the wall, if it has no title for that clock.
+# Titles of a metric timed by another clock than the wall, if it has no title for that
+# clock.
 CLOCK_TITLES: Mapping[Clock, str] = phrases(
     {
         "cpu": "{title}, in CPU time",
@@ -68,7 +69,9 @@ class HasMetric(Protocol):
 
 
 def place(workload: str, shape: str) -> str:
-    """The place of a number: the workload, and the shape unless it is the only, unnamed one."""
+    """The place of a number: the workload, and the shape unless it is the only, unnamed
+    one.
+    """
     if shape in {"", "default"}:
         return workload
     return f"{workload}/{shape}"
@@ -79,9 +82,11 @@ def place_of(entry: InPlace) -> str:
 
 
 def metric_name(name: str, clock: Clock = "wall") -> str:
-    """A metric's title as our words; of an operator, a module or a function its name, which is outside text.
+    """A metric's title as our words; of an operator, a module or a function its name,
+    which is outside text.
 
-    A clock other than the wall is named: such a tail may lie below the wall-clock median.
+    A clock other than the wall is named: such a tail may lie below the wall-clock
+    median.
     """
     if name.startswith((*SUBROUTINE_TIMES, NUMBER)):
         return name.partition(".")[2]
@@ -149,7 +154,9 @@ def _missing(entry: Missing) -> str:
 
 
 def evidence_of(comparison: Paired) -> str:
-    """The unit that ``pairs`` counts: pairs of processes, turns of a step, quads of a job, or its runs if each is a process."""
+    """The unit that ``pairs`` counts: pairs of processes, turns of a step, quads of a
+    job, or its runs if each is a process.
+    """
     if not comparison.is_of_job:
         return comparison.evidence
     if comparison.starts == comparison.pairs and comparison.pairs != 1:

@@ -41,7 +41,8 @@ def amount(value: float | None, unit: str) -> Words:
 def amounts(
     values: Sequence[float | None], unit: str, *, share: bool = False
 ) -> list[Words]:
-    """Values for reading side by side: one common unit, with enough digits to distinguish them.
+    """Values for reading side by side: one common unit, with enough digits to
+    distinguish them.
 
     A ``share`` is of unit 1 and read in percent.
     """
@@ -73,7 +74,9 @@ def _without_residue(value: float, unit: str) -> float:
 
 
 def _digits(values: Sequence[float], unit: str, factor: float) -> int:
-    """Significant digits: one more if the values are close to each other, and 0 for whole counts."""
+    """Significant digits: one more if the values are close to each other, and 0 for
+    whole counts.
+    """
     if (
         factor == 1.0
         and unit in {"1", "B"}
@@ -86,7 +89,9 @@ def _digits(values: Sequence[float], unit: str, factor: float) -> int:
 
 
 def percent(share: float | None) -> Words:
-    """The size of a share as a percentage, without its sign: ``6.8 %``; a dash for None."""
+    """The size of a share as a percentage, without its sign: ``6.8 %``; a dash for
+    None.
+    """
     if share is None:
         return DASH
     return Words(f"{percent_number(share)} %")
@@ -126,14 +131,18 @@ def to_two_digits(value: float, *, up: bool) -> float:
 
 
 def setting(share: float | None) -> Words:
-    """A share from the configuration, in the form a user would write: ``1 %``, ``2.5 %``; a dash for None."""
+    """A share from the configuration, in the form a user would write: ``1 %``,
+    ``2.5 %``; a dash for None.
+    """
     if share is None:
         return DASH
     return Words(f"{share * 100:.4g} %")
 
 
 def confidence(level: float) -> Words:
-    """The level of an interval in whole percent, rounded down so as never to promise more."""
+    """The level of an interval in whole percent, rounded down so as never to promise
+    more.
+    """
     return Words(f"{math.floor(level * 100 + 1e-9)} %")
 
 
@@ -143,7 +152,9 @@ def span(base: Words, head: Words) -> Words:
 
 
 def reach(low: Words, high: Words) -> Words:
-    """The ends of an interval, with the unit once if both share it: ``36.1 to 38.6 ms``."""
+    """The ends of an interval, with the unit once if both share it:
+    ``36.1 to 38.6 ms``.
+    """
     if low == high:
         return low
     return say("{low} to {high}", low=_without_common_unit(low, high), high=high)
@@ -169,7 +180,9 @@ def duration(seconds: float | None) -> Words:
 
 
 def counted(count: int, singular: str, plural: str = "") -> Words:
-    """A number with its noun: ``1 regression``, ``2 regressions``; Chinese has no plural."""
+    """A number with its noun: ``1 regression``, ``2 regressions``; Chinese has no
+    plural.
+    """
     english = f"{{count}} {singular}"
     words = translate(english)
     if words == english and count != 1:

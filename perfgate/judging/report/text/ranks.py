@@ -1,4 +1,6 @@
-"""The findings about many ranks, the answer first: the same sentences in the terminal and on the page."""
+"""The findings about many ranks, the answer first: the same sentences in the terminal
+and on the page.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class RankAnswer(NamedTuple):
 
 
 def rank_answers(document: RanksDocument, *, shown: int) -> list[RankAnswer]:
-    """Which rank the others wait for and why, which stage or link is slow, and which parts of the recordings are missing."""
+    """Which rank the others wait for and why, which stage or link is slow, and which
+    parts of the recordings are missing.
+    """
     notes = [
         RankAnswer(clean(word(note)), is_bad=True) for note in document.notes[:shown]
     ]

@@ -1,4 +1,5 @@
-"""The drawing code of all pages: charts as inline SVG, without script or style attribute, with the values as tooltips.
+"""The drawing code of all pages: charts as inline SVG, without script or style
+attribute, with the values as tooltips.
 
 Colours come from the page's classes. Every text and attribute is escaped.
 """
@@ -25,7 +26,8 @@ _BAR_WIDTH, _BAR_HEIGHT = 220, 26
 _PLOT_WIDTH, _PLOT_HEIGHT = 520, 190
 _SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
 _LEFT, _RIGHT, _BOTTOM = 12, 12, 26
-# The width of a character of the axis, of 11 pixels height; characters above U+024F, such as Chinese, are square.
+# The width of a character of the axis, of 11 pixels height; characters above U+024F,
+# such as Chinese, are square.
 _NARROW, _WIDE, _LATIN = 6.2, 11.0, "\u024f"
 _MAX_DOTS = 400
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -41,7 +43,9 @@ def picture(
     parts: Iterable[Markup],
     role: str = "img",
 ) -> Markup:
-    """Shapes as one picture with its title; a reader can reach the contents of a group, but not of an image."""
+    """Shapes as one picture with its title; a reader can reach the contents of a group,
+    but not of an image.
+    """
     head = Markup(
         '<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="{4}"><title>{3}</title>'
     )
@@ -58,7 +62,9 @@ def shape(
     text: str = "",
     **attributes: float | str,
 ) -> Markup:
-    """A shape of a class with its tooltip or its text; ``_`` in the name of an attribute stands for ``-``."""
+    """A shape of a class with its tooltip or its text; ``_`` in the name of an
+    attribute stands for ``-``.
+    """
     head = f' class="{escape(name)}"' if name else ""
     for key, value in attributes.items():
         # A page has ten thousands of numbers; they need no escape.
@@ -92,14 +98,18 @@ def titled_dot(name: Words, x: float, y: float, radius: float, title: str) -> Ma
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; values outside lie at the ends."""
+    """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; values
+    outside lie at the ends.
+    """
     return lambda value: round(
         start + (min(max(value, low), high) - low) / (high - low) * (end - start), 1
     )
 
 
 def robust_range(values: Floats) -> tuple[float, float]:
-    """The range of most values with some room, so that a wild one does not flatten the rest."""
+    """The range of most values with some room, so that a wild one does not flatten the
+    rest.
+    """
     low, high = float(values.min()), float(values.max())
     near, far = np.quantile(values, [0.03, 0.97]).tolist()
     reach = 1.5 * (far - near)
@@ -112,7 +122,9 @@ def robust_range(values: Floats) -> tuple[float, float]:
 def small_line(
     values: Sequence[float], title: str, changes: Mapping[int, str]
 ) -> Markup:
-    """Draw values as a line for a table, the last one marked; and the direction of each change at the position of a value."""
+    """Draw values as a line for a table, the last one marked; and the direction of each
+    change at the position of a value.
+    """
     if not values:
         return Markup("")
     array = np.array(values, dtype=np.float64)
@@ -144,7 +156,9 @@ def _small_places(count: int) -> list[float]:
 def scale_of(
     intervals: Sequence[tuple[float, float]], tolerances: Sequence[float]
 ) -> float:
-    """The largest share that any interval bar in a table must show, so that all bars have one axis."""
+    """The largest share that any interval bar in a table must show, so that all bars
+    have one axis.
+    """
     largest = max(0.02, 2 * max(tolerances, default=0.0))
     for low, high in intervals:
         for end in (low, high):
@@ -161,7 +175,10 @@ def interval_bar(
     outcome: str,
     label: Words,
 ) -> Markup:
-    """Draw an interval around 0 with the tolerated band shaded: slower is right. ``label`` is the interval in words."""
+    """Draw an interval around 0 with the tolerated band shaded: slower is right.
+
+    ``label`` is the interval in words.
+    """
     x = linear(-scale, scale, 4, _BAR_WIDTH - 4)
     low, high = map(x, interval)
     parts = [_band(x, tolerance, 3, 20)] if tolerance else []
@@ -206,7 +223,9 @@ def dot_strip(
 
 
 def histogram(base: Floats, head: Floats) -> Markup:
-    """Draw the call times of both sides over a logarithmic axis, the outermost half percent cut off."""
+    """Draw the call times of both sides over a logarithmic axis, the outermost half
+    percent cut off.
+    """
     both = np.concatenate([base, head])
     both = both[both > 0]
     if both.size == 0:
@@ -283,7 +302,9 @@ def _band(x: Scale, tolerance: float, top: float, height: float) -> Markup:
 def _dots(
     values: Sequence[float], x: Scale, *, top: float, height: float, name: str
 ) -> list[Markup]:
-    """Place dots so that neighbours do not hide each other: each takes the next of a few rows."""
+    """Place dots so that neighbours do not hide each other: each takes the next of a
+    few rows.
+    """
     rows = 7
     dots = []
     for index, value in enumerate(values[:_MAX_DOTS]):
@@ -305,7 +326,9 @@ def _dots(
 
 
 def _axis(ticks: Mapping[float, str]) -> list[Markup]:
-    """The axis below a plot with words at some places, from left to right; words that would overlap are left out."""
+    """The axis below a plot with words at some places, from left to right; words that
+    would overlap are left out.
+    """
     bottom = _PLOT_HEIGHT - _BOTTOM
     parts = [across("axis", 0, _PLOT_WIDTH, bottom)]
     free = -1.0  # the end of the words before
@@ -329,9 +352,11 @@ def _area(heights: Floats, edges: Sequence[float], bottom: int, name: str) -> Ma
 
 
 def sparkline(values: Sequence[float], width: int = SPARKS) -> Words:
-    """The newest values as blocks, the last at the right; equal values all in the middle.
+    """The newest values as blocks, the last at the right; equal values all in the
+    middle.
 
-    Values outside the range of most others are drawn at the edge, so that one outlier does not flatten the rest.
+    Values outside the range of most others are drawn at the edge, so that one outlier
+    does not flatten the rest.
     """
     if not values:
         return EMPTY

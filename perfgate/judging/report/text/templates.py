@@ -49,14 +49,18 @@ _MEDIA: dict[Medium, type[Markdown | Plain | Html]] = {
 
 
 class Inlined(NamedTuple):
-    """A style or script of ``templates/`` for an HTML page, and the hash by which the page's policy allows it."""
+    """A style or script of ``templates/`` for an HTML page, and the hash by which the
+    page's policy allows it.
+    """
 
     text: Words
     sha256: Words
 
 
 def render(template: str, medium: Medium, **values: object) -> Words:
-    """Render a template of ``templates/`` for a medium; the result counts as our own words in that medium."""
+    """Render a template of ``templates/`` for a medium; the result counts as our own
+    words in that medium.
+    """
     return Words(environment(medium).get_template(template).render(values))
 
 
@@ -73,13 +77,17 @@ def render_part(template: str, **values: object) -> ReadyHtml:
 def render_with_summary(
     template: str, medium: Medium, **values: object
 ) -> tuple[Words, Words]:
-    """Render a template; the second text is its ``summary``, empty if the template sets none."""
+    """Render a template; the second text is its ``summary``, empty if the template sets
+    none.
+    """
     module = environment(medium).get_template(template).make_module(values)
     return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))
 
 
 def line(template: str, medium: Medium, **values: object) -> Words:
-    """Render a template to one line, so that it can be laid out over several lines itself."""
+    """Render a template to one line, so that it can be laid out over several lines
+    itself.
+    """
     text = " ".join(environment(medium).get_template(template).render(values).split())
     if medium == "html":
         return ReadyHtml(text)
@@ -93,7 +101,9 @@ def inlined(*sources: str) -> Inlined:
 
 
 def compile_pages(*folders: str) -> None:
-    """Compile the HTML templates of some folders of ``templates/``, so that no reader of a service waits for it."""
+    """Compile the HTML templates of some folders of ``templates/``, so that no reader
+    of a service waits for it.
+    """
     jinja = environment("html")
     for name in jinja.list_templates():
         if name.endswith(".html.j2") and name.partition("/")[0] in folders:
@@ -101,7 +111,9 @@ def compile_pages(*folders: str) -> None:
 
 
 def script_sentences(source: str) -> dict[str, str]:
-    """The sentences of a page's script, one a line, each with its translation: a script has no catalogue."""
+    """The sentences of a page's script, one a line, each with its translation: a script
+    has no catalogue.
+    """
     return {
         english: translate(english, current_language())
         for english in _source(source).splitlines()
@@ -151,7 +163,8 @@ def _environment(medium: Medium, language: Language) -> Environment:
 class _CompiledTemplates(BytecodeCache):
     """The code of templates for environments that differ in medium and language alone.
 
-    Jinja must not compute values while it compiles: not ``optimized``, and ``finalize`` takes the context.
+    Jinja must not compute values while it compiles: not ``optimized``, and ``finalize``
+    takes the context.
     """
 
     def __init__(self) -> None:
@@ -185,7 +198,9 @@ def _sentence(
     /,
     **values: object,
 ) -> str:
-    """The translation of a ``{% trans %}`` block; values are escaped as everywhere in a template."""
+    """The translation of a ``{% trans %}`` block; values are escaped as everywhere in a
+    template.
+    """
     # Before the values, which may hold backticks.
     words = str(medium.marked_up(translate(english, language)))
     escaped = {name: str(medium.show(value)) for name, value in values.items()}
@@ -235,7 +250,9 @@ def _interval_bar(comparison: Comparison, scale: float) -> str:
 
 
 def _needed(comparison: Comparison) -> Words | None:
-    """The number of pairs, turns or quads that would decide a comparison; None if it is not known."""
+    """The number of pairs, turns or quads that would decide a comparison; None if it is
+    not known.
+    """
     if not isinstance(comparison, Paired) or not comparison.pairs_needed:
         return None
     return numbers.counted(comparison.pairs_needed, names.evidence_of(comparison))

@@ -1,4 +1,6 @@
-"""Text that perfgate itself wrote: templates show it as it is, while every other string is escaped."""
+"""Text that perfgate itself wrote: templates show it as it is, while every other string
+is escaped.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ EMPTY = Words("")
 
 
 class Linked(str):
-    """Outside text with the address that it refers to; templates escape it like any other."""
+    """Outside text with the address that it refers to; templates escape it like any
+    other.
+    """
 
     url: str
 
@@ -33,7 +37,8 @@ class Linked(str):
 
 
 class Prose(str):
-    """A sentence of a document around outside names: its plain words stay words in every medium.
+    """A sentence of a document around outside names: its plain words stay words in
+    every medium.
 
     ``begins`` is whether it may begin a line, so that a number might start a list.
     """
@@ -47,7 +52,9 @@ class Prose(str):
 
 
 class SentencePieces(str):
-    """A sentence in pieces: ``Words`` are ours, every other piece is outside text that still needs escaping."""
+    """A sentence in pieces: ``Words`` are ours, every other piece is outside text that
+    still needs escaping.
+    """
 
     __slots__ = ("pieces",)
     pieces: tuple[str, ...]
@@ -64,11 +71,13 @@ def say(english: str, **values: Words | int) -> Words: ...
 @overload
 def say(english: str, **values: str | int) -> str: ...
 def say(english: str, **values: str | int) -> str:
-    """A sentence of ours in the current language, with values in its ``{places}``; without values, braces stay.
+    """A sentence of ours in the current language, with values in its ``{places}``;
+    without values, braces stay.
 
-    It counts as ours if its values do. Around outside text it comes in pieces, which templates escape one by one.
-    ``make locale`` finds sentences that are literals in the call, and the catalogue's. A constant is marked with
-    ``phrase`` at its definition.
+    It counts as ours if its values do. Around outside text it comes in pieces, which
+    templates escape one by one. ``make locale`` finds sentences that are literals in
+    the call, and the catalogue's. A constant is marked with ``phrase`` at its
+    definition.
     """
     words = translate(english)
     if not values:
@@ -97,7 +106,9 @@ def phrases(table: Table) -> Table:
 
 
 def joined(*texts: str) -> SentencePieces:
-    """Texts one after another, each still ours or still to be escaped; in Chinese with the gaps around Latin letters."""
+    """Texts one after another, each still ours or still to be escaped; in Chinese with
+    the gaps around Latin letters.
+    """
     spaced: list[str] = []
     for text in texts:
         for piece in filter(None, pieces_of(text)):
@@ -110,7 +121,9 @@ def joined(*texts: str) -> SentencePieces:
 
 
 def composed(pattern: str, *texts: str) -> SentencePieces:
-    """Texts in a pattern of punctuation, the same in every language: ``composed("{} ({})", metric, place)``."""
+    """Texts in a pattern of punctuation, the same in every language:
+    ``composed("{} ({})", metric, place)``.
+    """
     start, *ends = pattern.split("{}")
     pieces: list[str] = [Words(start)]
     for text, end in zip(texts, ends):

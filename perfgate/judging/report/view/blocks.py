@@ -38,8 +38,9 @@ BlockName = Literal["cause", "unknown", "bound", "change", "metric"]
 class BlockCost(NamedTuple):
     """The cost of a regression, for ``shared/block_cost.j2``.
 
-    ``slower`` are the times that got worse, ``apart`` the time that the cause adds by itself, and ``at_most`` the slowdown that
-    is still possible if no time is shown to be worse.
+    ``slower`` are the times that got worse, ``apart`` the time that the cause adds by
+    itself, and ``at_most`` the slowdown that is still possible if no time is shown to
+    be worse.
     """
 
     slower: list[tuple[Comparison, Words | None]]
@@ -51,8 +52,8 @@ class BlockCost(NamedTuple):
 class AcceptCommands(NamedTuple):
     """How to accept exactly one regression; each is None if it cannot be used.
 
-    ``command`` works anywhere, ``short_command`` is the short form for readers with the check's folder, and ``order`` the
-    comment on a forge with comment orders.
+    ``command`` works anywhere, ``short_command`` is the short form for readers with the
+    check's folder, and ``order`` the comment on a forge with comment orders.
     """
 
     command: str | None
@@ -63,12 +64,14 @@ class AcceptCommands(NamedTuple):
 class RegressionBlock(NamedTuple):
     """The regressions of one cause; if no cause was found, ``worst`` names it.
 
-    ``also`` are the cause's effects on other lines. ``unexplained`` is whether times got worse and a search found no cause.
-    ``reason`` explains a broken rule or check. ``suggestion`` leaves out the parts that the cause already shows.
+    ``also`` are the cause's effects on other lines. ``unexplained`` is whether times
+    got worse and a search found no cause. ``reason`` explains a broken rule or check.
+    ``suggestion`` leaves out the parts that the cause already shows.
 
-    The block does not repeat the title: with ``in_title`` the title is about this block, and ``counts`` are the other metrics,
-    each with the tensor that holds the additional memory. With ``names_cause`` the title of the comment names the cause and its
-    line too.
+    The block does not repeat the title: with ``in_title`` the title is about this
+    block, and ``counts`` are the other metrics, each with the tensor that holds the
+    additional memory. With ``names_cause`` the title of the comment names the cause and
+    its line too.
     """
 
     name: BlockName
@@ -87,7 +90,9 @@ class RegressionBlock(NamedTuple):
 
 
 def blocks(summary: Summary) -> list[RegressionBlock]:
-    """The numbered regressions of the report; none if the verdict is about something else."""
+    """The numbered regressions of the report; none if the verdict is about something
+    else.
+    """
     return [
         _block(number, regression, summary)
         for number, regression in enumerate(listed_regressions(summary), 1)
@@ -118,7 +123,9 @@ def listed_regressions(summary: Summary) -> list[Regression]:
 
 
 def block_numbers(summary: Summary) -> dict[int, int]:
-    """The number of the listed cause that explains each comparison, by the comparison's ``id``."""
+    """The number of the listed cause that explains each comparison, by the comparison's
+    ``id``.
+    """
     numbers_by_id = {}
     for number, regression in enumerate(listed_regressions(summary), 1):
         if regression.causes:
@@ -217,7 +224,8 @@ def _counts(
     *,
     title: Comparison | None,
 ) -> list[tuple[Comparison, str | None]]:
-    """The regressed metrics other than times, rules and the title's metric, each with the tensor that holds more memory.
+    """The regressed metrics other than times, rules and the title's metric, each with
+    the tensor that holds more memory.
 
     The shape of the cause comes first, to match the text below them.
     """
@@ -239,7 +247,9 @@ def _counts(
 def _suggestion(
     regression: Regression, causes: Collection[Cause], summary: Summary
 ) -> Suggestion | None:
-    """The suggestion without its parts that the cause already shows: line, operator and an estimated gain."""
+    """The suggestion without its parts that the cause already shows: line, operator and
+    an estimated gain.
+    """
     if regression.suggestion is None:
         return None
     tip = summary.decision.explained.suggestions[regression.suggestion]
@@ -270,7 +280,9 @@ def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
 def _slower(
     times: Iterable[Comparison], titled: Comparison | None
 ) -> list[tuple[Comparison, Words | None]]:
-    """The times that got worse; for the time in the title only the interval, since the title has the rest."""
+    """The times that got worse; for the time in the title only the interval, since the
+    title has the rest.
+    """
     slower: list[tuple[Comparison, Words | None]] = []
     for time in times:
         if time != titled:
@@ -298,7 +310,9 @@ def _worst_shapes(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _holding(comparison: Comparison, summary: Summary) -> str | None:
-    """The tensor that holds the additional memory; None if the comparison is not about memory held."""
+    """The tensor that holds the additional memory; None if the comparison is not about
+    memory held.
+    """
     cause = summary.cause_of(comparison)
     is_known = cause is not None and cause.amount == "held" and cause.sites
     if cause and is_known:

@@ -1,4 +1,6 @@
-"""The checklist of a decision in short: a row for each step, and a line for each workload."""
+"""The checklist of a decision in short: a row for each step, and a line for each
+workload.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ _OPERATORS_IN_SHORT = 2
 
 
 class StepLine(NamedTuple):
-    """A step of the head as a row, with its leading numbers: one at most, except for the shares of operators."""
+    """A step of the head as a row, with its leading numbers: one at most, except for
+    the shares of operators.
+    """
 
     step: StepView
     numbers: Sequence[NumberView]
@@ -62,7 +66,8 @@ class StepLine(NamedTuple):
 class CardLine(NamedTuple):
     """A workload in one line; ``place`` is empty if it is the only one.
 
-    The operators, which are outside text, each with its share of the time, stand between the other parts.
+    The operators, which are outside text, each with its share of the time, stand
+    between the other parts.
     """
 
     place: str
@@ -98,7 +103,9 @@ def outcome_counts(summary: Summary) -> Words:
 
 
 def card_lines(summary: Summary) -> list[CardLine]:
-    """Each workload with a leading number: P50, utilization, top operators, batch knee, transfer."""
+    """Each workload with a leading number: P50, utilization, top operators, batch knee,
+    transfer.
+    """
     leading: dict[str, dict[int, list[StepComparison]]] = {}
     for row in summary.decision.checklist.numbers:
         if row.leads and row.step in _OF_STEPS:
@@ -158,9 +165,11 @@ def _number(row: StepComparison, summary: Summary) -> Words:
 
 
 def _both(row: StepComparison) -> Words:
-    """Two values; equal values are shown once, unless they are batch sizes, which would then look like one side's.
+    """Two values; equal values are shown once, unless they are batch sizes, which would
+    then look like one side's.
 
-    Values that were not measured side by side show no difference, so only head's is shown.
+    Values that were not measured side by side show no difference, so only head's is
+    shown.
     """
     base, head = formats.quantities([row.base, row.head], row)
     if row.difference is None:

@@ -111,10 +111,12 @@ _BOUNDS: Mapping[Bottleneck, str] = phrases(
 
 
 class CauseView:
-    """One operator's change in words: ``in_short`` for titles and tables, ``in_full`` with its places for lists.
+    """One operator's change in words: ``in_short`` for titles and tables, ``in_full``
+    with its places for lists.
 
-    ``places`` are all places that have it, and ``linked`` gives each line its address. ``line`` calls the operator, ``code`` is
-    the text of the line that changed, and ``origin`` the changed place behind a line that is itself unchanged. Unknown words
+    ``places`` are all places that have it, and ``linked`` gives each line its address.
+    ``line`` calls the operator, ``code`` is the text of the line that changed, and
+    ``origin`` the changed place behind a line that is itself unchanged. Unknown words
     are empty.
     """
 
@@ -315,7 +317,9 @@ class CauseView:
         return say(" at {line}", line=line)
 
     def _ending(self) -> str:
-        """The effect besides the operator's running, the remedy, and the reason of a compilation."""
+        """The effect besides the operator's running, the remedy, and the reason of a
+        compilation.
+        """
         parts: list[str] = []
         if self._aspect in _EFFECTS:
             parts.append(say(_EFFECTS[self._aspect]))
@@ -342,9 +346,11 @@ class CauseView:
 
 
 def worst_cause(summary: Summary) -> str | None:
-    """The cause of the regression in the headline, worded for a title; None if the headline is about something else.
+    """The cause of the regression in the headline, worded for a title; None if the
+    headline is about something else.
 
-    It is the cause of the first block, if that has the regression; its total with other lines is left to the block.
+    It is the cause of the first block, if that has the regression; its total with other
+    lines is left to the block.
     """
     if (
         summary.worst is None
@@ -363,7 +369,9 @@ def worded_causes(placed: Iterable[tuple[Cause, tuple[str, ...]]]) -> list[Cause
 
 
 def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
-    """The form of the largest input that changed, on base and head; without its layout, if that is the same."""
+    """The form of the largest input that changed, on base and head; without its layout,
+    if that is the same.
+    """
     if cause.base_inputs is None or cause.head_inputs is None:
         return None, None
     before, after = cause.base_inputs.split(", "), cause.head_inputs.split(", ")
@@ -386,7 +394,9 @@ def _extent(forms: tuple[str, str]) -> tuple[int, float]:
 
 
 def account_words(summary: Summary) -> Words | None:
-    """How the parts of the worst slower call add up to the measured difference, and its bottleneck; None if unexplained."""
+    """How the parts of the worst slower call add up to the measured difference, and its
+    bottleneck; None if unexplained.
+    """
     for explained in summary.decision.explained.explanations:
         if explained.measured and explained.measured > 0:
             break

@@ -57,7 +57,9 @@ class NumberView(NamedTuple):
 
     @property
     def main_is_of_the_wall(self) -> bool:
-        """Main's runs are timed as turns are, and not by the clock that may decide about pairs."""
+        """Main's runs are timed as turns are, and not by the clock that may decide
+        about pairs.
+        """
         return self.row.unit == "s" and self.row.is_by_own_clock
 
     @property
@@ -79,7 +81,9 @@ class QuantileRow(NamedTuple):
 
 
 class StepView(NamedTuple):
-    """A step of the checklist: its findings worth a look, each with whether the change introduced it, or its reason."""
+    """A step of the checklist: its findings worth a look, each with whether the change
+    introduced it, or its reason.
+    """
 
     number: int
     title: str
@@ -93,7 +97,9 @@ class StepView(NamedTuple):
 
 
 class FindingView(NamedTuple):
-    """A new or gone finding; ``block`` is the number of the listed cause that it belongs to."""
+    """A new or gone finding; ``block`` is the number of the listed cause that it
+    belongs to.
+    """
 
     step: int
     title: str
@@ -104,7 +110,9 @@ class FindingView(NamedTuple):
 
 
 def step_numbers(summary: Summary) -> list[NumberView]:
-    """The numbers of the checklist, in step order; a labelled number only if it leads or is not zero on both sides."""
+    """The numbers of the checklist, in step order; a labelled number only if it leads
+    or is not zero on both sides.
+    """
     rows = [
         row
         for row in summary.decision.checklist.numbers
@@ -114,7 +122,9 @@ def step_numbers(summary: Summary) -> list[NumberView]:
 
 
 def uncompared(warnings: Iterable[Message]) -> list[Message]:
-    """The notes of a check on steps that had no time for turns, which belong to the checklist."""
+    """The notes of a check on steps that had no time for turns, which belong to the
+    checklist.
+    """
     return [
         _of_side(note) for note in warnings if code_of(_of_side(note)) == NOT_IN_TURNS
     ]
@@ -197,7 +207,9 @@ def _with_range(
 
 
 def _difference(row: StepComparison) -> Words:
-    """A difference in words: of counts, or of values measured side by side, with its interval."""
+    """A difference in words: of counts, or of values measured side by side, with its
+    interval.
+    """
     if row.base is None or row.head is None:
         return numbers.DASH
     # A ratio is higher or lower, a count more or fewer.
@@ -236,7 +248,9 @@ def _unresolved(difference: TurnDifference, *, half: float) -> Words:
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:
-    """The number of steps by status, good statuses first: ``14 ok``, ``2 to look at``; then new and gone findings."""
+    """The number of steps by status, good statuses first: ``14 ok``, ``2 to look at``;
+    then new and gone findings.
+    """
     counts = Counter(step.status for step in steps)
     new, gone = 0, 0
     for step in steps:
@@ -253,7 +267,9 @@ def tally(steps: list[StepSummary]) -> list[Words]:
 
 
 def worded_steps(steps: Iterable[StepSummary]) -> list[StepView]:
-    """The steps in number order; an error of the whole workload is shown at its first step only."""
+    """The steps in number order; an error of the whole workload is shown at its first
+    step only.
+    """
     first: dict[tuple[str, str], int] = {}
     worded = []
     for step in sorted(steps, key=lambda step: (step.number, step.workload)):
@@ -364,8 +380,8 @@ _OUTSIDE = phrases(
 class StoredRow(NamedTuple):
     """A value of the head, and main's level.
 
-    ``outside`` is set if it lies outside the range of one more run of main. If the level is
-    not known, ``runs`` counts the incomparable runs.
+    ``outside`` is set if it lies outside the range of one more run of main. If the
+    level is not known, ``runs`` counts the incomparable runs.
     """
 
     source: StoredComparison

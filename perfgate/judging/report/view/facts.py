@@ -1,4 +1,6 @@
-"""The lines of facts under every title: a busy machine; moved metrics and the procedure; base, head, testbed; coverage."""
+"""The lines of facts under every title: a busy machine; moved metrics and the
+procedure; base, head, testbed; coverage.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _MOST_FUNCTIONS = 6
 
 
 class Untimed(NamedTuple):
-    """The slowest of the workloads that were counted and not timed, and the budget for measuring its times."""
+    """The slowest of the workloads that were counted and not timed, and the budget for
+    measuring its times.
+    """
 
     workload: str
     pairs: int
@@ -39,7 +43,9 @@ class Untimed(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The outcomes of metrics, and the size of the measurement: pairs of functions, quads of jobs."""
+    """The outcomes of metrics, and the size of the measurement: pairs of functions,
+    quads of jobs.
+    """
 
     metrics: int
     moved: int
@@ -65,7 +71,9 @@ def counts_line(summary: Summary) -> Words:
 
 
 def base_line(summary: Summary) -> Words:
-    """Which commits were compared, why that base, and whether the testbeds agree, in one line."""
+    """Which commits were compared, why that base, and whether the testbeds agree, in
+    one line.
+    """
     decision = summary.decision
     packages = loaded_differences(decision)
     return line(
@@ -80,7 +88,9 @@ def base_line(summary: Summary) -> Words:
 
 
 def coverage_line(summary: Summary) -> Words | None:
-    """Which of the changed functions were measured; None if all of them were, or if there are none."""
+    """Which of the changed functions were measured; None if all of them were, or if
+    there are none.
+    """
     coverage = summary.decision.measured.coverage
     if (
         coverage is None
@@ -120,7 +130,9 @@ def _function_names(
 
 
 def busy_line(summary: Summary) -> Words | None:
-    """How long workers waited for CPUs, in one line; None if it was short and no clock but the wall's decided."""
+    """How long workers waited for CPUs, in one line; None if it was short and no clock
+    but the wall's decided.
+    """
     waited, clocks = summary.decision.measured.waited, _deciding_clocks(summary)
     # The device's clock always decides on an accelerator.
     if not waited or not (clocks - {"device"} or waited >= BUSY):
@@ -215,7 +227,9 @@ def shared_failures(failures: Iterable[Failure]) -> list[SharedFailure]:
 
 
 def _without_place(message: Message | str) -> Message | str:
-    """An error without the line that raised it: the base runs the head's workload file from one of perfgate's own folders."""
+    """An error without the line that raised it: the base runs the head's workload file
+    from one of perfgate's own folders.
+    """
     if not isinstance(message, Message) or message.code not in (
         "mistake.at",
         "mistake.hint",

@@ -126,7 +126,9 @@ def _worst(summary: Summary) -> Comparison | None:
 
 
 def further_reasons(summary: Summary) -> list[Message]:
-    """The decision's reasons that are not in the title, without acceptances, which are shown with their causes."""
+    """The decision's reasons that are not in the title, without acceptances, which are
+    shown with their causes.
+    """
     reasons = summary.decision.reasons
     if _title(summary) is None:
         reasons = reasons[1:]
@@ -134,7 +136,9 @@ def further_reasons(summary: Summary) -> list[Message]:
 
 
 def _is_only_place(summary: Summary) -> bool:
-    """Whether everything that was compared, or failed, belongs to one place: numbers are then named without it."""
+    """Whether everything that was compared, or failed, belongs to one place: numbers
+    are then named without it.
+    """
     places = {comparison.place for comparison in summary.metrics}
     if len(places) != 1:
         return False
@@ -227,7 +231,9 @@ def _of_time(worst: Comparison, summary: Summary) -> str:
 
 
 def _of_waiting_device(worst: Comparison, summary: Summary) -> str | None:
-    """The device's and the host's time of a call that waits for its host; None if the device itself became slower."""
+    """The device's and the host's time of a call that waits for its host; None if the
+    device itself became slower.
+    """
     clocks = {
         c.metric: c
         for c in summary.metrics
@@ -418,7 +424,9 @@ def _of_improvement(summary: Summary) -> str:
 
 
 def deciding_times(summary: Summary) -> list[Paired]:
-    """The fast paths of calls, on an accelerator with the time of kernels and of an exposed host, and the numbers of jobs."""
+    """The fast paths of calls, on an accelerator with the time of kernels and of an
+    exposed host, and the numbers of jobs.
+    """
     times = []
     for comparison in summary.metrics:
         if isinstance(comparison, Paired) and comparison.gating:
@@ -433,7 +441,9 @@ def deciding_times(summary: Summary) -> list[Paired]:
 
 
 def _faster(summary: Summary) -> Paired | None:
-    """The deciding time with the largest improvement, for titles that lead with a count; None if no interval shows one."""
+    """The deciding time with the largest improvement, for titles that lead with a
+    count; None if no interval shows one.
+    """
     best, largest = None, 0.0
     for time in deciding_times(summary):
         if time.is_better and abs(time.delta or 0.0) > largest:
@@ -442,7 +452,8 @@ def _faster(summary: Summary) -> Paired | None:
 
 
 def _of_no_slowdown(summary: Summary) -> str | None:
-    """The deciding time that may have got worse by most: a call's fast path or a number of a job; None if none was compared.
+    """The deciding time that may have got worse by most: a call's fast path or a number
+    of a job; None if none was compared.
 
     Of jobs the places are numbers.
     """
@@ -495,7 +506,9 @@ def _worse_end(time: Paired) -> float:
 
 
 def _margin(times: Sequence[Paired], summary: Summary, *, of_jobs: bool) -> float:
-    """The most frequent margin; of calls the largest, because they are one number in several places."""
+    """The most frequent margin; of calls the largest, because they are one number in
+    several places.
+    """
     margins = [time.excluded for time in times if time.excluded is not None]
     if not margins:
         return summary.decision.excluded
@@ -543,7 +556,9 @@ def _of_unchanged(summary: Summary) -> str:
 
 
 def _not_excluded(summary: Summary) -> list[str]:
-    """The gating times that may be slower by more than their margin, farthest beyond it first; of each metric the worst."""
+    """The gating times that may be slower by more than their margin, farthest beyond it
+    first; of each metric the worst.
+    """
     largest: dict[str, tuple[float, Paired]] = {}
     for time in summary.inconclusive:
         if not isinstance(time, Paired) or time.interval is None:
@@ -597,7 +612,9 @@ def loaded_differences(decision: DecisionDocument) -> list[PackageDifference]:
 
 
 def stack_differences(decision: DecisionDocument) -> list[TestbedDifference]:
-    """The differing fields and packages: torch and Python first, those on one side only last; each package once."""
+    """The differing fields and packages: torch and Python first, those on one side only
+    last; each package once.
+    """
     fields = {difference.field for difference in decision.sides.testbed_differences}
     packages = [
         difference

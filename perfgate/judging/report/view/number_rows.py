@@ -1,4 +1,6 @@
-"""Every number of a run or a check as a row, in base units: the source of all tables and formats for other tools."""
+"""Every number of a run or a check as a row, in base units: the source of all tables
+and formats for other tools.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _UNSTABLE = "unstable"
 
 
 class NumberRow(NamedTuple):
-    """One number; docs/commands.md describes the fields, which are the columns of a table."""
+    """One number; docs/commands.md describes the fields, which are the columns of a
+    table.
+    """
 
     step: int
     metric: str
@@ -47,7 +51,9 @@ class NumberRow(NamedTuple):
 
     @property
     def is_of_operator(self) -> bool:
-        """Whether it is of one operator (``ops.count:aten::clone``), of which a run may have hundreds."""
+        """Whether it is of one operator (``ops.count:aten::clone``), of which a run may
+        have hundreds.
+        """
         return self.metric.startswith("ops.") and ":" in self.metric
 
 
@@ -93,7 +99,9 @@ def rows_of_run(run: RunDocument, side: str = "run") -> Iterator[NumberRow]:
 def rows_of_check(
     decision: DecisionDocument, base: RunDocument | None, head: RunDocument | None
 ) -> Iterator[NumberRow]:
-    """Both sides' own numbers, then the gate's comparisons (step 20), then the differences of the other steps."""
+    """Both sides' own numbers, then the gate's comparisons (step 20), then the
+    differences of the other steps.
+    """
     for side, run in (("base", base), ("head", head)):
         if run is not None:
             yield from rows_of_run(run, side)
@@ -127,10 +135,12 @@ def rows_of_check(
 
 
 def own_numbers(rows: Iterable[NumberRow]) -> list[NumberRow]:
-    """One row for each known number of the run, or of the head of a check, for tools that keep one value of each.
+    """One row for each known number of the run, or of the head of a check, for tools
+    that keep one value of each.
 
-    Only identifying labels stay. Left out are unavailable numbers, counters that differed between the
-    calls, and single operators. The number of a step counts before a comparison's, because it has an interval.
+    Only identifying labels stay. Left out are unavailable numbers, counters that
+    differed between the calls, and single operators. The number of a step counts before
+    a comparison's, because it has an interval.
     """
     distinct: dict[tuple[object, ...], NumberRow] = {}
     for row in rows:
@@ -205,7 +215,9 @@ def _of_counters(run: RunDocument, side: str) -> Iterator[NumberRow]:
 
 
 def _compared(comparison: Comparison) -> Iterator[NumberRow]:
-    """Yield the numbers behind a comparison: both sides' values in the pairs, or bound and head, and the difference."""
+    """Yield the numbers behind a comparison: both sides' values in the pairs, or bound
+    and head, and the difference.
+    """
     row = NumberRow(
         step=GATE_STEP,
         metric=comparison.metric,

@@ -27,7 +27,9 @@ _Place = tuple[str, str]
 
 
 class OperatorCells(NamedTuple):
-    """An operator on both sides: its calls, its self time, the bars of that, and how the calls changed."""
+    """An operator on both sides: its calls, its self time, the bars of that, and how
+    the calls changed.
+    """
 
     op: str
     base_count: Words
@@ -83,8 +85,9 @@ def operator_tables(
 ) -> list[OperatorTable]:
     """Per workload and shape the operators of both sides.
 
-    The counts come from the trace of each side; the times come from the decision, because its pairs profiled both sides in
-    turns. Separate recordings have only their own times.
+    The counts come from the trace of each side; the times come from the decision,
+    because its pairs profiled both sides in turns. Separate recordings have only their
+    own times.
     """
     operators: dict[_Place, dict[str, _BothSides]] = {}
     for run, side in ((head, "head"), (base, "base")):
@@ -208,7 +211,9 @@ def testbed_rows(
 def paired_samples(
     base: RunDocument | None, head: RunDocument
 ) -> dict[_Place, tuple[Floats, Floats]]:
-    """The calls of both sides in all pairs, in seconds, by workload and shape in document order."""
+    """The calls of both sides in all pairs, in seconds, by workload and shape in
+    document order.
+    """
     before = []
     if base is not None:
         before = base.pairs.replicates

@@ -163,7 +163,9 @@ def _failed_sides(summary: Summary) -> set[str]:
 
 
 def _obstacle(summary: Summary) -> str | None:
-    """The next action against the first obstacle to a verdict; None if there is none but noise."""
+    """The next action against the first obstacle to a verdict; None if there is none
+    but noise.
+    """
     decision = summary.decision
     if _is_same_tree(summary):
         return say(
@@ -322,7 +324,8 @@ def _is_undecided(summary: Summary) -> bool:
 
 
 def _open_number(summary: Summary) -> Paired | None:
-    """The first comparison that more evidence would decide; None if no known amount would.
+    """The first comparison that more evidence would decide; None if no known amount
+    would.
 
     An upgrade report starts anew each time, so it cannot ask for more pairs.
     """
@@ -338,7 +341,9 @@ def _open_number(summary: Summary) -> Paired | None:
 
 
 def _for_more_evidence(open_number: Paired | None, summary: Summary) -> str:
-    """How much evidence would decide, and how to get it: by another job, or by a longer one."""
+    """How much evidence would decide, and how to get it: by another job, or by a longer
+    one.
+    """
     if open_number is None:
         return say("re-run the job on a quieter machine; the noise exceeded the limit.")
     needed, unit = open_number.pairs_needed or 0, evidence_of(open_number)

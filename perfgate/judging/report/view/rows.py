@@ -1,4 +1,6 @@
-"""Table rows of comparisons, in words; shared by the comment, the terminal and the page."""
+"""Table rows of comparisons, in words; shared by the comment, the terminal and the
+page.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ _OUTCOME_LABELS = phrases(
 
 
 class ComparisonRow(NamedTuple):
-    """One comparison as a row of a table, with several ``places`` if their rows are equal.
+    """One comparison as a row of a table, with several ``places`` if their rows are
+    equal.
 
-    ``block`` is the number of the cause that is shown above the table, ``failed_check`` the message of a check.
+    ``block`` is the number of the cause that is shown above the table, ``failed_check``
+    the message of a check.
     """
 
     comparison: Comparison
@@ -74,7 +78,9 @@ def row(
 
 
 def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
-    """The rows; equal rows of several places are merged, e.g. a counter of every input shape."""
+    """The rows; equal rows of several places are merged, e.g. a counter of every input
+    shape.
+    """
     merged: dict[tuple[object, ...], ComparisonRow] = {}
     for entry in rows:
         key = _cells(entry)
@@ -105,7 +111,9 @@ def _cells(entry: ComparisonRow) -> tuple[object, ...]:
 
 
 def is_one_sided(comparison: Comparison) -> bool:
-    """Whether an unchanged number is only shown to be "not worse": its interval has no end on the worse side."""
+    """Whether an unchanged number is only shown to be "not worse": its interval has no
+    end on the worse side.
+    """
     return (
         isinstance(comparison, Paired)
         and comparison.outcome == "unchanged"
@@ -114,7 +122,9 @@ def is_one_sided(comparison: Comparison) -> bool:
 
 
 def label(comparison: Comparison, summary: Summary) -> Words:
-    """The row's first word: FAIL only if it fails the gate, ``worse`` if it is merely noted."""
+    """The row's first word: FAIL only if it fails the gate, ``worse`` if it is merely
+    noted.
+    """
     if isinstance(comparison, Bound) and comparison.outcome == "unchanged":
         return say("met")
     if is_one_sided(comparison):
@@ -139,7 +149,9 @@ def label(comparison: Comparison, summary: Summary) -> Words:
 
 
 def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
-    """The common confidence level of the intervals, None if they differ or there is none."""
+    """The common confidence level of the intervals, None if they differ or there is
+    none.
+    """
     levels = set()
     for comparison in comparisons:
         if (

@@ -35,7 +35,9 @@ _LONGEST_NOTE = 200
 
 
 class ChecklistRow(NamedTuple):
-    """One step as a table row; ``key`` is its status as in the document, ``notes`` one line each."""
+    """One step as a table row; ``key`` is its status as in the document, ``notes`` one
+    line each.
+    """
 
     number: int
     name: str
@@ -73,7 +75,9 @@ def step_row(step: StepResult, several: bool = False) -> ChecklistRow:
 
 
 def recorded_lines(run: RunDocument) -> list[str]:
-    """The counters of each shape of a recording, and its heaviest operators, one per line; empty for a measured run."""
+    """The counters of each shape of a recording, and its heaviest operators, one per
+    line; empty for a measured run.
+    """
     if run.session.command != FROM_PROFILE:
         return []
     lines = []
@@ -87,7 +91,9 @@ def recorded_lines(run: RunDocument) -> list[str]:
 
 
 def job_lines(run: RunDocument) -> list[str]:
-    """The numbers of every job of a run, each the median of its turns, one line per job."""
+    """The numbers of every job of a run, each the median of its turns, one line per
+    job.
+    """
     lines = []
     for job in run.jobs.records:
         measures = {number.metric: number for number in job.numbers}
@@ -202,7 +208,9 @@ def _end(end: float | None, value: Value) -> Words:
 
 
 def busy_machine(waited: float | None) -> Words | None:
-    """The mark of a step timed on a busy machine; it precedes the step's values and findings."""
+    """The mark of a step timed on a busy machine; it precedes the step's values and
+    findings.
+    """
     if waited is None or waited < BUSY:
         return None
     return say(

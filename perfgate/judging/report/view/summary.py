@@ -1,4 +1,7 @@
-"""A decision by outcome: moved, worst and failed metrics. It does not judge, rank or word them."""
+"""A decision by outcome: moved, worst and failed metrics.
+
+It does not judge, rank or word them.
+"""
 
 from __future__ import annotations
 
@@ -56,16 +59,20 @@ class CommentContext:
     source: Callable[[str], str | None] | None = None
     # The command that repeats the check locally.
     reproduce: str | None = None
-    # The comment that accepts a cause, from its number and metrics, in a repository that obeys ``/perfgate`` comments.
+    # The comment that accepts a cause, from its number and metrics, in a repository
+    # that obeys ``/perfgate`` comments.
     accept_order: Callable[[int, Sequence[str]], str | None] | None = None
-    # The check's folder if the reader has it: a cause can then be accepted by its number. "" is the default folder.
+    # The check's folder if the reader has it: a cause can then be accepted by its
+    # number. "" is the default folder.
     folder: str | None = None
     language: Language = "en"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A decision and its context, with the lists for the parts of a report; ``detail`` limits the length of lists."""
+    """A decision and its context, with the lists for the parts of a report; ``detail``
+    limits the length of lists.
+    """
 
     decision: DecisionDocument
     medium: Medium
@@ -73,7 +80,9 @@ class Summary:
     detail: int = 400
 
     def linked(self, line: str) -> str:
-        """A line of the head with its address, if the forge is known and the line lies in the repository."""
+        """A line of the head with its address, if the forge is known and the line lies
+        in the repository.
+        """
         if self.context.source is not None:
             address = self.context.source(line)
             if address:
@@ -86,7 +95,9 @@ class Summary:
 
     @cached_property
     def metrics(self) -> list[Comparison]:
-        """The comparisons that count as metrics: not single operators, which explain, nor untested numbers, which inform."""
+        """The comparisons that count as metrics: not single operators, which explain,
+        nor untested numbers, which inform.
+        """
         return [
             comparison
             for comparison in self.decision.comparisons
@@ -130,7 +141,8 @@ class Summary:
 
     @cached_property
     def inconclusive(self) -> list[Comparison]:
-        """The undecided metrics: metrics that leave the verdict open first, then other gating metrics.
+        """The undecided metrics: metrics that leave the verdict open first, then other
+        gating metrics.
 
         The worst estimate leads.
         """
@@ -147,9 +159,11 @@ class Summary:
 
     @cached_property
     def worst(self) -> Comparison | None:
-        """The regression of the title: a broken rule or check, else a regression of the first block.
+        """The regression of the title: a broken rule or check, else a regression of the
+        first block.
 
-        Two recordings have no lines of a change, by which a block could lead: the first regression of all does.
+        Two recordings have no lines of a change, by which a block could lead: the first
+        regression of all does.
         """
         gating = [comparison for comparison in self.regressed if comparison.gating]
         first = next(iter(gating or self.regressed), None)
@@ -169,7 +183,9 @@ class Summary:
 
     @property
     def leading_cause(self) -> Cause | None:
-        """The cause of the title: the first block's, if the block is about the same regression."""
+        """The cause of the title: the first block's, if the block is about the same
+        regression.
+        """
         worst = self.worst
         if worst is None:
             return None
@@ -234,7 +250,8 @@ class Summary:
     def causes(self) -> list[tuple[Cause, tuple[str, ...]]]:
         """The causes, each once, with all places of the same effect.
 
-        Causes found by an operator's own test are left out: they are listed with the tested operators.
+        Causes found by an operator's own test are left out: they are listed with the
+        tested operators.
         """
         places: dict[int, dict[str, None]] = {}
         for number, cause in enumerate(self.decision.explained.causes):
@@ -250,12 +267,16 @@ class Summary:
 
     @property
     def is_unread(self) -> bool:
-        """Whether there were no documents to judge; base, testbed and pairs are then unknown."""
+        """Whether there were no documents to judge; base, testbed and pairs are then
+        unknown.
+        """
         return not self.is_measured and self.decision.sides.base.commit is None
 
     @property
     def is_measured(self) -> bool:
-        """Whether anything was measured; testbed and pairs of a skipped change are unknown."""
+        """Whether anything was measured; testbed and pairs of a skipped change are
+        unknown.
+        """
         return self.decision.procedure.name != "none"
 
     @property
@@ -270,12 +291,16 @@ class Summary:
 
     @property
     def is_about_harness(self) -> bool:
-        """Whether the verdict is due to a changed workload file; failures are then its consequence."""
+        """Whether the verdict is due to a changed workload file; failures are then its
+        consequence.
+        """
         return self.has_reason("harness")
 
     @cached_property
     def telling_harness_changes(self) -> list[HarnessChange]:
-        """The effects of a changed workload file, first those that make a comparison impossible or may hide something."""
+        """The effects of a changed workload file, first those that make a comparison
+        impossible or may hide something.
+        """
         ranks = (
             UnfitHarness,
             HarnessRemoval,
@@ -299,7 +324,9 @@ class Summary:
 
     @cached_property
     def failures(self) -> list[Failure]:
-        """The failures of a whole side, head first: the change's author looks for their own first."""
+        """The failures of a whole side, head first: the change's author looks for their
+        own first.
+        """
         sides = [
             failure for failure in self.decision.gaps.failures if failure.side != "pair"
         ]
@@ -307,7 +334,9 @@ class Summary:
 
     @property
     def neither_side_runs(self) -> bool:
-        """Whether every failure of the head occurs on the base too, so that the change is not to blame."""
+        """Whether every failure of the head occurs on the base too, so that the change
+        is not to blame.
+        """
         of_base, of_head = self._failed("base"), self._failed("head")
         return bool(of_head) and of_head <= of_base
 
@@ -320,7 +349,9 @@ class Summary:
 
     @cached_property
     def too_slow(self) -> list[Failure]:
-        """The workloads that were counted and not timed, because their pairs would exceed the budget."""
+        """The workloads that were counted and not timed, because their pairs would
+        exceed the budget.
+        """
         return [
             failure
             for failure in self.decision.gaps.failures
@@ -329,7 +360,9 @@ class Summary:
 
     @cached_property
     def floor(self) -> NoiseFloor | None:
-        """The job's noise floor: the largest of the metric that decides first, None without an A/A arm."""
+        """The job's noise floor: the largest of the metric that decides first, None
+        without an A/A arm.
+        """
         floors = self.decision.measured.noise_floors
         deciding = [floor for floor in floors if floor.metric == LATENCY]
         return max(deciding or floors, key=lambda floor: floor.floor, default=None)

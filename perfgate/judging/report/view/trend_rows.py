@@ -36,8 +36,9 @@ _COMMIT, _MOST_STANDING = 9, 3
 # Characters of a testbed.
 _TESTBED = 10
 _RECENT_WEEKS = 4
-# False alarms of either direction, tested after every version: 0.12 per 100 values of recorded histories, at most 0.2 for
-# simulated noise, except if it has two levels or wanders for long (benchmarks/trend).
+# False alarms of either direction, tested after every version: 0.12 per 100 values of
+# recorded histories, at most 0.2 for simulated noise, except if it has two levels or
+# wanders for long (benchmarks/trend).
 FALSE_ALARMS_PER_VALUE = 0.002
 _EVIDENCE = phrases(
     {
@@ -112,7 +113,9 @@ class MovedSeries(NamedTuple):
 
 
 class CommitView(NamedTuple):
-    """A commit with the number of its change request, which a forge may turn into a link."""
+    """A commit with the number of its change request, which a forge may turn into a
+    link.
+    """
 
     commit: str
     subject: str
@@ -124,7 +127,9 @@ _NO_COMMIT = CommitView("", "", "", EMPTY)
 
 
 class ChangeView(NamedTuple):
-    """A change of main's histories in words; ``measured`` is the interval of a side-by-side measurement, if there is one."""
+    """A change of main's histories in words; ``measured`` is the interval of a
+    side-by-side measurement, if there is one.
+    """
 
     source: TrendChange
     series: TrendSeries
@@ -176,10 +181,12 @@ class ChangeView(NamedTuple):
 
 
 class CauseRow(NamedTuple):
-    """A cause with its leading change, some of the others, and the operator that runs more often.
+    """A cause with its leading change, some of the others, and the operator that runs
+    more often.
 
-    ``certain`` are exact counters among the others if the lead is only suspected; ``next`` are the commands to act on it.
-    ``settled`` is why it is no longer open. ``origin`` is what moved main, with the evidence, and ``carried`` the testbed on
+    ``certain`` are exact counters among the others if the lead is only suspected;
+    ``next`` are the commands to act on it. ``settled`` is why it is no longer open.
+    ``origin`` is what moved main, with the evidence, and ``carried`` the testbed on
     which it is followed, both empty if unknown.
     """
 
@@ -209,7 +216,9 @@ class BridgedView(NamedTuple):
 
 
 class UpliftView(NamedTuple):
-    """A change of testbed with the metrics that it moved; ``command`` joins both testbeds if no commit does."""
+    """A change of testbed with the metrics that it moved; ``command`` joins both
+    testbeds if no commit does.
+    """
 
     uplift: Uplift
     moved: Sequence[BridgedView]
@@ -227,7 +236,9 @@ class SkippedSeries(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """The causes of a report: new causes by direction, open regressions, and causes that ended since the last report."""
+    """The causes of a report: new causes by direction, open regressions, and causes
+    that ended since the last report.
+    """
 
     new_worse: list[TrendCause]
     new_better: list[TrendCause]
@@ -299,7 +310,9 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
 
 
 def _worded_origin(cause: TrendCause) -> str:
-    """What moved main, with the evidence; empty if the runs were not read, or only the size speaks for the code."""
+    """What moved main, with the evidence; empty if the runs were not read, or only the
+    size speaks for the code.
+    """
     if cause.origin is None:
         return EMPTY
     signs = []
@@ -395,10 +408,11 @@ def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
 
 
 def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
-    """The command that finds the commit of an open regression between the last good run and the first bad one, and shows it.
+    """The command that finds the commit of an open regression between the last good run
+    and the first bad one, and shows it.
 
-    None without a range to search, or if a bisection found it already. A number that only the checklist has is compared by no
-    gate: any regression counts.
+    None without a range to search, or if a bisection found it already. A number that
+    only the checklist has is compared by no gate: any regression counts.
     """
     series, change = lead
     if not cause.is_open_regression or not change.last_good or not change.first_bad:
@@ -412,7 +426,9 @@ def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
 
 
 def check_command(good: str | None, bad: str | None) -> str:
-    """The command that measures two commits on one machine; empty if one of them is not known."""
+    """The command that measures two commits on one machine; empty if one of them is not
+    known.
+    """
     if good and bad:
         return f"git checkout {_typed(bad)} && perfgate check --base {_typed(good)}"
     return ""
@@ -459,7 +475,9 @@ def _bridged_row(bridged: BridgedMetric, document: TrendDocument) -> BridgedView
 
 
 def _triage_commands(cause: TrendCause) -> list[str]:
-    """The command that acknowledges a regression, or gives it the state that its histories suggest."""
+    """The command that acknowledges a regression, or gives it the state that its
+    histories suggest.
+    """
     state = cause.suggests
     if state is None and cause.is_open_regression and cause.triage is None:
         state = "acknowledged"
@@ -469,7 +487,9 @@ def _triage_commands(cause: TrendCause) -> list[str]:
 
 
 def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
-    """A note that no time moved with the counters, with the noise that may hide it; None if one did or no noise is known."""
+    """A note that no time moved with the counters, with the noise that may hide it;
+    None if one did or no noise is known.
+    """
     if cause.direction != "worse":
         return None
     workloads = set()
@@ -537,7 +557,9 @@ def _worded_commit(commit: CommitLabel) -> CommitView:
 
 
 def change_words(moved: MovedSeries) -> Words:
-    """The size of a change, as in the comment of a change request: ``6.8 % slower (5.9 to 7.7 %)``."""
+    """The size of a change, as in the comment of a change request:
+    ``6.8 % slower (5.9 to 7.7 %)``.
+    """
     series, change = moved
     if change.evidence == "exact":
         return formats.change_of_count(change.before, change.after, series)
@@ -547,7 +569,9 @@ def change_words(moved: MovedSeries) -> Words:
 
 
 def headline(document: TrendDocument) -> Words:
-    """A sentence on the changes since the last report, or that there are none, or that no series could be examined."""
+    """A sentence on the changes since the last report, or that there are none, or that
+    no series could be examined.
+    """
     causes = sort_causes(document)
     moved = []
     if causes.new_worse:
@@ -628,7 +652,9 @@ def mark_of(document: TrendDocument, *, is_bad: bool) -> Words:
 
 
 def gates_line(document: TrendDocument) -> Words | None:
-    """The verdicts on changes, and whether they justify a gate that blocks; None if none was kept."""
+    """The verdicts on changes, and whether they justify a gate that blocks; None if
+    none was kept.
+    """
     gates = document.gates
     if gates is None:
         return None

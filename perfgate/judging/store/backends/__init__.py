@@ -1,1 +1,3 @@
-"""One module per kind of store; each has ``accepts(location)`` and ``open_backend(location, place)``."""
+"""One module per kind of store; each has ``accepts(location)`` and
+``open_backend(location, place)``.
+"""

@@ -1,7 +1,9 @@
-"""The store in a branch of the project's own git repository: any git server will do, and no database is needed.
+"""The store in a branch of the project's own git repository: any git server will do,
+and no database is needed.
 
-The branch shares no history with the code. A write is one commit, pushed only if the branch has not moved since it was read;
-if it has moved, the change is planned again on the new tip, so that no concurrent write is lost.
+The branch shares no history with the code. A write is one commit, pushed only if the
+branch has not moved since it was read; if it has moved, the change is planned again on
+the new tip, so that no concurrent write is lost.
 """
 
 from __future__ import annotations
@@ -80,7 +82,10 @@ def open_backend(location: str, place: StorePlace) -> GitBranchStore:
 
 
 class GitBranchStore:
-    """The Store in one branch. It reads the branch once: later writes of others are visible only to a new instance."""
+    """The Store in one branch.
+
+    It reads the branch once: later writes of others are visible only to a new instance.
+    """
 
     def __init__(
         self,
@@ -162,7 +167,9 @@ class GitBranchStore:
         return cast("list[Entry]", runs[: page.limit])
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
-        """The documents of runs as they were recorded, by their ids or the beginnings of these."""
+        """The documents of runs as they were recorded, by their ids or the beginnings
+        of these.
+        """
         try:
             return self._documents(project, run_ids)
         except StoreRefusedError:
@@ -179,7 +186,8 @@ class GitBranchStore:
     ) -> int:
         """Remove runs with their documents; return how many were there.
 
-        The history is squashed to the remaining files, so that the server can discard the rest.
+        The history is squashed to the remaining files, so that the server can discard
+        the rest.
         """
         prefix, unwanted = layout.entries_prefix(RunEntry, project), set(run_ids)
         removed: set[str] = set()
@@ -274,7 +282,9 @@ class GitBranchStore:
         )
 
     def _push(self, scratch: Scratch, tip: Tip, change: StoreChange) -> bool:
-        """Push a change unless the branch has moved; squash a history that has grown long."""
+        """Push a change unless the branch has moved; squash a history that has grown
+        long.
+        """
         seconds = int(self._clock().timestamp())
         if tip.commit is None:
             change = replace(change, write={**layout.first_files(), **change.write})
@@ -374,7 +384,9 @@ def _read_files(
 
 
 def _refuse_other(run: StoredRun, path: str) -> None:
-    """Raise SessionKeptError if the session of a run is stored, at this path, with another document."""
+    """Raise SessionKeptError if the session of a run is stored, at this path, with
+    another document.
+    """
     stored = layout.parse_run_path(path) or ""
     if stored != run.id:
         raise kept_already(run.session, stored)

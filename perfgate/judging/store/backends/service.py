@@ -51,9 +51,11 @@ from perfgate.version import __version__
 # The first that is set counts. A job may need PERFGATE_TOKEN for its forge.
 TOKEN_VARIABLES = ("PERFGATE_STORE_TOKEN", "PERFGATE_TOKEN")
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
-# Waits before another try. Every request may be repeated, as writing twice changes no entry.
+# Waits before another try. Every request may be repeated, as writing twice changes no
+# entry.
 _WAITS = (0.5, 1.0, 2.0, 4.0)
-# A wait that the service asks for is kept up to this long; after the last try the run waits on disk.
+# A wait that the service asks for is kept up to this long; after the last try the run
+# waits on disk.
 _LONGEST_WAIT = 10.0
 _TRANSIENT = (
     HTTPStatus.BAD_GATEWAY,
@@ -72,7 +74,9 @@ def accepts(location: str) -> bool:
 
 
 def open_backend(location: str, place: StorePlace) -> ServiceStore:
-    """The store at an address, connected on first use. Raises StoreError for an unsafe address."""
+    """The store at an address, connected on first use. Raises StoreError for an unsafe
+    address.
+    """
     try:
         parts = urlsplit(location)
         host, _ = parts.hostname, parts.port
@@ -101,7 +105,9 @@ def open_backend(location: str, place: StorePlace) -> ServiceStore:
 
 
 def service_token(environ: Mapping[str, str]) -> str | None:
-    """The token of a service in the environment; None if no variable holds one. A token of a forge is never sent."""
+    """The token of a service in the environment; None if no variable holds one. A token
+    of a forge is never sent.
+    """
     for name in TOKEN_VARIABLES:
         value = environ.get(name, "").strip()
         if value.startswith(TOKEN_PREFIX) and value.isascii():
@@ -110,7 +116,9 @@ def service_token(environ: Mapping[str, str]) -> str | None:
 
 
 class _Token(AuthBase):
-    """The token as an auth object: without one requests would send the ~/.netrc entry of the host."""
+    """The token as an auth object: without one requests would send the ~/.netrc entry
+    of the host.
+    """
 
     def __init__(self, token: str | None) -> None:
         self._token = token
@@ -131,7 +139,9 @@ class _Answer(NamedTuple):
 
 
 class ServiceStore:
-    """The Store of a service. Its connections are kept between calls, and made anew after a fork."""
+    """The Store of a service. Its connections are kept between calls, and made anew
+    after a fork.
+    """
 
     def __init__(
         self,
@@ -158,7 +168,10 @@ class ServiceStore:
         *,
         actor: str = LOCAL,
     ) -> list[str]:
-        """Add entries, one a request; return the ids of the new runs. The service knows the writer by the token."""
+        """Add entries, one a request; return the ids of the new runs.
+
+        The service knows the writer by the token.
+        """
         new: list[str] = []
         for entry in entries:
             if not isinstance(entry, RunEntry):
@@ -201,7 +214,9 @@ class ServiceStore:
         return entries
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
-        """The documents of runs as they were recorded, by their ids or the beginnings of these."""
+        """The documents of runs as they were recorded, by their ids or the beginnings
+        of these.
+        """
         return [self._document(project, run_id) for run_id in run_ids]
 
     def remove(
@@ -211,7 +226,9 @@ class ServiceStore:
         *,
         actor: str = LOCAL,  # noqa: ARG002 - refused
     ) -> int:
-        """Always refused: a token that can upload must not be able to remove main's history."""
+        """Always refused: a token that can upload must not be able to remove main's
+        history.
+        """
         raise StoreError(
             "runs of {project!a} are not removed through {address}; run `perfgate baseline remove` or `prune` with --store "
             "and --project on the machine of the service",
@@ -382,7 +399,9 @@ _ERRORS: dict[int, type[StoreError]] = {
 
 
 def _refusal(body: bytes) -> str | None:
-    """The reason in a refusal of the service; None for the page of a proxy or another server."""
+    """The reason in a refusal of the service; None for the page of a proxy or another
+    server.
+    """
     try:
         return msgspec.json.decode(body, type=ServedError).error
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -390,7 +409,9 @@ def _refusal(body: bytes) -> str | None:
 
 
 def _ahead(date: str) -> timedelta:
-    """How far the clock that wrote a Date header (RFC 9110, 6.6.1) is ahead of this machine's; 0 without one."""
+    """How far the clock that wrote a Date header (RFC 9110, 6.6.1) is ahead of this
+    machine's; 0 without one.
+    """
     try:
         return parsedate_to_datetime(date) - datetime.now(timezone.utc)
     except (TypeError, ValueError):
@@ -398,7 +419,9 @@ def _ahead(date: str) -> timedelta:
 
 
 def _seconds(retry_after: str) -> float:
-    """The seconds of a Retry-After header (RFC 9110, 10.2.3), within bounds; 0 without one, and for a date."""
+    """The seconds of a Retry-After header (RFC 9110, 10.2.3), within bounds; 0 without
+    one, and for a date.
+    """
     seconds = (
         float(retry_after[:9])
         if retry_after.isascii() and retry_after.isdecimal()

@@ -1,4 +1,6 @@
-"""The store in SQL, through SQLAlchemy Core: a SQLite file or a PostgreSQL database, with the same tables and statements."""
+"""The store in SQL, through SQLAlchemy Core: a SQLite file or a PostgreSQL database,
+with the same tables and statements.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,9 @@ class SqlStore:
             place = SqliteFile(place)
         self._database = place
         self._ledger = Ledger(self._database, clock)
-        # Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it. Without the option it forgets
-        # the number of rows ("preserve_rowcount", since 2.0.28).
+        # Built once: SQLAlchemy takes longer to build a statement than SQLite to
+        # execute it. Without the option it forgets the number of rows
+        # ("preserve_rowcount", since 2.0.28).
         absent = self._database.insert(LOG).on_conflict_do_nothing()
         self._insert_absent = absent.execution_options(preserve_rowcount=True)
         replacing = self._database.insert(LOG)
@@ -106,7 +109,9 @@ class SqlStore:
         *,
         actor: str = LOCAL,
     ) -> list[str]:
-        """Add entries in one write, all or none, and note them in the audit log; return the ids of the new runs."""
+        """Add entries in one write, all or none, and note them in the audit log; return
+        the ids of the new runs.
+        """
         # Not within the transaction, for which all other writers wait.
         packed = {
             run_id: zlib.compress(data, _LEVEL) for run_id, data in documents.items()
@@ -131,7 +136,8 @@ class SqlStore:
                         self._ledger.note(
                             connection, actor, _NOTED[RunEntry], project, entry.run.id
                         )
-            # A single entry, because the audit history of the source names the writer of each run.
+            # A single entry, because the audit history of the source names the writer
+            # of each run.
             if actor == COPIER and new:
                 self._ledger.note(
                     connection, actor, "runs copied", project, str(len(new))
@@ -169,7 +175,9 @@ class SqlStore:
         return newest_first(entries)
 
     def documents(self, project: str, run_ids: Sequence[str]) -> list[StoredDocument]:
-        """The documents of runs as they were recorded, by their ids or the beginnings of these."""
+        """The documents of runs as they were recorded, by their ids or the beginnings
+        of these.
+        """
         documents: list[StoredDocument] = []
         with self._database.reading() as connection:
             for run_id in run_ids:
@@ -209,7 +217,9 @@ class SqlStore:
         return removed
 
     def projects(self) -> list[str]:
-        """One look at the index for each project, because reading the project of every run would take long."""
+        """One look at the index for each project, because reading the project of every
+        run would take long.
+        """
         is_run = LOG.c.started.is_not(None)
         name = (
             sa.select(sa.func.min(LOG.c.project).label("project"))
@@ -230,7 +240,9 @@ class SqlStore:
         return [row["project"] for row in self._read(query)]
 
     def revision(self, project: str) -> str:
-        """The numbers of the runs and of the changes in the audit log, which has an entry for every write."""
+        """The numbers of the runs and of the changes in the audit log, which has an
+        entry for every write.
+        """
         runs = (
             sa.select(sa.func.count(LOG.c.run))
             .where(LOG.c.project == project)
@@ -247,7 +259,9 @@ class SqlStore:
         return revision_text(rows[0]["runs"], rows[0]["changes"])
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
-        """Empty: SQLite refuses a damaged file as a whole, and a modified document is refused when it is read."""
+        """Empty: SQLite refuses a damaged file as a whole, and a modified document is
+        refused when it is read.
+        """
         return []
 
     def ledger(self) -> Ledger:
@@ -260,9 +274,13 @@ class SqlStore:
     def _insert_run(
         self, connection: sa.Connection, project: str, entry: RunEntry, document: bytes
     ) -> bool:
-        """Insert a run unless it is there; return whether it was not. Raises SessionKeptError."""
+        """Insert a run unless it is there; return whether it was not.
+
+        Raises SessionKeptError.
+        """
         row = _row(project, entry)
-        # A writer of the same session waits here for the end of the other's transaction.
+        # A writer of the same session waits here for the end of the other's
+        # transaction.
         if connection.execute(self._insert_absent, row).rowcount == 1:
             connection.execute(
                 _ADD_DOCUMENT, {"run": entry.run.id, "document": document}

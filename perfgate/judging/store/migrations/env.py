@@ -1,4 +1,6 @@
-"""What Alembic executes for every migration: it works on the connection of the caller, in the caller's transaction."""
+"""What Alembic executes for every migration: it works on the connection of the caller,
+in the caller's transaction.
+"""
 
 from alembic import context
 

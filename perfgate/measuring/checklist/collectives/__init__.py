@@ -1,1 +1,3 @@
-"""A job of several processes that time collectives: its plan, the program of each rank, and the launcher."""
+"""A job of several processes that time collectives: its plan, the program of each rank,
+and the launcher.
+"""

@@ -1,6 +1,8 @@
-"""Run a job of several ranks on this machine with torch's own launcher, and leave no process behind.
+"""Run a job of several ranks on this machine with torch's own launcher, and leave no
+process behind.
 
-The launching process and the ranks exchange the plan and the reports as JSON files in one folder.
+The launching process and the ranks exchange the plan and the reports as JSON files in
+one folder.
 """
 
 from __future__ import annotations
@@ -25,14 +27,19 @@ _SMALLEST = 1 << 10
 _SIZE_STEP = 4
 _RANKS = "perfgate.measuring.checklist.collectives.ranks"
 _TAIL = 2000
-# A rank notices the end of its job once it is imported, which takes a busy machine many seconds.
+# A rank notices the end of its job once it is imported, which takes a busy machine many
+# seconds.
 _END_SECONDS = 60.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. ``sizes`` are bytes, rising; each is timed ``repetitions`` times, or fewer if that takes ``seconds``.
+    """One job.
 
-    In each of ``rounds`` rounds all ranks do the same work and then meet, which reveals stragglers.
+    ``sizes`` are bytes, rising; each is timed ``repetitions`` times, or fewer if that
+    takes ``seconds``.
+
+    In each of ``rounds`` rounds all ranks do the same work and then meet, which reveals
+    stragglers.
     """
 
     kind: str
@@ -47,7 +54,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationSamples(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation of one rank at one size: nanoseconds of each repetition, and whether the result was right."""
+    """One operation of one rank at one size: nanoseconds of each repetition, and
+    whether the result was right.
+    """
 
     operation: Operation
     size: int
@@ -56,10 +65,12 @@ class OperationSamples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurements of one rank. ``refused`` maps an operation that the backend lacks to the reason.
+    """The measurements of one rank.
 
-    ``arrived_ns`` is when it finished its work in each round, by the clock that a machine's processes share, ``worked_ns`` how
-    long that took.
+    ``refused`` maps an operation that the backend lacks to the reason.
+
+    ``arrived_ns`` is when it finished its work in each round, by the clock that a
+    machine's processes share, ``worked_ns`` how long that took.
     """
 
     rank: int
@@ -93,8 +104,9 @@ def run_job(
 ) -> list[RankReport]:
     """The reports of all ranks, in order.
 
-    Rendezvous is on the loopback at a port that the launcher takes from the system, so that two jobs never meet. Raises
-    MeasuringError with the job's last output if the job fails or exceeds ``limit_seconds``.
+    Rendezvous is on the loopback at a port that the launcher takes from the system, so
+    that two jobs never meet. Raises MeasuringError with the job's last output if the
+    job fails or exceeds ``limit_seconds``.
     """
     with tempfile.TemporaryDirectory(dir=folder, prefix=".collectives-") as name:
         work = Path(name)
@@ -113,7 +125,8 @@ def run_job(
         )
         if code != 0:
             printed = output.decode(errors="replace")[-_TAIL:].strip()
-            # The first rank that failed: the others were killed or waited for it in vain.
+            # The first rank that failed: the others were killed or waited for it in
+            # vain.
             failures = [
                 file
                 for rank in range(ranks)
@@ -135,11 +148,13 @@ def run_job(
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the job: unless told an address, gloo looks up the host's name, which containers often cannot.
+    """The environment of the job: unless told an address, gloo looks up the host's
+    name, which containers often cannot.
 
-    HCCL listens on port 16666 of every NPU, which another job on the card may use, unless the system chooses a port
-    (hiascend.com, CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE"). A rank gets one thread: there are as many ranks as there are
-    devices, or as CPUs were asked for.
+    HCCL listens on port 16666 of every NPU, which another job on the card may use,
+    unless the system chooses a port (hiascend.com, CANN 9.0,
+    "HCCL_NPU_SOCKET_PORT_RANGE"). A rank gets one thread: there are as many ranks as
+    there are devices, or as CPUs were asked for.
     """
     defaults = {"GLOO_SOCKET_IFNAME": "lo", "HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
     return {**defaults, **inherited, "OMP_NUM_THREADS": "1"}
@@ -160,15 +175,18 @@ def _run(
     *,
     folder: Path,
 ) -> tuple[int | None, bytes]:
-    """Run the launcher until no process of the job is left: its exit code, None if it had to be killed, and the output.
+    """Run the launcher until no process of the job is left: its exit code, None if it
+    had to be killed, and the output.
 
-    The launcher puts every rank into a separate session, out of reach of our signals. But ranks end when their standard
-    input, which is a pipe of ours, is closed; and as they all print to another pipe, its end is theirs.
+    The launcher puts every rank into a separate session, out of reach of our signals.
+    But ranks end when their standard input, which is a pipe of ours, is closed; and as
+    they all print to another pipe, its end is theirs.
     """
     reads, life_line = os.pipe()
     process = subprocess.Popen(
         command,
-        # -m puts the current folder before all others on the import path; here it has no modules.
+        # -m puts the current folder before all others on the import path; here it has
+        # no modules.
         cwd=folder,
         env=dict(environ),
         stdin=reads,

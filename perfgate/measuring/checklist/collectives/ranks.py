@@ -1,8 +1,10 @@
-"""``python -m torch.distributed.run … -m perfgate.measuring.checklist.collectives.ranks FOLDER``: one rank of a job.
+"""``python -m torch.distributed.run … -m perfgate.measuring.checklist.collectives.ranks FOLDER``:
+one rank of a job.
 
-The job lives as long as its standard input is held open: a rank that finds it closed exits at once, at any point, and a
-rank with a killed launcher exits with it, even while it holds the interpreter's lock. So no rank outlives the process that
-started it, however that one ended.
+The job lives as long as its standard input is held open: a rank that finds it closed
+exits at once, at any point, and a rank with a killed launcher exits with it, even while
+it holds the interpreter's lock. So no rank outlives the process that started it,
+however that one ended.
 """
 
 from __future__ import annotations
@@ -56,8 +58,9 @@ class _Rank:
             self.device = torch.device(plan.kind, int(os.environ["LOCAL_RANK"]))
             self.module: Any = getattr(torch, plan.kind)
             self.module.set_device(self.device)
-        # Kept until the group is destroyed: the group's own thread releases the last message, needs the interpreter for
-        # that, and the interpreter waits for it while destroying the group (a deadlock seen with gloo of torch 2.7).
+        # Kept until the group is destroyed: the group's own thread releases the last
+        # message, needs the interpreter for that, and the interpreter waits for it
+        # while destroying the group (a deadlock seen with gloo of torch 2.7).
         self.met = torch.zeros(1, device=self.device)
 
     def synchronize(self) -> None:
@@ -80,7 +83,9 @@ class _Rank:
 
 
 class _Prepared(NamedTuple):
-    """One operation on its tensors: ``run`` it, and ask whether the result is right after ``fill``."""
+    """One operation on its tensors: ``run`` it, and ask whether the result is right
+    after ``fill``.
+    """
 
     run: Callable[[], Any]
     fill: Callable[[], Any]
@@ -123,7 +128,9 @@ def _report(rank: _Rank) -> RankReport:
 
 
 def _refusal(rank: _Rank, operation: Operation) -> str:
-    """The reason if the backend lacks an operation, else empty: every rank gets the same answer, and no message is sent."""
+    """The reason if the backend lacks an operation, else empty: every rank gets the
+    same answer, and no message is sent.
+    """
     try:
         _PREPARE[operation](rank, 1).run()
     except (RuntimeError, NotImplementedError) as error:
@@ -162,7 +169,9 @@ def _time_sizes(
 
 
 def _once(rank: _Rank, prepared: _Prepared) -> int:
-    """The nanoseconds of one run that all ranks begin together, as far as a barrier can make them."""
+    """The nanoseconds of one run that all ranks begin together, as far as a barrier can
+    make them.
+    """
     dist.barrier()
     rank.synchronize()
     started = perf_counter_ns()
@@ -172,7 +181,9 @@ def _once(rank: _Rank, prepared: _Prepared) -> int:
 
 
 def _prepare_all_reduce(rank: _Rank, part: int) -> _Prepared:
-    """Sum ``size * part`` elements of all ranks; those timed are zero, as a sum in place would grow without end."""
+    """Sum ``size * part`` elements of all ranks; those timed are zero, as a sum in
+    place would grow without end.
+    """
     data = torch.zeros(rank.size * part, device=rank.device)
     total = rank.size * (rank.size + 1) / 2
     return _Prepared(
@@ -206,7 +217,8 @@ def _prepare_reduce_scatter(rank: _Rank, part: int) -> _Prepared:
         torch.zeros(rank.size * part, device=rank.device),
     )
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    # Part c of rank r holds r + 1 + c, so rank c receives the sum of all r + 1, and c of each.
+    # Part c of rank r holds r + 1 + c, so rank c receives the sum of all r + 1, and c
+    # of each.
     parts = (
         torch.arange(float(rank.size), device=rank.device).repeat_interleave(part)
         + rank.number
@@ -228,7 +240,9 @@ _PREPARE: dict[Operation, Callable[[_Rank, int], _Prepared]] = {
 
 
 def _meet(rank: _Rank) -> tuple[list[int], list[int]]:
-    """Let all ranks do the same work and then meet, again and again; note when this one was through and how long it worked."""
+    """Let all ranks do the same work and then meet, again and again; note when this one
+    was through and how long it worked.
+    """
     matrix = torch.ones(_WORK_SIZE, _WORK_SIZE, device=rank.device)
     arrived_ns, worked_ns = [], []
     for _ in range(rank.plan.rounds):
@@ -251,7 +265,8 @@ def end_with_job() -> None:
     die_with_parent(os.getppid())
 
     def watch() -> None:
-        # A read that returns means that the other end is closed, because it is never written to.
+        # A read that returns means that the other end is closed, because it is never
+        # written to.
         os.read(sys.stdin.fileno(), 1)
         os._exit(1)
 

@@ -1,4 +1,6 @@
-"""Judge the collectives of a recording: what they hide, the links that carry them, and the rank that the others wait for."""
+"""Judge the collectives of a recording: what they hide, the links that carry them, and
+the rank that the others wait for.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from perfgate.trace.model.recording import Collective, Packets
 # The links between devices; PCIe leads to the host (step 3).
 _LINKS: tuple[Link, ...] = ("NIC", "RoCE", "HCCS")
 _RDMA = "RDMA"
-# From this share on, exposed communication is a matter of late ranks rather than of transfers.
+# From this share on, exposed communication is a matter of late ranks rather than of
+# transfers.
 _MOSTLY_WAITING = 0.5
 
 
@@ -57,7 +60,9 @@ def judge_recorded_ranks(
 
 
 def _judge_links(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the bandwidth of each kind of link, and judge the share of its time in small packets if their sizes are recorded."""
+    """Add the bandwidth of each kind of link, and judge the share of its time in small
+    packets if their sizes are recorded.
+    """
     sizes: Counter[str] = Counter()
     times: Counter[str] = Counter()
     packets: dict[str, list[Packets]] = {}
@@ -123,7 +128,9 @@ class _PacketTotals:
 
 
 def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add what each kind of link carried in the steps by the device's own counters, and judge the packets that it lost."""
+    """Add what each kind of link carried in the steps by the device's own counters, and
+    judge the packets that it lost.
+    """
     window, readings = busy_window(summary), summary.timeline.readings
     if window is None:
         return
@@ -156,7 +163,8 @@ def _judge_overlap(
 ) -> None:
     """Judge the exposed communication, and add the share hidden behind computing.
 
-    ``waiting`` is the share of the time in collectives that a rank only waits for others.
+    ``waiting`` is the share of the time in collectives that a rank only waits for
+    others.
     """
     parts = summary.parts()
     if parts is None:
@@ -184,7 +192,9 @@ def _judge_overlap(
 def _judge_lag_and_links(
     outcome: StepOutcome, summaries: Sequence[DeviceSummary]
 ) -> None:
-    """Judge the lag of each rank behind the middle one in a step, and links far slower than others of their kind."""
+    """Judge the lag of each rank behind the middle one in a step, and links far slower
+    than others of their kind.
+    """
     tables = [reduce_timeline(summary.timeline, summary.shape) for summary in summaries]
     for table, lag, part in ranks_by_lag(tables):
         shape, behind = table.path, lag - 1.0
@@ -218,9 +228,11 @@ def _judge_lag_and_links(
 def _judge_retransmissions(
     outcome: StepOutcome, summaries: Sequence[DeviceSummary]
 ) -> None:
-    """Add a finding for each group of ranks whose RDMA transfers take so much time that packets must have been retransmitted.
+    """Add a finding for each group of ranks whose RDMA transfers take so much time that
+    packets must have been retransmitted.
 
-    If one of the ranks finished the collective sooner than that, the others waited for a rank, not for packets.
+    If one of the ranks finished the collective sooner than that, the others waited for
+    a rank, not for packets.
     """
     meetings: dict[
         tuple[str | None, str, int | None], list[tuple[str, Collective]]
@@ -260,7 +272,9 @@ def _rdma_ns(collective: Collective) -> int:
 def _note_slowest_ranks(
     outcome: StepOutcome, summaries: Sequence[DeviceSummary]
 ) -> None:
-    """Name the ranks with the longest and shortest time in each kind of collective; the shortest arrived last."""
+    """Name the ranks with the longest and shortest time in each kind of collective; the
+    shortest arrived last.
+    """
     times: dict[str, dict[str, float]] = {}
     for summary in summaries:
         for kind, ns in summary.collectives.items():

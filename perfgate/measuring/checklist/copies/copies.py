@@ -1,4 +1,6 @@
-"""Run several copies at once, in threads of this process or in separate processes, time them all, and judge their gain."""
+"""Run several copies at once, in threads of this process or in separate processes, time
+them all, and judge their gain.
+"""
 
 from __future__ import annotations
 
@@ -48,26 +50,33 @@ _PROCESS = "perfgate.measuring.checklist.copies.process"
 # From telling the copies to begin until they do.
 _LEAD_NS = 50_000_000
 _START_SECONDS, _END_SECONDS = 120.0, 5.0
-# As for the sides of a check on an accelerator, whose clock and temperature settle first.
+# As for the sides of a check on an accelerator, whose clock and temperature settle
+# first.
 _WARM_UP_SECONDS, _LEVEL_SECONDS = 1.5, 0.5
 # Over the levels; fewer visits give no interval.
 _PASSES = FEWEST_QUADS
 
 
 class CopiesLevel(NamedTuple):
-    """How many copies ran at once, and of every visit to it the seconds of each copy's calls."""
+    """How many copies ran at once, and of every visit to it the seconds of each copy's
+    calls.
+    """
 
     copies: int
     visits: list[list[Floats]]
 
     @property
     def calls_per_second(self) -> float:
-        """Each copy's calls over the time they took, all copies together; the estimate over the visits."""
+        """Each copy's calls over the time they took, all copies together; the estimate
+        over the visits.
+        """
         return math.exp(estimate(self._log_rates))
 
     @property
     def rate_interval(self) -> tuple[float, float]:
-        """The interval of ``calls_per_second`` at ``CONFIDENCE``, by signed ranks over the visits."""
+        """The interval of ``calls_per_second`` at ``CONFIDENCE``, by signed ranks over
+        the visits.
+        """
         alpha = (1 - CONFIDENCE) / 2
         return math.exp(lower_bound(self._log_rates, alpha)), math.exp(
             upper_bound(self._log_rates, alpha)
@@ -78,7 +87,9 @@ class CopiesLevel(NamedTuple):
         return np.concatenate(list(chain.from_iterable(self.visits)))
 
     def gain_over(self, alone: CopiesLevel) -> Versus:
-        """How many times the throughput of another level it has, over the visits to both, pass by pass."""
+        """How many times the throughput of another level it has, over the visits to
+        both, pass by pass.
+        """
         return summarize_turns(
             np.stack([1e9 / alone._rates, 1e9 / self._rates], axis=1)
         )
@@ -99,7 +110,8 @@ class CopiesLevel(NamedTuple):
 def time_threads(
     workload: BoundWorkload, levels: Sequence[int], *, seconds: float
 ) -> list[CopiesLevel]:
-    """Copies that share the model, each in a thread; on a device with queues each thread has its own stream.
+    """Copies that share the model, each in a thread; on a device with queues each
+    thread has its own stream.
 
     Each level takes ``seconds`` in all.
     """
@@ -130,7 +142,10 @@ def time_processes(
     seconds: float,
     folder: Path,
 ) -> list[CopiesLevel]:
-    """Copies with a process, a model and inputs each. Raises MeasuringError if one does not get ready."""
+    """Copies with a process, a model and inputs each.
+
+    Raises MeasuringError if one does not get ready.
+    """
     with ExitStack() as stack:
         started = [
             stack.enter_context(_process(request, folder)) for _ in range(max(levels))
@@ -156,7 +171,10 @@ def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:
 
 
 def level_of_new_process(request: protocol.LoadRequest, *, folder: Path) -> float:
-    """The seconds of a call in a new process that is warm, by the device's clock. Raises MeasuringError."""
+    """The seconds of a call in a new process that is warm, by the device's clock.
+
+    Raises MeasuringError.
+    """
     with _process(request, folder) as connection:
         _stands(connection)
         protocol.send(
@@ -170,7 +188,9 @@ def level_of_new_process(request: protocol.LoadRequest, *, folder: Path) -> floa
 def _up_and_down(
     run: Callable[[int], list[Floats]], levels: Sequence[int]
 ) -> list[CopiesLevel]:
-    """Visit every level in each pass, in rising and in falling order by turns: a drift of the machine then meets all alike."""
+    """Visit every level in each pass, in rising and in falling order by turns: a drift
+    of the machine then meets all alike.
+    """
     measured = [CopiesLevel(copies, []) for copies in levels]
     for number in range(_PASSES):
         for level in measured if number % 2 == 0 else reversed(measured):
@@ -191,7 +211,9 @@ def _in_seconds(walls_ns: Iterable[list[int]]) -> list[Floats]:
 
 @contextmanager
 def _process(request: protocol.LoadRequest, folder: Path) -> Iterator[socket.socket]:
-    """A process that loads the workload; it is ended, and waited for, when the block is left."""
+    """A process that loads the workload; it is ended, and waited for, when the block is
+    left.
+    """
     ours, theirs = socket.socketpair()
     with ours:
         descriptor = theirs.fileno()
@@ -236,7 +258,8 @@ def _receive(connection: socket.socket, kind: type[Any]) -> Any:
 
 
 _METRICS = ("copies.throughput", "copies.p50", "copies.p99")
-# Factor on the number of copies: half of all estimates of a perfect gain lie slightly above that number.
+# Factor on the number of copies: half of all estimates of a perfect gain lie slightly
+# above that number.
 _IMPOSSIBLE = 1.1
 
 
@@ -297,7 +320,9 @@ def _time_copies(context: StepContext, way: str, seconds: float) -> list[CopiesL
 
 
 def too_large(context: StepContext) -> Message | None:
-    """Why the processes do not fit into memory: the kernel would kill one of them, or another user's."""
+    """Why the processes do not fit into memory: the kernel would kill one of them, or
+    another user's.
+    """
     most = max(context.settings.copies)
     needed, free = most * context.device.host_memory().resident, available_memory()
     if free is None or needed <= free:
@@ -319,8 +344,8 @@ def _add_level(outcome: StepOutcome, level: CopiesLevel, context: StepContext) -
 def best_gain(levels: list[CopiesLevel]) -> Versus | Message:
     """The gain of the best number of copies over one, or why it is unknown.
 
-    Copies cannot gain more than their number. If they do, other processes slowed the single copy down, and all gains are
-    relative to it.
+    Copies cannot gain more than their number. If they do, other processes slowed the
+    single copy down, and all gains are relative to it.
     """
     for level in levels[1:]:
         gain = level.gain_over(levels[0])
@@ -332,7 +357,9 @@ def best_gain(levels: list[CopiesLevel]) -> Versus | Message:
 
 
 def _judge_growth(outcome: StepOutcome, levels: list[CopiesLevel], way: str) -> None:
-    """Note the number of copies up to which each step gains, and the tail latency at the largest number."""
+    """Note the number of copies up to which each step gains, and the tail latency at
+    the largest number.
+    """
     gain, knee = outcome.limit("copies.knee.gain"), levels[0]
     for level in levels[1:]:
         if level.calls_per_second < gain * knee.calls_per_second:

@@ -1,6 +1,8 @@
-"""``python -m perfgate.measuring.checklist.copies.process FD NANOSECONDS PARENT``: a copy in a separate process.
+"""``python -m perfgate.measuring.checklist.copies.process FD NANOSECONDS PARENT``: a
+copy in a separate process.
 
-It ends when the other end of its socket is closed, and with the process that started it.
+It ends when the other end of its socket is closed, and with the process that started
+it.
 """
 
 from __future__ import annotations
@@ -34,14 +36,18 @@ from perfgate.system.processes import die_with_parent
 
 
 class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Make calls from ``begin_ns`` of the monotonic clock, which processes of a machine share, until ``end_ns``."""
+    """Make calls from ``begin_ns`` of the monotonic clock, which processes of a machine
+    share, until ``end_ns``.
+    """
 
     begin_ns: int
     end_ns: int
 
 
 class TimeLevel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Make calls for ``warm_up_seconds``, and time calls for ``seconds`` after that by the device's clock."""
+    """Make calls for ``warm_up_seconds``, and time calls for ``seconds`` after that by
+    the device's clock.
+    """
 
     warm_up_seconds: float
     seconds: float
@@ -54,7 +60,9 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stands(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy is ready: nanoseconds from its process's start to an imported framework, of loading, and of the first call."""
+    """A copy is ready: nanoseconds from its process's start to an imported framework,
+    of loading, and of the first call.
+    """
 
     import_ns: int
     load_ns: int
@@ -84,7 +92,9 @@ def time_copy(call: Call, wait: Callable[[], object], go: Go) -> list[int]:
 
 
 def main(descriptor: int, spawned_ns: int) -> None:
-    """Load the workload, call it once, and then for as long and as often as is asked for."""
+    """Load the workload, call it once, and then for as long and as often as is asked
+    for.
+    """
     connection = socket.socket(fileno=descriptor)
     try:
         _serve(connection, spawned_ns)
@@ -150,6 +160,7 @@ def _level(call: Call, device: Device, order: TimeLevel) -> float:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[3]))
-    # `-m` puts the current folder first; the project's own folders are named in the request.
+    # `-m` puts the current folder first; the project's own folders are named in the
+    # request.
     del sys.path[0]
     main(int(sys.argv[1]), int(sys.argv[2]))

@@ -58,9 +58,11 @@ _COLD_STARTS = 3
 _OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")
 # Fewer calls are not traffic.
 _FEWEST_ARRIVALS = 10
-# Seconds of all promised rates and shapes together, if that is what their P99 takes; a step may take 300 s.
+# Seconds of all promised rates and shapes together, if that is what their P99 takes; a
+# step may take 300 s.
 _MOST_SECONDS_OF_PROMISES = 120.0
-# An open loop may take this many times its usual time if it would otherwise end just before its P99 is known.
+# An open loop may take this many times its usual time if it would otherwise end just
+# before its P99 is known.
 _STRETCH = 1.5
 
 
@@ -73,7 +75,9 @@ _Started = TypeVar("_Started")
 
 
 class LatencyStep:
-    """Latency of synchronized calls, throughput with several in flight; inputs rotate, no call is dropped."""
+    """Latency of synchronized calls, throughput with several in flight; inputs rotate,
+    no call is dropped.
+    """
 
     card = card(1)
 
@@ -92,7 +96,9 @@ class LatencyStep:
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Use the lengths of profiler steps as latencies; a label marks the profiler's overhead in them."""
+        """Use the lengths of profiler steps as latencies; a label marks the profiler's
+        overhead in them.
+        """
         outcome = context.outcome()
         for summary in context.summaries:
             lengths, reason = summary.lengths(), Message("times.steps-without-times")
@@ -134,7 +140,8 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     times = time_calls(call, device, _call_budget(context, shape))
     after = _memory(device)
     window_seconds = 0.1 if context.extent.quick else 1.0
-    # Six windows are the fewest that bound the median with 95 % confidence by order statistics.
+    # Six windows are the fewest that bound the median with 95 % confidence by order
+    # statistics.
     rates, _ = measure_throughput(
         call, device, items=batch, window_seconds=window_seconds, windows=6
     )
@@ -156,7 +163,9 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
 
 
 def _cold_start(outcome: StepOutcome, context: StepContext, load: LoadRequest) -> None:
-    """The parts of a cold start on the first shape, each the median of consecutive new processes."""
+    """The parts of a cold start on the first shape, each the median of consecutive new
+    processes.
+    """
     context.doing("starting a process that imports, loads and calls the workload")
     count = 1 if context.extent.quick else _COLD_STARTS
     start = partial(start_cold, load, folder=context.artifacts)
@@ -170,7 +179,9 @@ def _cold_start(outcome: StepOutcome, context: StepContext, load: LoadRequest) -
 
 
 def _time_starts(outcome: StepOutcome, context: StepContext, load: LoadRequest) -> None:
-    """Time the calls of new processes on an accelerator, and add the spread between them."""
+    """Time the calls of new processes on an accelerator, and add the spread between
+    them.
+    """
     context.doing(
         "starting a process to compare its calls with those of other processes"
     )
@@ -190,7 +201,9 @@ def _started(
     *,
     count: int,
 ) -> list[_Started]:
-    """The results of new processes, one after the other; if one fails, none, and the metrics are missing."""
+    """The results of new processes, one after the other; if one fails, none, and the
+    metrics are missing.
+    """
     results: list[_Started] = []
     while len(results) < count:
         started = experiment(context, start, failing="times.cold-start-failed")
@@ -202,12 +215,15 @@ def _started(
 
 
 def start_spread(levels: Sequence[float]) -> float:
-    """The standard deviation of the difference between two processes, as that of a logarithm, from seconds of their calls."""
+    """The standard deviation of the difference between two processes, as that of a
+    logarithm, from seconds of their calls.
+    """
     return math.sqrt(2) * float(np.std(np.log(levels), ddof=1))
 
 
 def _judge_steadiness(outcome: StepOutcome, seconds: Floats) -> None:
-    """Judge whether the calls kept one speed for the requested time, and add the quantiles of the longest level.
+    """Judge whether the calls kept one speed for the requested time, and add the
+    quantiles of the longest level.
 
     A drift counts by the end of its interval nearest to zero.
     """
@@ -248,7 +264,9 @@ def _judge_steadiness(outcome: StepOutcome, seconds: Floats) -> None:
 
 
 def _memory(device: Device) -> dict[str, int]:
-    """The bytes that the process holds in host memory, and in device memory if the device has its own."""
+    """The bytes that the process holds in host memory, and in device memory if the
+    device has its own.
+    """
     memory = {"process": device.host_memory().resident}
     statistics = device.memory_statistics()
     if statistics is not None:
@@ -262,7 +280,9 @@ def _judge_memory(
     before: dict[str, int],
     after: dict[str, int],
 ) -> None:
-    """Compare memory before and after the steady state; step 17 names the line that keeps memory."""
+    """Compare memory before and after the steady state; step 17 names the line that
+    keeps memory.
+    """
     for place, began in before.items():
         of_place = outcome.under(of=place)
         of_place.numbers(
@@ -282,7 +302,9 @@ def _judge_memory(
 
 
 def _call_budget(context: StepContext, shape: str) -> CallBudget:
-    """The time of the calls; an SLA on the P99 takes as many calls as a P99 needs, even if quick."""
+    """The time of the calls; an SLA on the P99 takes as many calls as a P99 needs, even
+    if quick.
+    """
     sla = context.workload.workload.sla
     calls, most = 120, _of_shape(context, quick=1.0, full=_FULL_SECONDS)
     if not context.extent.quick:
@@ -307,7 +329,8 @@ def _of_shape(context: StepContext, *, quick: float, full: float) -> float:
 
 
 def _add_quantiles(outcome: StepOutcome, seconds: Floats) -> None:
-    """Add the percentiles, the slowest tenth and the standard deviation with their intervals, and the maximum.
+    """Add the percentiles, the slowest tenth and the standard deviation with their
+    intervals, and the maximum.
 
     A P99 and a tenth of too few calls have a reason instead of a value.
     """
@@ -330,7 +353,8 @@ def _add_quantiles(outcome: StepOutcome, seconds: Floats) -> None:
 
 
 def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
-    """Compare the P99 with the SLA: violated if even its lower bound lies above, met if its upper bound lies below.
+    """Compare the P99 with the SLA: violated if even its lower bound lies above, met if
+    its upper bound lies below.
 
     An SLA with a rate applies to the calls that arrive at that rate.
     """
@@ -356,9 +380,11 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
 
 
 def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -> None:
-    """Measure the latency of calls that arrive at a fixed rate, from the intended start of each.
+    """Measure the latency of calls that arrive at a fixed rate, from the intended start
+    of each.
 
-    The rates come from the SLA, budgets and the traffic; without any the measurement is skipped.
+    The rates come from the SLA, budgets and the traffic; without any the measurement is
+    skipped.
     """
     for calls_per_second, arrivals in _offered(context, shape):
         rate = f"{calls_per_second:g}"
@@ -402,10 +428,11 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str) -
 
 
 def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, Floats]]:
-    """Yield the rates to measure, each with the times of the calls: the rates of the SLA, of budgets, and of the traffic.
+    """Yield the rates to measure, each with the times of the calls: the rates of the
+    SLA, of budgets, and of the traffic.
 
-    A promised rate gets the full time, long enough to be judged. Traffic consists of items: a call arrives when its batch
-    is full.
+    A promised rate gets the full time, long enough to be judged. Traffic consists of
+    items: a call arrives when its batch is full.
     """
     workload, seed = context.workload.workload, context.seed
     traffic = workload.traffic
@@ -439,14 +466,18 @@ def _offered(context: StepContext, shape: str) -> Iterator[tuple[float, Floats]]
 
 
 def _count(rate: float, *, least: float, usual: float, most: float) -> int:
-    """The calls that a P99 needs, or the calls of the usual seconds if a P99 takes longer than ``most``."""
+    """The calls that a P99 needs, or the calls of the usual seconds if a P99 takes
+    longer than ``most``.
+    """
     if (P99_FLOOR + 1) / rate > most:
         return int(rate * usual)
     return max(P99_FLOOR + 1, int(rate * least))
 
 
 def _add_open_loop(outcome: StepOutcome, loop: OpenLoop, rate: str) -> None:
-    """Add the percentiles; only lower bounds for a growing queue, because its latency depends on the time of stopping."""
+    """Add the percentiles; only lower bounds for a growing queue, because its latency
+    depends on the time of stopping.
+    """
     seconds = loop.latencies / 1e9
     p50, p99 = dependent_quantile(seconds, 0.5), dependent_quantile(seconds, 0.99)
     if loop.saturated:

@@ -31,18 +31,23 @@ _FEWEST_CALLS = 20
 # A workload of minutes per call gets fewer than twenty rather than an hour.
 _LONGEST_NS = 2_000_000_000
 _FEWEST_LONG_CALLS = 3
-# The driver's utilization covers about the last second, and npu-smi takes about a second to read it.
+# The driver's utilization covers about the last second, and npu-smi takes about a
+# second to read it.
 _REPORTED_SECONDS = 5.0
 _FEWEST_READINGS = 2
 
 
 class UtilizationStep:
-    """Kernel time from a trace over wall time from a run without it: the profiler stretches gaps, not kernels."""
+    """Kernel time from a trace over wall time from a run without it: the profiler
+    stretches gaps, not kernels.
+    """
 
     card = card(2)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape. Without a kernel timeline only the host's own utilization is known."""
+        """Measure every shape. Without a kernel timeline only the host's own
+        utilization is known.
+        """
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
@@ -82,7 +87,9 @@ STEP = UtilizationStep()
 
 
 def _add_accelerators(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the share of readings in which an accelerator other than the AI cores read or wrote; its levels have no unit."""
+    """Add the share of readings in which an accelerator other than the AI cores read or
+    wrote; its levels have no unit.
+    """
     window, levels = busy_window(summary), dict[str, list[Readings]]()
     if window is None:
         return
@@ -114,14 +121,16 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     if not context.shows_kernels:
         outcome.missing(_TIMELINE_METRICS, Message("times.no-own-timeline"))
         outcome.number("utilization.host", host, count=calls)
-        # Other processes use the CPUs too, so a low share is not the workload's fault alone.
+        # Other processes use the CPUs too, so a low share is not the workload's fault
+        # alone.
         outcome.below("utilization.host", host)
         return
     if not context.extent.quick:
         _add_reported(outcome, context, call)
     trace = steady_calls(context, shape)
     busy_ns = union_length(trace.kernels().intervals) / trace.calls * calls
-    # Kernels of the traced run may take slightly longer than in the plain run; a share ends at 1.
+    # Kernels of the traced run may take slightly longer than in the plain run; a share
+    # ends at 1.
     busy = min(busy_ns / wall_ns, 1.0)
     gap = max(wall_ns - busy_ns, 0) / calls / 1e9
     outcome.numbers(
@@ -132,7 +141,9 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
 
 
 def _time_back_to_back(call: Call, device: Device, *, calls: int) -> tuple[int, int]:
-    """The time of calls without a profiler by the timer, and the CPU time of the whole process; waits once, at the end."""
+    """The time of calls without a profiler by the timer, and the CPU time of the whole
+    process; waits once, at the end.
+    """
     device.synchronize()
     cpu_started, started = device.process_cpu_ns(), device.timer_ns()
     for _ in range(calls):
@@ -143,7 +154,9 @@ def _time_back_to_back(call: Call, device: Device, *, calls: int) -> tuple[int, 
 
 
 def _add_reported(outcome: StepOutcome, context: StepContext, call: Call) -> None:
-    """Add the driver's own utilization during calls without a profiler: npu-smi shows 0 % while one runs."""
+    """Add the driver's own utilization during calls without a profiler: npu-smi shows 0
+    % while one runs.
+    """
 
     def load() -> None:
         call()
@@ -168,10 +181,12 @@ def _add_reported(outcome: StepOutcome, context: StepContext, call: Call) -> Non
 def _judge_parts(
     outcome: StepOutcome, parts: StepTotals, head_ns: float, waiting: float | None
 ) -> None:
-    """Judge the share of the steps in which kernels ran; the largest other part decides the rule of the finding.
+    """Judge the share of the steps in which kernels ran; the largest other part decides
+    the rule of the finding.
 
-    The exposed ``head_ns`` of compiled calls lies before the first kernel of a step, and what is more of it between kernels.
-    ``waiting`` is the share of the time in collectives that a rank only waits for others.
+    The exposed ``head_ns`` of compiled calls lies before the first kernel of a step,
+    and what is more of it between kernels. ``waiting`` is the share of the time in
+    collectives that a rank only waits for others.
     """
     head_of_step_ns = min(head_ns, parts.preparing_ns)
     later_head_ns = min(head_ns - head_of_step_ns, parts.free_ns)

@@ -1,4 +1,6 @@
-"""Step 3: the share of an end-to-end call spent copying between host and device, and how much of it can be hidden."""
+"""Step 3: the share of an end-to-end call spent copying between host and device, and
+how much of it can be hidden.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ _EXPOSED = "transfer.exposed_share"
 
 
 class TransferStep:
-    """The same call in four ways, interleaved: on inputs already on the device, and copied in three ways."""
+    """The same call in four ways, interleaved: on inputs already on the device, and
+    copied in three ways.
+    """
 
     card = card(3)
 
@@ -64,13 +68,16 @@ class TransferStep:
             return not_applicable(Message("times.host-memory"))
         with quiet():
             own_call(context, context.workload.shapes[0])
-            # The workload itself uses neither pinned memory nor a second stream, so their failure is not its error.
+            # The workload itself uses neither pinned memory nor a second stream, so
+            # their failure is not its error.
             return outcome_of(
                 context, partial(_measure, context), failing="times.copying-fails"
             )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """A recording shows only the copies that no kernel hides; the cost of copying takes a call without it."""
+        """A recording shows only the copies that no kernel hides; the cost of copying
+        takes a call without it.
+        """
         outcome = context.outcome()
         for summary in context.summaries:
             _add_traffic(outcome.under(shape=summary.shape), summary)
@@ -92,7 +99,9 @@ STEP = TransferStep()
 
 
 def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the bytes a second between host and device in the steps, by the device's own counters."""
+    """Add the bytes a second between host and device in the steps, by the device's own
+    counters.
+    """
     window = busy_window(summary)
     if window is None:
         return
@@ -129,7 +138,8 @@ def _measure(context: StepContext) -> StepOutcome:
         evidence[f"transfer.share {mode}"] = medians[mode]
     for mode in _MODES:
         _add_copies(of_shape.under(mode=mode), context.device, transfers, mode)
-    # Plain copying is judged: code copies so by default. The gain of the other ways is evidence.
+    # Plain copying is judged: code copies so by default. The gain of the other ways is
+    # evidence.
     evidence["of"] = max(speedups, key=speedups.__getitem__)
     if outcome.above("transfer.share", medians[_PLAIN], evidence):
         output_bytes = context.device.bytes_of(transfers.calls[_ON_DEVICE]())
@@ -140,7 +150,9 @@ def _measure(context: StepContext) -> StepOutcome:
 def judge_inputs(
     outcome: StepOutcome, inputs: Any, output_bytes: int, share: float
 ) -> None:
-    """Note if most of the copied bytes are full-precision inputs; copying takes a ``share`` of the call."""
+    """Note if most of the copied bytes are full-precision inputs; copying takes a
+    ``share`` of the call.
+    """
     wide = [
         tensor
         for tensor in tensors(inputs)
@@ -165,7 +177,8 @@ def judge_inputs(
 
 
 def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, Floats]:
-    """The nanoseconds of a call, on inputs that are on the device and for each way of copying, one number per round.
+    """The nanoseconds of a call, on inputs that are on the device and for each way of
+    copying, one number per round.
 
     A round takes the medians of calls.
     """
@@ -186,14 +199,17 @@ def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, Flo
         device,
         seconds=seconds,
         seed=context.seed,
-        # The fewest rounds that bound the median with 95 % confidence by order statistics.
+        # The fewest rounds that bound the median with 95 % confidence by order
+        # statistics.
         fewest=6,
         most=most_rounds,
     )
 
 
 class _Transfers:
-    """Makes end-to-end calls on a pool of host batches created beforehand: creating them is not part of the transfer."""
+    """Makes end-to-end calls on a pool of host batches created beforehand: creating
+    them is not part of the transfer.
+    """
 
     def __init__(self, workload: BoundWorkload, shape: str) -> None:
         self._workload = workload
@@ -210,7 +226,10 @@ class _Transfers:
             self.calls[mode] = partial(self.end_to_end, mode, _Marks(device))
 
     def end_to_end(self, mode: str, marks: _Marks) -> Any:
-        """Bring an input over, call, bring the output back. With ``prefetch`` the next input travels meanwhile."""
+        """Bring an input over, call, bring the output back.
+
+        With ``prefetch`` the next input travels meanwhile.
+        """
         self._cursor = (self._cursor + 1) % POOL_SIZE
         inputs = self._next if mode == _PREFETCH else self._upload(mode, marks)
         with marks.around("compute"):
@@ -230,7 +249,9 @@ class _Transfers:
 
 
 class _Marks:
-    """Pairs of events around the copies and the compute of one call, if it is ``marked``."""
+    """Pairs of events around the copies and the compute of one call, if it is
+    ``marked``.
+    """
 
     def __init__(self, device: Device, *, marked: bool = False) -> None:
         self._device = device
@@ -261,7 +282,8 @@ class _Marks:
 def _add_copies(
     outcome: StepOutcome, device: Device, transfers: _Transfers, mode: str
 ) -> None:
-    """Make calls with events around copies and compute; not in the timed calls, because events slow calls down.
+    """Make calls with events around copies and compute; not in the timed calls, because
+    events slow calls down.
 
     Compute is the time from the first kernel of a call to its last, gaps included.
     """

@@ -1,4 +1,6 @@
-"""Step 4: the operators that take the time, from a recorded trace; and the exact counters of one call."""
+"""Step 4: the operators that take the time, from a recorded trace; and the exact
+counters of one call.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +59,12 @@ _SINGLE_RUNS: tuple[EventKind, ...] = ("host_op", "compute", "copy")
 # More names than any model runs kernels; a recording may hold anything.
 _MOST_NAMES = 5000
 _NO_OPERATOR = Message("times.no-operator")
-# The column Accelerator Core of kernels on the device's own CPU, and of those on its cores.
+# The column Accelerator Core of kernels on the device's own CPU, and of those on its
+# cores.
 _AI_CPU = "AI_CPU"
 _CORES = frozenset({_AI_CPU, "AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"})
-# Int4Gemm, w4a16_gemm, gptq_marlin_gemm, dequant_matmul; SparseFusedAttention, paged_attention_v1, BlockSparseAttention.
+# Int4Gemm, w4a16_gemm, gptq_marlin_gemm, dequant_matmul; SparseFusedAttention,
+# paged_attention_v1, BlockSparseAttention.
 _QUANTIZED_PRODUCT = re.compile(
     r"(int[48]|w[48]a\d+|gptq|awq|marlin|quant).*(gemm|gemv|mat_?mul|linear|_mm)|(gemm|mat_?mul|_mm).*(int[48]|w[48]a\d+|quant)",
     re.IGNORECASE,
@@ -76,12 +80,17 @@ _SIZE_IS_RECORDED = re.compile(
 
 
 class TopOpsStep:
-    """Trace some steady calls of every shape; the operators of the CPU, or the kernels of a device that shows them."""
+    """Trace some steady calls of every shape; the operators of the CPU, or the kernels
+    of a device that shows them.
+    """
 
     card = card(4)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable if no trace holds an operator. The counters are there in any case."""
+        """Measure every shape; unavailable if no trace holds an operator.
+
+        The counters are there in any case.
+        """
         outcome = context.outcome()
         measure_cases(context, outcome)
         names = set[str]()
@@ -216,7 +225,9 @@ def _judge_operators(
     calls: int,
     counted: int,
 ) -> None:
-    """Judge the operators of some calls of a workload on a shape, which are made of ``counted`` events."""
+    """Judge the operators of some calls of a workload on a shape, which are made of
+    ``counted`` events.
+    """
     busy_ns = sum(total.typical_ns for total in totals)
     if not busy_ns:
         outcome.missing("ops.coverage", _NO_OPERATOR)
@@ -264,7 +275,9 @@ def _judge_operators(
 def _add_class_shares(
     outcome: StepOutcome, totals: Sequence[OperatorTotal]
 ) -> dict[OpClass, float]:
-    """Add and return the share of each class of operators, without collectives, which mostly wait."""
+    """Add and return the share of each class of operators, without collectives, which
+    mostly wait.
+    """
     in_classes = [total for total in totals if total.kind not in ("comm", "fused")]
     all_ns = sum(total.typical_ns for total in in_classes) or 1
     shares = {}
@@ -275,7 +288,9 @@ def _add_class_shares(
 
 
 def _loads_in_pieces(op: str) -> str | None:
-    """The rule for an operator that, by its name, loads groups of weights or blocks of a cache of unknown size."""
+    """The rule for an operator that, by its name, loads groups of weights or blocks of
+    a cache of unknown size.
+    """
     if _SIZE_IS_RECORDED.search(op):
         return None
     if _QUANTIZED_PRODUCT.search(op):
@@ -286,7 +301,9 @@ def _loads_in_pieces(op: str) -> str | None:
 
 
 def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Judge the kernels on the device's own CPU; skipped if the table of kernels names no unit."""
+    """Judge the kernels on the device's own CPU; skipped if the table of kernels names
+    no unit.
+    """
     table = summary.kernel_table
     cores = np.array([text.upper() for text in table.texts])
     if not len(table) or not set(cores.tolist()) & _CORES:
@@ -341,7 +358,9 @@ def _judge_unstable(outcome: StepOutcome, counters: CounterSet) -> None:
 
 @dataclass
 class _KernelRuns:
-    """The kernels of one shape: all names, and the seconds of the longest single run of each operator."""
+    """The kernels of one shape: all names, and the seconds of the longest single run of
+    each operator.
+    """
 
     shape: str
     names: set[str] = field(default_factory=set)
@@ -350,8 +369,8 @@ class _KernelRuns:
     def add(self, events: EventTable, *, calls: int) -> None:
         """Add the events of some calls.
 
-        The longest run of a typical call, without the time in nested operators and in collectives, which mostly
-        wait.
+        The longest run of a typical call, without the time in nested operators and in
+        collectives, which mostly wait.
         """
         codes = np.unique(np.concatenate((events.name, events.group)))
         self.names.update(events.names[code] for code in codes.tolist())
@@ -368,7 +387,9 @@ class _KernelRuns:
             )
 
     def judge(self, outcome: StepOutcome) -> None:
-        """Add the longest single run of all and the names for the run document, and judge the run of each operator."""
+        """Add the longest single run of all and the names for the run document, and
+        judge the run of each operator.
+        """
         # The line of the heaviest row of each operator, which is its first.
         lines: dict[str, str] = {}
         for account in outcome.accounts:

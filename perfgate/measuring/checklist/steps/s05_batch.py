@@ -1,4 +1,6 @@
-"""Step 5: throughput against batch size: the knee, the best size, and the loss at the configured one."""
+"""Step 5: throughput against batch size: the knee, the best size, and the loss at the
+configured one.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ from perfgate.system.garbage import quiet
 
 
 class BatchStep:
-    """Sizes 1, 2, 4 … in random order, several visits each, so that no drift of the machine looks like an effect."""
+    """Sizes 1, 2, 4 … in random order, several visits each, so that no drift of the
+    machine looks like an effect.
+    """
 
     card = card(5)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Sweep the first shape; not applicable if the model accepts only the configured batch size."""
+        """Sweep the first shape; not applicable if the model accepts only the
+        configured batch size.
+        """
         shape = context.workload.shapes[0]
         effort = QUICK if context.extent.quick else FULL
         if context.extent.brief:
@@ -73,7 +79,9 @@ def judge_sweep(
     promised: float | None,
     limits: Mapping[str, float],
 ) -> StepOutcome:
-    """The outcome of a sweep, of this step or of the pairs; ``promised`` is the P99 in seconds that the workload promises."""
+    """The outcome of a sweep, of this step or of the pairs; ``promised`` is the P99 in
+    seconds that the workload promises.
+    """
     # A size that the probe measured may be refused by a later visit.
     if set(sweep.sizes) <= {configured}:
         return not_applicable(_why_fixed(sweep, configured))
@@ -109,8 +117,11 @@ def _add_best(
     configured: int,
     promised: float | None,
 ) -> None:
-    """Add the best size that keeps the promise, and judge the loss of the configured one."""
-    # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather than promised too early.
+    """Add the best size that keeps the promise, and judge the loss of the configured
+    one.
+    """
+    # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather
+    # than promised too early.
     fast = dict(sweep.rates)
     if promised is not None:
         for size in sweep.rates:

@@ -28,8 +28,9 @@ from perfgate.trace.model.spans import is_format_conversion
 
 # The costliest pairs of formats are listed.
 _MOST_PAIRS = 10
-# Inserted by CANN's graph engine between operators of different formats: trans_TransData_3, trans_Cast_5
-# (samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309).
+# Inserted by CANN's graph engine between operators of different formats:
+# trans_TransData_3, trans_Cast_5 (samples msinsight-910B-alexnet-2501,
+# msinsight-gpt3-cann7-2309).
 _INSERTED = "trans_"
 _TURNED = re.compile(r"nchwtonhwc", re.IGNORECASE)
 _TURNED_BACK = re.compile(r"nhwctonchw", re.IGNORECASE)
@@ -42,7 +43,8 @@ _NO_KERNELS = Message("operators.no-formats-recorded")
 class _Conversion(NamedTuple):
     """A group of identical conversions, with their total and longest nanoseconds.
 
-    ``pair`` is e.g. ``NCHW -> NC1HWC0``, ``name`` a kernel or operator, ``inputs`` its shapes.
+    ``pair`` is e.g. ``NCHW -> NC1HWC0``, ``name`` a kernel or operator, ``inputs`` its
+    shapes.
     """
 
     pair: str
@@ -59,12 +61,16 @@ _Conversions = tuple[Sequence[_Conversion], int, int]
 
 
 class FormatStep:
-    """Kernels of a short trace by their formats, or on a CPU the copies of single calls; and the convolutions of a call."""
+    """Kernels of a short trace by their formats, or on a CPU the copies of single
+    calls; and the convolutions of a call.
+    """
 
     card = card(7)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable if neither kernels nor operators are visible."""
+        """Measure every shape; unavailable if neither kernels nor operators are
+        visible.
+        """
         outcome, busy_ns = context.outcome(), 0
         calls = 5 if context.extent.quick else 20
         for shape in context.workload.shapes:
@@ -105,7 +111,9 @@ STEP = FormatStep()
 
 
 def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
-    """The conversions among the kernels of some calls; collectives do not count as computing."""
+    """The conversions among the kernels of some calls; collectives do not count as
+    computing.
+    """
     conversions, busy_ns = [], 0
     for (kernel, number, total_ns), longest_ns in zip(
         kernels.alike(), kernels.longest_alike()
@@ -131,7 +139,9 @@ def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
 
 
 def _pair_of(kernel: Kernel) -> str:
-    """The formats before and after; the dtypes if only those differ; the name if the table has neither."""
+    """The formats before and after; the dtypes if only those differ; the name if the
+    table has neither.
+    """
     for before, after in (
         (kernel.inputs.formats, kernel.outputs.formats),
         (kernel.inputs.dtypes, kernel.outputs.dtypes),
@@ -178,7 +188,9 @@ def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
 
 
 def _judge(outcome: StepOutcome, measured: _Conversions) -> None:
-    """Count, time by pair of formats, and share of a call; a call without conversions has a share of 0."""
+    """Count, time by pair of formats, and share of a call; a call without conversions
+    has a share of 0.
+    """
     conversions, busy_ns, calls = measured
     if not busy_ns:
         return
@@ -236,7 +248,9 @@ def _judge_orders(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
 
 
 def _judge_boundaries(outcome: StepOutcome, context: StepContext, shape: str) -> None:
-    """Note the modules that change the NPU format, if torch_npu reports the format of a tensor."""
+    """Note the modules that change the NPU format, if torch_npu reports the format of a
+    tensor.
+    """
     changes = _format_changes(context, shape)
     if changes is None:
         return
@@ -251,9 +265,11 @@ def _judge_boundaries(outcome: StepOutcome, context: StepContext, shape: str) ->
 
 
 def _format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
-    """Innermost modules with different NPU formats of input and result, with both (``ND -> FRACTAL_NZ``).
+    """Innermost modules with different NPU formats of input and result, with both
+    (``ND -> FRACTAL_NZ``).
 
-    None if torch_npu is not loaded or has no ``get_npu_format``, or the model is not a module.
+    None if torch_npu is not loaded or has no ``get_npu_format``, or the model is not a
+    module.
     """
     torch_npu: Any = sys.modules.get("torch_npu")
     if (

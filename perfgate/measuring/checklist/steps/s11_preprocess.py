@@ -1,4 +1,6 @@
-"""Step 11: the time of preprocessing, the part of it that the model waits for, and whether the device is faster."""
+"""Step 11: the time of preprocessing, the part of it that the model waits for, and
+whether the device is faster.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,15 @@ from perfgate.trace.model.arithmetic import Intervals, overlap_length, union_len
 from perfgate.trace.model.recording import ProfilerStep, Timeline
 
 # torch.utils.data.dataloader wraps each batch in a record function of this name:
-# "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" (torch 2.13, _BaseDataLoaderIter._profile_name).
+# "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" (torch 2.13,
+# _BaseDataLoaderIter._profile_name).
 _LOADING = "enumerate(DataLoader)#"
 
 
 class _Effort(NamedTuple):
-    """Seconds per shape for the stages, the model alone, the pipeline, and preprocessing on the device."""
+    """Seconds per shape for the stages, the model alone, the pipeline, and
+    preprocessing on the device.
+    """
 
     stages: float
     model: float
@@ -56,7 +61,9 @@ _FULL = _Effort(stages=3.0, model=2.0, pipeline=10.0, device=5.0)
 
 
 class PreprocessStep:
-    """Stages one by one, then a pipeline against a model with ready inputs, then the device against the host."""
+    """Stages one by one, then a pipeline against a model with ready inputs, then the
+    device against the host.
+    """
 
     card = card(11)
 
@@ -76,7 +83,9 @@ class PreprocessStep:
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the recorded loading: spans of the DataLoader, Preparing, nodes on the AI CPU."""
+        """Judge the recorded loading: spans of the DataLoader, Preparing, nodes on the
+        AI CPU.
+        """
         outcome, reason = context.outcome(), Message("times.no-loading-recorded")
         for summary in context.summaries:
             rank = outcome.under(**profiled(summary))
@@ -153,8 +162,9 @@ def _measure_host(
     outcome.number(
         "preprocess.exposed_share", exposed, count=pipeline.quads, interval=(low, high)
     )
-    # The lower bound is judged, so that noise alone does not give a finding. The model cannot wait longer than
-    # preprocessing takes; any further loss is contention with a thread on its own cores.
+    # The lower bound is judged, so that noise alone does not give a finding. The model
+    # cannot wait longer than preprocessing takes; any further loss is contention with a
+    # thread on its own cores.
     evidence: MaybeEvidence = {
         "stage": slowest.name,
         "stage [s]": float(medians.max()),
@@ -174,7 +184,9 @@ def _measure_host(
 def _time_stages(
     preprocessing: Preprocessing, context: StepContext, seconds: float
 ) -> Ints:
-    """Preprocess each raw batch of the pool at least once, after an untimed one; an array (batches, stages)."""
+    """Preprocess each raw batch of the pool at least once, after an untimed one; an
+    array (batches, stages).
+    """
     clock = context.device.clock_ns
     preprocessing()
     preprocessing.taken(1)

@@ -1,4 +1,6 @@
-"""Step 12: the launches of a call, their lengths, and whether the host keeps up with the device."""
+"""Step 12: the launches of a call, their lengths, and whether the host keeps up with
+the device.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ from perfgate.trace.model.arithmetic import (
 from perfgate.trace.model.events import KERNEL_KINDS
 from perfgate.trace.model.spans import KERNEL_LAUNCH, OUTSIDE
 
-# Work of less than ten microseconds on any device: 128 KiB take five at 25 GB/s, a million operations one at 1 TFLOP/s.
-# An operator below both costs little more than its launch.
+# Work of less than ten microseconds on any device: 128 KiB take five at 25 GB/s, a
+# million operations one at 1 TFLOP/s. An operator below both costs little more than its
+# launch.
 _SMALL_BYTES = 128 << 10
 _SMALL_FLOPS = 1_000_000
 _MOST_LOOPS = 5
@@ -55,7 +58,9 @@ _NOTHING = Message("operators.trace-empty")
 
 
 class SmallOpsStep:
-    """A short trace for the launches, one call for the lines they come from, and calls without a profiler for the queue."""
+    """A short trace for the launches, one call for the lines they come from, and calls
+    without a profiler for the queue.
+    """
 
     card = card(12)
 
@@ -123,7 +128,8 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
         outcome.missing(_BOUND, reason)
         return
     seconds = 0.5 if context.extent.quick else 3.0
-    # Six samples are the fewest with order statistics that bound the median with 95 % confidence.
+    # Six samples are the fewest with order statistics that bound the median with 95 %
+    # confidence.
     enqueued = calls_within(state.call_ns, seconds=seconds, fewest=6, most=100)
     _judge_bound(
         outcome,
@@ -134,7 +140,9 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
 
 
 def _no_launch_bound(context: StepContext, tally: CallTally) -> Message | None:
-    """Why the time to enqueue a call cannot be measured: there is no queue, or the call itself waits for it."""
+    """Why the time to enqueue a call cannot be measured: there is no queue, or the call
+    itself waits for it.
+    """
     if "queue" not in context.device.capabilities:
         return _HOST_DEVICE
     waits = tally.values()[SYNCS]
@@ -149,7 +157,8 @@ def _judge_bound(
     launches: _Launches,
     enqueued_ns: list[int],
 ) -> None:
-    """Compare the time to enqueue a call, measured without the profiler, with the kernel time in the trace.
+    """Compare the time to enqueue a call, measured without the profiler, with the
+    kernel time in the trace.
 
     The profiler slows launches and hardly affects kernels.
     """
@@ -180,10 +189,12 @@ def _enqueue_ns(context: StepContext, call: Call) -> int:
 
 @dataclass(frozen=True)
 class _Launches:
-    """The launches of a typical call, and the share of short launches in their number and time.
+    """The launches of a typical call, and the share of short launches in their number
+    and time.
 
-    ``shortest`` is the operator with the most short launches; ``gap_ns`` the mean idle time of the device between consecutive
-    launches of a call, None for a trace without a device or starts, or with a single launch per call.
+    ``shortest`` is the operator with the most short launches; ``gap_ns`` the mean idle
+    time of the device between consecutive launches of a call, None for a trace without
+    a device or starts, or with a single launch per call.
     """
 
     count: float
@@ -197,11 +208,13 @@ class _Launches:
 def _launches_of(
     summary: DeviceSummary, shorter: float, *, dispatched: Collection[str] = ()
 ) -> _Launches | None:
-    """The launches in a trace, None if it holds none; those of less than ``shorter`` seconds are short.
+    """The launches in a trace, None if it holds none; those of less than ``shorter``
+    seconds are short.
 
-    On a device these are the kernels, without collectives and copies. On a CPU they are the outermost operators or, if the
-    names of the ``dispatched`` operators are known, the outermost of those: events inside them and composite operators around
-    them are not separate work.
+    On a device these are the kernels, without collectives and copies. On a CPU they are
+    the outermost operators or, if the names of the ``dispatched`` operators are known,
+    the outermost of those: events inside them and composite operators around them are
+    not separate work.
     """
     if not summary.work:
         return None
@@ -221,7 +234,8 @@ def _launches_of(
     shorter_ns = shorter * 1e9
     durations = work.duration[np.argsort(work.start, kind="stable")].astype(np.float64)
     if durations.size % summary.spans == 0:
-        # One launch that the scheduler interrupted would outweigh all others of its call.
+        # One launch that the scheduler interrupted would outweigh all others of its
+        # call.
         durations = np.median(durations.reshape(summary.spans, -1), axis=0)
     short_share = float((durations < shorter_ns).mean())
     short_ns = float(durations[durations < shorter_ns].sum())
@@ -241,7 +255,9 @@ def _launches_of(
 
 
 def _mean_gap(summary: DeviceSummary) -> float | None:
-    """Idle nanoseconds between the first and last event of a span, per gap between consecutive events."""
+    """Idle nanoseconds between the first and last event of a span, per gap between
+    consecutive events.
+    """
     if (summary.kernels().start == NO_NUMBER).any():
         return None
     works = [part.inside() for part in summary.work]
@@ -295,8 +311,8 @@ def _judge_launches(
 def _launch_seconds(summary: DeviceSummary) -> float | None:
     """Host seconds per span spent launching, None if the recording has no such calls.
 
-    The launches are the ``Node@launch`` rows in the table of host calls, or else the runtime calls with ``launch`` in their
-    names; both cover the whole recording.
+    The launches are the ``Node@launch`` rows in the table of host calls, or else the
+    runtime calls with ``launch`` in their names; both cover the whole recording.
     """
     nodes_ns = [
         call.total_ns
@@ -314,10 +330,11 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
 
 
 def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Compare launches that begin while another thread launches, and so wait for a runtime lock, with the others.
+    """Compare launches that begin while another thread launches, and so wait for a
+    runtime lock, with the others.
 
-    A launch is classified by its start only, never by its own length. There is no judgement for a single launching thread or
-    for too few launches of either class.
+    A launch is classified by its start only, never by its own length. There is no
+    judgement for a single launching thread or for too few launches of either class.
     """
     runtime = summary.timeline.events.of_kind("runtime")
     launches = runtime.select(runtime.is_named(KERNEL_LAUNCH.search))

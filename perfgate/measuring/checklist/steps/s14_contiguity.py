@@ -1,4 +1,6 @@
-"""Step 14: the operators that copy whole tensors, their lines, and the gain of channels_last."""
+"""Step 14: the operators that copy whole tensors, their lines, and the gain of
+channels_last.
+"""
 
 from __future__ import annotations
 
@@ -46,25 +48,31 @@ from perfgate.trace.model.spans import is_format_conversion
 _SPEEDUP = "contiguity.channels_last_speedup"
 # Copies to another dtype belong to step 8, copies to another device to step 3.
 _JUDGED: tuple[Cause, ...] = ("layout", "duplicate")
-# Types of Ascend kernels that only move data, the names of aclnn's copy kernels, and PyTorch's own copy kernel on CUDA
-# (samples msinsight-910B-alexnet-2501, msinsight-910B-qwen3-cann8.3RC1-2511, cuda-hta).
+# Types of Ascend kernels that only move data, the names of aclnn's copy kernels, and
+# PyTorch's own copy kernel on CUDA (samples msinsight-910B-alexnet-2501,
+# msinsight-910B-qwen3-cann8.3RC1-2511, cuda-hta).
 _MOVING_TYPES = re.compile(
     r"(Strided)?SliceV?\d?|TensorMove|AsStrided|ViewCopy|TransposeD?|Contiguous",
     re.IGNORECASE,
 )
 _MOVING_NAMES = re.compile(r"aclnnContiguous|aclnnInplaceCopy|direct_copy_kernel")
-# Tolerance for outputs of kernels that compute in another order, products in bfloat16 or TF32 included.
+# Tolerance for outputs of kernels that compute in another order, products in bfloat16
+# or TF32 included.
 _SAME = 1e-2
 _NO_KERNELS = Message("operators.no-strides-recorded")
 
 
 class ContiguityStep:
-    """An audit of single calls, the kernels of a short trace if there are any, and a trial of channels_last."""
+    """An audit of single calls, the kernels of a short trace if there are any, and a
+    trial of channels_last.
+    """
 
     card = card(14)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable if neither operators nor kernels are visible."""
+        """Measure every shape; unavailable if neither operators nor kernels are
+        visible.
+        """
         outcome = context.outcome()
         for shape in context.workload.shapes:
             context.doing(
@@ -100,7 +108,9 @@ STEP = ContiguityStep()
 
 
 def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
-    """Copies and bytes of a call by cause; the share of copies that change the layout, or no property, is judged."""
+    """Copies and bytes of a call by cause; the share of copies that change the layout,
+    or no property, is judged.
+    """
     written = sum(op.written for op in audit)
     if not written:
         return
@@ -161,7 +171,8 @@ def _judge_kernels(outcome: StepOutcome, kernels: KernelTable) -> bool:
 
 def _moves(kernel: Kernel) -> bool:
     name = kernel.type or kernel.name
-    # Casts, which aclnnInplaceCopy may be, belong to step 8, format conversions to step 7.
+    # Casts, which aclnnInplaceCopy may be, belong to step 8, format conversions to step
+    # 7.
     if is_format_conversion(name) or is_cast(kernel):
         return False
     return (
@@ -173,7 +184,9 @@ def _moves(kernel: Kernel) -> bool:
 def _try_channels_last(
     outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]
 ) -> None:
-    """Measure the gain of channels_last on a copy of the model; differing outputs do not count as a gain."""
+    """Measure the gain of channels_last on a copy of the model; differing outputs do
+    not count as a gain.
+    """
     if (reason := _no_channels_last(context, audit)) is not None:
         outcome.missing(_SPEEDUP, reason)
         return
@@ -211,7 +224,10 @@ def _no_channels_last(
 
 
 def _in_channels_last(context: StepContext, shape: str) -> Versus:
-    """The speedup of channels_last. Raises ExperimentError if the outputs cannot be compared or differ."""
+    """The speedup of channels_last.
+
+    Raises ExperimentError if the outputs cannot be compared or differ.
+    """
     import torch
 
     workload, pool = context.workload, context.workload.pool(shape)

@@ -1,4 +1,6 @@
-"""Step 15: how much slower a call is on a cold cache; a benchmark loop always measures a warm one."""
+"""Step 15: how much slower a call is on a cold cache; a benchmark loop always measures
+a warm one.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,9 @@ _MOST_COPIES = 4096
 _TOP_RATES = 10
 _HEAVY = 0.1
 _NO_COUNTERS = Message("system.no-l2-counters")
-# Columns of AiCMetrics.L2Cache: aic_r0_read_cache_hit, aiv_write_cache_miss_allocate (910B, sample msprof-910B-20cores-2608),
-# aic_read_local_l2_hit and _miss (Ascend 950, msprof's documentation). Evictions (victim) are neither.
+# Columns of AiCMetrics.L2Cache: aic_r0_read_cache_hit, aiv_write_cache_miss_allocate
+# (910B, sample msprof-910B-20cores-2608), aic_read_local_l2_hit and _miss (Ascend 950,
+# msprof's documentation). Evictions (victim) are neither.
 _COLUMN = re.compile(
     r"_(?P<access>read|write)_(?:cache|local_l2)_(?P<result>hit|miss)(?:_allocate)?$"
 )
@@ -58,7 +61,9 @@ _RATE = "l2_hit_rate"
 
 
 class CacheStep:
-    """The same call with hot, cold and rotating buffers, in turns; sweeping the cache is not timed."""
+    """The same call with hot, cold and rotating buffers, in turns; sweeping the cache
+    is not timed.
+    """
 
     card = card(15)
 
@@ -67,13 +72,16 @@ class CacheStep:
         shape = context.workload.shapes[0]
         with quiet():
             own_call(context, shape)
-            # The sweep and the copies of the inputs take memory that the workload did not ask for.
+            # The sweep and the copies of the inputs take memory that the workload did
+            # not ask for.
             return outcome_of(
                 context, partial(_measure, context, shape), failing="system.cache-fails"
             )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """The hit rates of the heaviest operators of every rank, and its memory traffic."""
+        """The hit rates of the heaviest operators of every rank, and its memory
+        traffic.
+        """
         outcome = context.outcome()
         for summary in context.summaries:
             rank = outcome.under(**profiled(summary))
@@ -140,7 +148,8 @@ def _measure(context: StepContext, shape: str) -> StepOutcome:
 
 
 class _Buffers:
-    """An input of a shape, and enough copies of it to fill the cache twice before one is used again.
+    """An input of a shape, and enough copies of it to fill the cache twice before one
+    is used again.
 
     ``refusal`` is the reason if there are no copies.
     """
@@ -209,13 +218,17 @@ def _time_ways(
 
 
 def _repeated(call: Call, device: Device) -> float:
-    """The median of some calls after an untimed one, because another way left its data in the cache."""
+    """The median of some calls after an untimed one, because another way left its data
+    in the cache.
+    """
     timed_call(call, device)
     return float(np.median([timed_call(call, device) for _ in range(_TIMED_CALLS)]))
 
 
 class HitRate(NamedTuple):
-    """The hit rate of an access by all kernels of a type, and their share of the time of all kernels."""
+    """The hit rate of an access by all kernels of a type, and their share of the time
+    of all kernels.
+    """
 
     op: str
     access: str
@@ -244,7 +257,9 @@ def hit_rates(kernels: KernelTable) -> list[HitRate]:
 
 
 def _rates(counters: CounterColumns) -> dict[str, float]:
-    """The rate of each access by its counts, or the mean of the rates if the profiler recorded only those."""
+    """The rate of each access by its counts, or the mean of the rates if the profiler
+    recorded only those.
+    """
     counts: Counter[tuple[str, str]] = Counter()
     for name in counters.names:
         if match := _COLUMN.search(name):

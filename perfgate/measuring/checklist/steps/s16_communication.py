@@ -1,4 +1,6 @@
-"""Step 16: the bandwidth between the devices of a machine, the exposed part of communication, and stragglers."""
+"""Step 16: the bandwidth between the devices of a machine, the exposed part of
+communication, and stragglers.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +40,23 @@ from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import summarize
 
 _MIB = 1 << 20
-# The share of rounds in which a straggler is last: by chance one of two ranks is last in 18 of 20 with 0.04 %.
+# The share of rounds in which a straggler is last: by chance one of two ranks is last
+# in 18 of 20 with 0.04 %.
 _MOSTLY = 0.9
 _FEWEST_SIZES = 3
 
 
 class CommunicationStep:
-    """Time collectives in a job of the workload's ranks; trace a workload that communicates itself."""
+    """Time collectives in a job of the workload's ranks; trace a workload that
+    communicates itself.
+    """
 
     card = card(16)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure; not applicable to a single rank unless the workload itself communicates."""
+        """Measure; not applicable to a single rank unless the workload itself
+        communicates.
+        """
         ranks = context.workload.workload.ranks or context.device.visible_devices()
         if reason := _impossible(context, ranks):
             return unavailable(reason)
@@ -83,7 +90,9 @@ STEP = CommunicationStep()
 
 
 def _impossible(context: StepContext, ranks: int) -> Message | None:
-    """Why the ranks cannot run here, None if they can; CPUs are shared, other devices are not."""
+    """Why the ranks cannot run here, None if they can; CPUs are shared, other devices
+    are not.
+    """
     device, visible = context.device, context.device.visible_devices()
     if ranks > 1 and TORCH_BACKENDS.get(device.kind) is None:
         return Message("system.no-backend", {"kind": device.kind})
@@ -120,7 +129,9 @@ def _run(context: StepContext, ranks: int) -> list[RankReport]:
 
 
 def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:
-    """Trace some calls of a workload in a process group, on a device with a kernel timeline."""
+    """Trace some calls of a workload in a process group, on a device with a kernel
+    timeline.
+    """
     if not context.shows_kernels:
         return
     import torch.distributed as dist
@@ -209,7 +220,9 @@ def _add_line(outcome: StepOutcome, operation: OperationTimes) -> None:
 
 
 def judge_skew(outcome: StepOutcome, meetings: Skew, context: StepContext) -> None:
-    """Name the rank that is nearly always last; only informative on CPUs, which ranks share with other processes."""
+    """Name the rank that is nearly always last; only informative on CPUs, which ranks
+    share with other processes.
+    """
     share = 0.0
     if meetings.work_seconds:
         share = meetings.seconds / meetings.work_seconds
@@ -231,7 +244,8 @@ def judge_skew(outcome: StepOutcome, meetings: Skew, context: StepContext) -> No
 
 
 class OperationTimes(NamedTuple):
-    """One operation over ``ranks`` ranks: by increasing size in bytes, the nanoseconds of each repetition on the slowest rank.
+    """One operation over ``ranks`` ranks: by increasing size in bytes, the nanoseconds
+    of each repetition on the slowest rank.
 
     ``wrong`` are the sizes with wrong results on a rank.
     """
@@ -246,7 +260,9 @@ class OperationTimes(NamedTuple):
         return float(np.median(self.nanoseconds[size])) / 1e9
 
     def bus_bandwidth(self, size: int) -> float:
-        """Bytes a second over the busiest link, comparable between operations and numbers of ranks."""
+        """Bytes a second over the busiest link, comparable between operations and
+        numbers of ranks.
+        """
         return size / self.seconds(size) * bus_factor(self.operation, self.ranks)
 
     def best(self) -> int:
@@ -262,7 +278,8 @@ class OperationTimes(NamedTuple):
 
 
 class Skew(NamedTuple):
-    """The arrival skew of ranks after the same work: median seconds from first to last, and of the work itself.
+    """The arrival skew of ranks after the same work: median seconds from first to last,
+    and of the work itself.
 
     ``last`` is the rank that is nearly always last, None if there is none.
     """
@@ -274,7 +291,8 @@ class Skew(NamedTuple):
 
 
 def bus_factor(operation: Operation, ranks: int) -> float:
-    """The factor from bytes per second to the load of a link (nccl-tests, doc/PERFORMANCE.md).
+    """The factor from bytes per second to the load of a link (nccl-tests,
+    doc/PERFORMANCE.md).
 
     The size is the total: the output of an all-gather, the input of a reduce-scatter.
     """
@@ -283,7 +301,9 @@ def bus_factor(operation: Operation, ranks: int) -> float:
 
 
 def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
-    """The operations of the backend; repetitions are matched between ranks by their order."""
+    """The operations of the backend; repetitions are matched between ranks by their
+    order.
+    """
     operations = []
     for operation in OPERATIONS:
         by_rank = [report.timed_of(operation) for report in reports]

@@ -1,4 +1,6 @@
-"""Step 17: memory over many steady calls: peaks, fragmentation, new segments, growth and page faults."""
+"""Step 17: memory over many steady calls: peaks, fragmentation, new segments, growth
+and page faults.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _TOP_OPS = 10
 
 
 class MemoryStep:
-    """Watch the allocator and the process over steady calls of every shape; name the operator that keeps memory."""
+    """Watch the allocator and the process over steady calls of every shape; name the
+    operator that keeps memory.
+    """
 
     card = card(17)
 
@@ -90,8 +94,8 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     resident, faults, allocated = _watch(device, call, calls)
     after = device.memory_statistics()
     if allocated is None:
-        # The profiler that counts allocations makes the process itself grow, so it comes last. It may count too much in its
-        # first call.
+        # The profiler that counts allocations makes the process itself grow, so it
+        # comes last. It may count too much in its first call.
         counts = device.count_memory([call] * (calls + 1))
         if counts is not None:
             allocated = np.cumsum([float(count.kept_bytes) for count in counts[1:]])
@@ -105,7 +109,9 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
 def _watch(
     device: Device, call: Call, calls: int
 ) -> tuple[Floats, Floats, Floats | None]:
-    """After each call the resident bytes, its page faults, and the bytes in the allocator, None if it has no statistics."""
+    """After each call the resident bytes, its page faults, and the bytes in the
+    allocator, None if it has no statistics.
+    """
     resident, faults, allocated = np.zeros(calls), np.zeros(calls), np.zeros(calls)
     for number in range(calls):
         faults_before = device.host_memory().minor_faults
@@ -204,7 +210,9 @@ def _growth_evidence(value: Value) -> MaybeEvidence:
 
 
 def _leaking_op(context: StepContext, shape: str) -> MaybeEvidence:
-    """The operator with the most results that outlive a call, and its line; empty if there is none."""
+    """The operator with the most results that outlive a call, and its line; empty if
+    there is none.
+    """
     counters = count_calls(context.workload, shape, repeats=2)
     sites = [site for site in counters.sites if site.metric == "memory.kept"]
     if not sites:
@@ -214,7 +222,9 @@ def _leaking_op(context: StepContext, shape: str) -> MaybeEvidence:
 
 
 def _add_operators(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Add the total of the operators that allocated most, and their share of the peak; name the largest."""
+    """Add the total of the operators that allocated most, and their share of the peak;
+    name the largest.
+    """
     allocations = sorted(
         summary.timeline.memory.allocations or (),
         key=lambda total: (-total.total_bytes, total.name),

@@ -1,4 +1,6 @@
-"""Step 18: whether the trace is complete, and whether its events can be attributed to the code that caused them."""
+"""Step 18: whether the trace is complete, and whether its events can be attributed to
+the code that caused them.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,16 @@ from perfgate.trace.model.events import EventTable
 
 
 class ProfileStep:
-    """Read the trace of every shape, and profile some calls of the first in turns with plain calls."""
+    """Read the trace of every shape, and profile some calls of the first in turns with
+    plain calls.
+    """
 
     card = card(18)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable, with the profiler's own message, if it records no events."""
+        """Measure every shape; unavailable, with the profiler's own message, if it
+        records no events.
+        """
         outcome = context.outcome()
         try:
             for shape in context.workload.shapes:
@@ -42,7 +48,8 @@ class ProfileStep:
                 )
                 _judge(of_shape, trace.events)
             shape = context.workload.shapes[0]
-            # A check compares no overhead, so that its first turn on the head is enough.
+            # A check compares no overhead, so that its first turn on the head is
+            # enough.
             if not context.extent.brief and context.experiments.refusal is None:
                 _measure_overhead(context, shape, outcome.under(shape=shape))
         except MeasuringError as error:
@@ -88,7 +95,9 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
 
 
 def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) -> None:
-    """Compare profiled calls with the plain calls before and after them; starting and stopping the profiler is not timed."""
+    """Compare profiled calls with the plain calls before and after them; starting and
+    stopping the profiler is not timed.
+    """
     context.doing(
         "profiling calls of shape {shape} in turns with plain calls", shape=shape
     )

@@ -43,8 +43,9 @@ _TOP_OPS = 10
 _SLICE_SECONDS = 0.25
 # The compared first and last parts of a soak.
 _QUICK_ENDS, _FULL_ENDS = (1.5, 2.0), (3.0, 10.0)
-# The subjects of a soak: the workload's calls, and between them a fixed matrix product on the device and, on a device with a
-# queue, a fixed series of short launches, which take the time of the host.
+# The subjects of a soak: the workload's calls, and between them a fixed matrix product
+# on the device and, on a device with a queue, a fixed series of short launches, which
+# take the time of the host.
 WORKLOAD, CANARY, LAUNCHES = "workload", "canary", "launches"
 # The fastest of these counts, because disturbances only add time.
 _CANARIES = 5
@@ -92,7 +93,9 @@ class ThermalStep:
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the clock of the cores, if the profiler recorded it; a recording has no other sustained load."""
+        """Judge the clock of the cores, if the profiler recorded it; a recording has no
+        other sustained load.
+        """
         outcome = context.outcome()
         for summary in context.summaries:
             _judge_recorded_clock(outcome.under(**profiled(summary)), summary, context)
@@ -105,9 +108,11 @@ STEP = ThermalStep()
 def _judge_recorded_clock(
     outcome: StepOutcome, summary: DeviceSummary, context: RecordingContext
 ) -> None:
-    """The clock of the cores over their rated one, or over the highest reading if the rated one is unknown.
+    """The clock of the cores over their rated one, or over the highest reading if the
+    rated one is unknown.
 
-    If the times of kernels are known, only the clock during kernels counts: an idle device lowers it by itself.
+    If the times of kernels are known, only the clock during kernels counts: an idle
+    device lowers it by itself.
     """
     clock = summary.timeline.readings.get(CORE_CLOCK)
     if clock is None or not clock.value.max() > 0:
@@ -159,7 +164,9 @@ def _judge_recorded_clock(
 
 
 class Slice(NamedTuple):
-    """One slice: its end, and for each subject its items, matrix products or series of launches per second."""
+    """One slice: its end, and for each subject its items, matrix products or series of
+    launches per second.
+    """
 
     ended_ns: int
     rates: Mapping[str, float]
@@ -168,7 +175,8 @@ class Slice(NamedTuple):
 class Soak(NamedTuple):
     """All slices, the start of the first, and the number of calls.
 
-    ``waited`` is the share of time in which the process was ready to run but others had its CPUs, None if unknown.
+    ``waited`` is the share of time in which the process was ready to run but others had
+    its CPUs, None if unknown.
     """
 
     began_ns: int
@@ -215,7 +223,9 @@ def add_sensed(
     *,
     items: int,
 ) -> None:
-    """Add the readings within a soak; a value without any reading is missing, with the reason."""
+    """Add the readings within a soak; a value without any reading is missing, with the
+    reason.
+    """
     if isinstance(sensed, Message):
         outcome.missing(_SENSED, sensed)
         return
@@ -248,7 +258,9 @@ def add_sensed(
 
 
 def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepOutcome:
-    """The outcome of readings during pairs, in which both sides keep the device at work by turns."""
+    """The outcome of readings during pairs, in which both sides keep the device at work
+    by turns.
+    """
     if len(readings) < _FEWEST_READINGS:
         return unavailable(Message("system.not-watched"))
     states = [reading.telemetry for reading in readings]
@@ -262,7 +274,9 @@ def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepO
 
 
 def _add_states(outcome: StepOutcome, states: Sequence[DeviceState]) -> None:
-    """Add throttling and clock, of a device at work or of unknown load, and the temperature."""
+    """Add throttling and clock, of a device at work or of unknown load, and the
+    temperature.
+    """
     # Calls were made all the time, so a device of unknown load was at work.
     working = [state for state in states if state.at_work is not False]
     _add_sensed_number(
@@ -298,7 +312,9 @@ def _is_throttled(telemetry: DeviceState) -> bool | None:
 
 
 def _mean_power(readings: Sequence[TelemetryReading], soaked: Soak) -> float | None:
-    """The power integrated over the soak, by trapezoids between readings, over its length; W."""
+    """The power integrated over the soak, by trapezoids between readings, over its
+    length; W.
+    """
     times, watts = [], []
     for reading in readings:
         if reading.telemetry.power is not None:
@@ -318,11 +334,14 @@ def judge_speed(
     losses: Mapping[str, SampleEstimate],
     context: StepContext,
 ) -> None:
-    """Judge the lower bound of the calls' loss; the cause is the device or its host if that lost at least half as much.
+    """Judge the lower bound of the calls' loss; the cause is the device or its host if
+    that lost at least half as much.
 
-    There is no judgement if the device is the host and other processes used its CPUs. Measured: on two CPUs with a load of five
-    the CPU time of a fixed matrix product varied by 30 % within seconds. On a virtual machine with an H100 calls that wait
-    for the host lost 20 % and a matrix product on the GPU 2 %; a fixed loop of Python took 0.40 to 0.74 ms there.
+    There is no judgement if the device is the host and other processes used its CPUs.
+    Measured: on two CPUs with a load of five the CPU time of a fixed matrix product
+    varied by 30 % within seconds. On a virtual machine with an H100 calls that wait for
+    the host lost 20 % and a matrix product on the GPU 2 %; a fixed loop of Python took
+    0.40 to 0.74 ms there.
     """
     is_host = "queue" not in context.device.capabilities
     if (
@@ -444,7 +463,9 @@ def _canary_rate(canary: Call, device: Device) -> float:
 
 
 def _canaries(device: Device) -> dict[str, Call]:
-    """Fixed work on the device and on its host, the same on every machine; none if torch has no such device."""
+    """Fixed work on the device and on its host, the same on every machine; none if
+    torch has no such device.
+    """
     import torch
 
     handle = device.handle()

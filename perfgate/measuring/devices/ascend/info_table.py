@@ -1,7 +1,9 @@
-"""Parse the table of ``npu-smi info``: the chips with their states, and the processes on them.
+"""Parse the table of ``npu-smi info``: the chips with their states, and the processes
+on them.
 
-Each chip has as many rows as the table has rows of titles, two in every known version. Seen: a card and its chip in one cell
-(310P to 910C) and a card without chips (950); no HBM, no process table (310B), ``Process id in container`` (25.6 and later).
+Each chip has as many rows as the table has rows of titles, two in every known version.
+Seen: a card and its chip in one cell (310P to 910C) and a card without chips (950); no
+HBM, no process table (310B), ``Process id in container`` (25.6 and later).
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from perfgate.measuring.devices.cells import (
     word,
 )
 
-# A title ends at its unit, or at two spaces: "NPU Util(%) Memory-Usage(MB)  HBM-Usage(MB)", "NPU     Chip".
+# A title ends at its unit, or at two spaces: "NPU Util(%) Memory-Usage(MB)
+# HBM-Usage(MB)", "NPU Chip".
 _TITLE = re.compile(r"(?:[^\s()]+ )*[^\s()]+\([^)]{0,20}\)|[^\s()]+(?: [^\s()]+)*")
 # "21784/ 65536" is one value, "0000:C1:00.0" too.
 _VALUE = re.compile(r"[0-9]+\s*/\s*[0-9]+|\S+")
@@ -40,7 +43,10 @@ _Row = dict[Column | None, str]
 
 
 class TableChip(msgspec.Struct, frozen=True, kw_only=True):
-    """``chip_id`` is None if the table does not number the chips of a card. The state has memory of the HBM if there is any."""
+    """``chip_id`` is None if the table does not number the chips of a card.
+
+    The state has memory of the HBM if there is any.
+    """
 
     npu_id: int
     chip_id: int | None
@@ -53,7 +59,9 @@ class TableChip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """``container_pid`` is the process's id in its container, None if there is none or the driver does not report it."""
+    """``container_pid`` is the process's id in its container, None if there is none or
+    the driver does not report it.
+    """
 
     npu_id: int
     chip_id: int | None
@@ -86,7 +94,9 @@ class InfoTable(msgspec.Struct, kw_only=True):
     def foreign_processes(
         self, npu_id: int, chip_id: int | None, own: frozenset[int]
     ) -> list[DeviceProcess] | None:
-        """The processes on a chip except for ``own``; None if the table has no processes."""
+        """The processes on a chip except for ``own``; None if the table has no
+        processes.
+        """
         if self.processes is None:
             return None
         processes = []
@@ -101,7 +111,9 @@ class InfoTable(msgspec.Struct, kw_only=True):
 
 
 def parse_info(text: str, command: str = "npu-smi info") -> InfoTable:
-    """Raises UnmeasuredError for a failure, the help, and a text without a readable chip."""
+    """Raises UnmeasuredError for a failure, the help, and a text without a readable
+    chip.
+    """
     refuse_failure(text, command)
     reader = _Reader()
     for line in text[:MOST_TEXT].splitlines():
@@ -131,7 +143,9 @@ class _Reader:
             self._add_chip_row(cells)
 
     def _read_titles(self, cells: list[str]) -> bool:
-        """Whether this is a row of titles: one with Health or Process id begins a table, one with Bus-Id continues it."""
+        """Whether this is a row of titles: one with Health or Process id begins a
+        table, one with Bus-Id continues it.
+        """
         if any(map(str.isdigit, "".join(cells))):
             return False
         columns: list[list[Column | None]] = []

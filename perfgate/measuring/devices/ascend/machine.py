@@ -1,8 +1,10 @@
-"""The state of an Ascend machine: versions that must match, libraries, device nodes, and variables that slow it down.
+"""The state of an Ascend machine: versions that must match, libraries, device nodes,
+and variables that slow it down.
 
-No package is imported. Which versions go together is published: COMPATIBILITY.md of github.com/Ascend/pytorch at b48e6481
-(2026), torch_npu 2.1.0 and later. Versions missing from the table are unknown, not mismatched: pre-releases, patches of
-CANN, and later releases.
+No package is imported. Which versions go together is published: COMPATIBILITY.md of
+github.com/Ascend/pytorch at b48e6481 (2026), torch_npu 2.1.0 and later. Versions
+missing from the table are unknown, not mismatched: pre-releases, patches of CANN, and
+later releases.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ ASCEND = "/usr/local/Ascend"
 # set_env.sh of CANN sets both; torch_npu reads the first.
 HOME_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _INSTALL_INFO = "ascend_*_install.info"
-# Files with the toolkit's version if its ascend_toolkit_install.info is missing (a runtime-only installation).
+# Files with the toolkit's version if its ascend_toolkit_install.info is missing (a
+# runtime-only installation).
 _VERSION_FILES = (
     "compiler/version.info",
     "runtime/version.info",
@@ -33,7 +36,8 @@ _VERSION_FILES = (
     "version.cfg",
 )
 _MOST_TEXT = 64 * 1024
-# CANN, and the torch_npu listed with it. The torch of a torch_npu has the same version up to the third number.
+# CANN, and the torch_npu listed with it. The torch of a torch_npu has the same version
+# up to the third number.
 LISTED: Mapping[str, tuple[str, ...]] = {
     "9.1.0": ("2.12.0", "2.11.0", "2.10.0.post4", "2.9.0.post6", "2.7.1.post8"),
     "9.0.0": ("2.9.0.post2", "2.8.0.post4", "2.7.1.post4"),
@@ -52,8 +56,9 @@ _RELEASE = re.compile(r"[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}")
 _PUBLISHED = re.compile(
     rf"({_RELEASE.pattern}(?:\.post[0-9]{{1,4}})?)(?:\+.{{0,60}})?", re.DOTALL
 )
-# Libraries that libtorch_npu.so of torch_npu 2.13.0 is linked to (readelf); without one of them `import torch` fails if
-# torch loads its backends itself, and `import torch_npu` always.
+# Libraries that libtorch_npu.so of torch_npu 2.13.0 is linked to (readelf); without one
+# of them `import torch` fails if torch loads its backends itself, and
+# `import torch_npu` always.
 NEEDED = (
     "libascendcl.so",
     "libhccl.so",
@@ -77,7 +82,8 @@ def check_torch(torch: str, torch_npu: str) -> FitnessCheck:
         )
     if own == needed:
         return FitnessCheck("npu package", "ok", detail)
-    # Another minor release has other symbols, and torch_npu does not load; another patch may.
+    # Another minor release has other symbols, and torch_npu does not load; another
+    # patch may.
     same_minor = torch.split(".")[:2] == torch_npu.split(".")[:2]
     return FitnessCheck(
         "npu package",
@@ -88,7 +94,9 @@ def check_torch(torch: str, torch_npu: str) -> FitnessCheck:
 
 
 def check_cann(torch_npu: str, cann: str) -> FitnessCheck:
-    """Judge CANN against torch_npu by the published table; a version that is not in it is unknown, not wrong."""
+    """Judge CANN against torch_npu by the published table; a version that is not in it
+    is unknown, not wrong.
+    """
     detail = f"torch_npu {torch_npu}, CANN {cann}"
     published, needed = _published(torch_npu), cann_for(torch_npu)
     if needed is None:
@@ -129,7 +137,9 @@ def release_of(version: str) -> str | None:
 
 
 def _published(torch_npu: str) -> str | None:
-    """The version as the table writes it, None for a pre-release, which the table does not know."""
+    """The version as the table writes it, None for a pre-release, which the table does
+    not know.
+    """
     match = _PUBLISHED.fullmatch(torch_npu.strip())
     if match:
         return match[1]
@@ -139,8 +149,8 @@ def _published(torch_npu: str) -> str | None:
 class Software(msgspec.Struct, frozen=True, kw_only=True):
     """The software below an NPU; None for a missing or unknown version.
 
-    ``cann_home`` is the CANN in use: named by the environment. ``cann_installed`` are the folders of all CANN versions
-    in the default location, in use or not.
+    ``cann_home`` is the CANN in use: named by the environment. ``cann_installed`` are
+    the folders of all CANN versions in the default location, in use or not.
     """
 
     torch: str | None = None
@@ -174,8 +184,9 @@ def read_software(host: Host) -> Software:
 def installed_cann(host: Host) -> list[Path]:
     """The default folders of CANN that exist, newest layout first.
 
-    8.5 and later: ``cann`` (a link) and ``cann-8.5.0``; before: ``ascend-toolkit/latest`` (a link) and
-    ``ascend-toolkit/8.3.RC1``. A runtime without the toolkit is ``nnrt`` or ``nnae``.
+    8.5 and later: ``cann`` (a link) and ``cann-8.5.0``; before:
+    ``ascend-toolkit/latest`` (a link) and ``ascend-toolkit/8.3.RC1``. A runtime without
+    the toolkit is ``nnrt`` or ``nnae``.
     """
     base = host.below(ASCEND)
     patterns = (
@@ -199,7 +210,9 @@ def installed_cann(host: Host) -> list[Path]:
 
 
 def set_env(home: str) -> str:
-    """The command that puts a CANN into the environment: before 8.5 the script is in the parent folder."""
+    """The command that puts a CANN into the environment: before 8.5 the script is in
+    the parent folder.
+    """
     folder = Path(home)
     if folder.parent.name in ("ascend-toolkit", "nnae", "nnrt"):
         folder = folder.parent
@@ -238,7 +251,8 @@ def missing_libraries(host: Host, names: tuple[str, ...] = NEEDED) -> list[str]:
 
 
 def _library_folders(host: Host) -> Iterator[Path]:
-    # The order of ld.so(8), and the RPATH of libtorch_npu.so: $ORIGIN/../../torch_npu.libs.
+    # The order of ld.so(8), and the RPATH of libtorch_npu.so:
+    # $ORIGIN/../../torch_npu.libs.
     packages = host.package_folder("torch-npu")
     if packages is not None:
         yield from (packages / "torch_npu.libs", packages / "torch_npu" / "lib")
@@ -276,7 +290,8 @@ class _Slow(NamedTuple):
     remedy: str
 
 
-# Documentation of torch_npu's environment variables (Ascend/pytorch, docs/en/api/environment_variable) and of CANN's log.
+# Documentation of torch_npu's environment variables (Ascend/pytorch,
+# docs/en/api/environment_variable) and of CANN's log.
 _SLOW = {
     "ASCEND_GLOBAL_LOG_LEVEL": _Slow(
         ("0", "1"),
@@ -310,7 +325,9 @@ _SLOW = {
 
 
 def refuse_blocking(environ: Mapping[str, str]) -> None:
-    """Raise MeasuringError if every operator waits for the device: such times differ from a real run's."""
+    """Raise MeasuringError if every operator waits for the device: such times differ
+    from a real run's.
+    """
     if is_blocking(environ):
         raise UnmeasuredError(
             Message(
@@ -350,7 +367,8 @@ def check_environment(environ: Mapping[str, str]) -> list[FitnessCheck]:
     ]
 
 
-# Devices that a process opens besides its card (the driver's container guide); /dev/davinciN is card N by its physical id.
+# Devices that a process opens besides its card (the driver's container guide);
+# /dev/davinciN is card N by its physical id.
 COMMON = ("davinci_manager", "devmm_svm", "hisi_hdc")
 GROUP = "HwHiAiUser"
 _CARD = re.compile(r"davinci([0-9]{1,5})")
@@ -367,7 +385,9 @@ def card_nodes(host: Host) -> list[Path]:
 
 
 def check_nodes(host: Host) -> FitnessCheck:
-    """Judge presence and permissions of the nodes; one card that may be opened is enough."""
+    """Judge presence and permissions of the nodes; one card that may be opened is
+    enough.
+    """
     name, cards = "npu nodes", card_nodes(host)
     common = [host.below(f"/dev/{node}") for node in COMMON]
     missing = [f"/dev/{path.name}" for path in common if not path.exists()]

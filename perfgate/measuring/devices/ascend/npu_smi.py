@@ -1,11 +1,14 @@
-"""Parse the lists of ``npu-smi``: which chips there are (``-m``), and the values of one (``-t …``).
+"""Parse the lists of ``npu-smi``: which chips there are (``-m``), and the values of one
+(``-t …``).
 
-Known blocks of ``-t``, recognized by content and never by line number: a block may start with its ``Chip ID`` (``-t common``;
-``-t usages`` of 310B), end with it (``-t usages`` of 910 and 310P, ``-t proc-mem``), or have none (``-c``, ``-t health``, 950).
-The ``mcu`` may follow the chips; its temperature and power are the board's.
+Known blocks of ``-t``, recognized by content and never by line number: a block may
+start with its ``Chip ID`` (``-t common``; ``-t usages`` of 310B), end with it
+(``-t usages`` of 910 and 310P, ``-t proc-mem``), or have none (``-c``, ``-t health``,
+950). The ``mcu`` may follow the chips; its temperature and power are the board's.
 
-Titles of lists and tables are recognized by meaning, because chips and drivers spell them differently: ``NPU`` and
-``NPU ID``, ``AICore(%)`` and ``NPU Util(%)``, ``Phy-ID`` and ``Chip Phy-ID``. Their words hardly change.
+Titles of lists and tables are recognized by meaning, because chips and drivers spell
+them differently: ``NPU`` and ``NPU ID``, ``AICore(%)`` and ``NPU Util(%)``, ``Phy-ID``
+and ``Chip Phy-ID``. Their words hardly change.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ _PROCESS = re.compile(
     r"Process id:\s*([0-9]{1,10})\s+Process name:(.*?)\s*Process memory\(MB\):\s*([0-9]{1,12})\s*"
 )
 _NO_PROCESS = "no process in device"
-# A key of a chip's output: a quantity with its unit, or a word of -t health and -t board.
+# A key of a chip's output: a quantity with its unit, or a word of -t health and -t
+# board.
 _KEY = re.compile(
     r".{1,60}\((?:%|mb|c|w|mhz|page)\)|healthstatus|softwareversion|firmwareversion|chiptype|chipphysicalid"
 )
@@ -41,7 +45,8 @@ _SKIPPED = frozenset({"chipcount", "totalcount"})
 
 
 class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """The output of one ``-t`` option for one chip; keys as printed, in lower case and without spaces.
+    """The output of one ``-t`` option for one chip; keys as printed, in lower case and
+    without spaces.
 
     ``processes`` is None if the output does not mention processes.
     """
@@ -76,9 +81,11 @@ class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of ``npu-smi info -m``: how a chip is called by npu-smi, and by the runtime.
+    """One row of ``npu-smi info -m``: how a chip is called by npu-smi, and by the
+    runtime.
 
-    ``logic_id`` is the runtime's number. ``chip_id`` is None if npu-smi has no chips within a card (Ascend 950).
+    ``logic_id`` is the runtime's number. ``chip_id`` is None if npu-smi has no chips
+    within a card (Ascend 950).
     """
 
     npu_id: int
@@ -87,9 +94,11 @@ class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_blocks(text: str, command: str) -> list[ChipBlock]:
-    """The blocks of an ``npu-smi info -t …`` answer, in order; blocks of the mcu are marked.
+    """The blocks of an ``npu-smi info -t …`` answer, in order; blocks of the mcu are
+    marked.
 
-    Raises UnmeasuredError for a failure, the help, and a text without one key that has a value.
+    Raises UnmeasuredError for a failure, the help, and a text without one key that has
+    a value.
     """
     refuse_failure(text, command)
     blocks = []
@@ -108,7 +117,9 @@ def parse_blocks(text: str, command: str) -> list[ChipBlock]:
 
 
 def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None:
-    """The block of a chip, never of the mcu; a block without an id if there is no other."""
+    """The block of a chip, never of the mcu; a block without an id if there is no
+    other.
+    """
     nameless = []
     for block in blocks:
         if block.mcu:
@@ -123,9 +134,11 @@ def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None
 
 
 def parse_map(text: str, command: str = "npu-smi info -m") -> list[MappedChip]:
-    """The chips of ``npu-smi info -m``, without the mcu and other helpers of a card, and unusable cards (NPU ID -1).
+    """The chips of ``npu-smi info -m``, without the mcu and other helpers of a card,
+    and unusable cards (NPU ID -1).
 
-    Raises UnmeasuredError for a failure, the help, and a text in which no chip has a runtime's number.
+    Raises UnmeasuredError for a failure, the help, and a text in which no chip has a
+    runtime's number.
     """
     refuse_failure(text, command)
     chips = []
@@ -149,7 +162,8 @@ def _mapped_chip(columns: list[Column | None], line: str) -> MappedChip | None:
     if npu_id is None or row.get("name", "").lower() == "mcu":
         return None
     if "logic" not in columns:
-        # Ascend 950: its NPU ID is the runtime's number, and npu-smi refuses -c (SwanLab and vllm-ascend on hardware).
+        # Ascend 950: its NPU ID is the runtime's number, and npu-smi refuses -c
+        # (SwanLab and vllm-ascend on hardware).
         return MappedChip(npu_id=npu_id, logic_id=npu_id)
     logic_id = whole(row.get("logic"))
     if logic_id is None:
@@ -174,7 +188,9 @@ def _entries(text: str) -> list[tuple[str, str]]:
 
 
 def _cut(entries: list[tuple[str, str]], npu_id: int | None) -> list[ChipBlock]:
-    """The blocks of one NPU: a chip's name begins its block if it is the first entry, else it ends it."""
+    """The blocks of one NPU: a chip's name begins its block if it is the first entry,
+    else it ends it.
+    """
     groups: list[list[tuple[str, str]]] = [[]]
     leading = bool(entries) and _names_chip(*entries[0])
     for entry in entries:
@@ -188,7 +204,8 @@ def _cut(entries: list[tuple[str, str]], npu_id: int | None) -> list[ChipBlock]:
 
 
 def _names_chip(key: str, value: str) -> bool:
-    # "Chip Name : 910A" stands inside a block of -t board; only the mcu has no other sign than its name.
+    # "Chip Name : 910A" stands inside a block of -t board; only the mcu has no other
+    # sign than its name.
     return key == _CHIP or (key == _NAME and value.lower() == "mcu")
 
 
@@ -258,9 +275,10 @@ def _has_word(words: list[str], beginning: str) -> bool:
     return any(word.startswith(beginning) for word in words)
 
 
-# Printed texts in lower case, and the message for each. Sources: error_container_-8005 and usage_text_on_wrong_type of the
-# recorded outputs, the return values of the DCMI manual (-8005 not ready, -8020 in use), the driver's refusal of a card that
-# has the id of another container, the dynamic linker of glibc.
+# Printed texts in lower case, and the message for each. Sources: error_container_-8005
+# and usage_text_on_wrong_type of the recorded outputs, the return values of the DCMI
+# manual (-8005 not ready, -8020 in use), the driver's refusal of a card that has the id
+# of another container, the dynamic linker of glibc.
 _REFUSALS = (
     ("ret is -8005", "device.npu-hidden"),
     ("ret is -8020", "device.npu-in-use"),
@@ -280,7 +298,9 @@ class UnparsedAnswerError(UnmeasuredError):
 
 
 def refuse_failure(text: str, command: str) -> None:
-    """Raise UnmeasuredError if ``text`` is a failure or the help instead of an answer to ``command``."""
+    """Raise UnmeasuredError if ``text`` is a failure or the help instead of an answer
+    to ``command``.
+    """
     lower = text[:MOST_TEXT].lower()
     if not lower.strip():
         raise UnmeasuredError(Message("device.tool-silent", {"command": command}))
@@ -300,7 +320,9 @@ def refuse_failure(text: str, command: str) -> None:
 
 
 def unread_output(text: str, command: str) -> UnparsedAnswerError:
-    """The error for an answer without a chip, with its first lines; rulers and the version are left out."""
+    """The error for an answer without a chip, with its first lines; rulers and the
+    version are left out.
+    """
     lines = []
     for line in text[:MOST_TEXT].splitlines():
         words = " ".join(line.split())

@@ -1,7 +1,8 @@
 """Read the state of one chip through ``npu-smi``, and find the chip of a torch device.
 
-Four numberings: the index of torch, the logic id of the runtime, the NPU ID and Chip ID of npu-smi, and the physical id of
-``/dev/davinciN``. Torch counts the logic ids that ASCEND_RT_VISIBLE_DEVICES shows; ``npu-smi info -m`` has the rest.
+Four numberings: the index of torch, the logic id of the runtime, the NPU ID and Chip ID
+of npu-smi, and the physical id of ``/dev/davinciN``. Torch counts the logic ids that
+ASCEND_RT_VISIBLE_DEVICES shows; ``npu-smi info -m`` has the rest.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from perfgate.measuring.devices.host import Runner, run_tool
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 # "0" or "3, 5": logic ids of at most five digits.
 _DEVICE_LIST = re.compile(r"\s*[0-9]{1,5}\s*(,\s*[0-9]{1,5}\s*)*")
-# Keys of -t usages and -t common, and the unit that each is the load of. Which of them a chip has: facts of the npu-smi
-# manual and of the recorded outputs of 910A, 910B, A3, 310P and 310B.
+# Keys of -t usages and -t common, and the unit that each is the load of. Which of them
+# a chip has: facts of the npu-smi manual and of the recorded outputs of 910A, 910B, A3,
+# 310P and 310B.
 _UNITS = {
     "NPU Utilization(%)": "npu",
     "Aicore Usage Rate(%)": "aicore",
@@ -49,7 +51,8 @@ _UNITS = {
     "DVPP JPEGE Usage Rate(%)": "dvpp_jpege",
     "DVPP JPEGD Usage Rate(%)": "dvpp_jpegd",
 }
-# The computing units. A newer driver reports their joint load; with an older one the load of the busiest is a lower bound.
+# The computing units. A newer driver reports their joint load; with an older one the
+# load of the busiest is a lower bound.
 _COMPUTE = ("aicore", "aicube", "aivector", "vectorcore")
 _MEMORIES = ("HBM", "Memory", "DDR")
 
@@ -59,7 +62,10 @@ _T = TypeVar("_T")
 def find_chip(
     index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ
 ) -> MappedChip:
-    """The chip that torch calls ``npu:index``. Raises UnmeasuredError when npu-smi shows no such chip."""
+    """The chip that torch calls ``npu:index``.
+
+    Raises UnmeasuredError when npu-smi shows no such chip.
+    """
     logic_id = _logic_id(index, environ)
     chips = parse_map(runner(["npu-smi", "info", "-m"]))
     for chip in chips:
@@ -75,7 +81,10 @@ def find_chip(
 
 
 def _logic_id(index: int, environ: Mapping[str, str]) -> int:
-    """The runtime's id of torch's ``npu:index``. Raises UnmeasuredError when it is not visible."""
+    """The runtime's id of torch's ``npu:index``.
+
+    Raises UnmeasuredError when it is not visible.
+    """
     text = environ.get(VISIBLE, "").strip()
     if not text:
         return index
@@ -108,9 +117,11 @@ def read_telemetry(
     environ: Mapping[str, str] = os.environ,
     own: frozenset[int] = frozenset(),
 ) -> DeviceState:
-    """Everything npu-smi reports about torch's ``npu:index``, in four queries; ``own`` are the processes that are not foreign.
+    """Everything npu-smi reports about torch's ``npu:index``, in four queries; ``own``
+    are the processes that are not foreign.
 
-    An unanswered query leaves None. Raises UnmeasuredError when npu-smi is not there, shows no such chip, or does not answer.
+    An unanswered query leaves None. Raises UnmeasuredError when npu-smi is not there,
+    shows no such chip, or does not answer.
     """
     chip = find_chip(index, runner, environ)
     questions = _Questions(chip, runner)
@@ -132,10 +143,12 @@ def read_telemetry(
 def read_state(
     chip: MappedChip, runner: Runner = run_tool, *, usages: bool = False
 ) -> DeviceState:
-    """Clock, temperature, power and AI Core load of a chip in one query, and the load of all its units in a second one.
+    """Clock, temperature, power and AI Core load of a chip in one query, and the load
+    of all its units in a second one.
 
-    Both may be asked while it works; while the profiler collects, npu-smi shows a load of 0 (the vendor's manual), so
-    sample in a run without it. Raises UnmeasuredError if no query is answered.
+    Both may be asked while it works; while the profiler collects, npu-smi shows a load
+    of 0 (the vendor's manual), so sample in a run without it. Raises UnmeasuredError if
+    no query is answered.
     """
     questions = _Questions(chip, runner)
     common = questions.block("common")
@@ -189,7 +202,9 @@ class _Questions:
 
 
 def _telemetry(common: ChipBlock, usages: ChipBlock, row: DeviceState) -> DeviceState:
-    """The answers to ``-t`` and the chip's row of the table as one record in base units."""
+    """The answers to ``-t`` and the chip's row of the table as one record in base
+    units.
+    """
     units = {**_loads(common), **_loads(usages)}
     for name, load in row.units.items():
         units.setdefault(name, load)
@@ -203,7 +218,8 @@ def _telemetry(common: ChipBlock, usages: ChipBlock, row: DeviceState) -> Device
     power = common.number("NPU Real-time Power(W)")
     if power is None:
         power = row.power
-    # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a running chip draws some power, so 0 means unknown.
+    # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a running chip draws some
+    # power, so 0 means unknown.
     if power is not None and power <= 0:
         power = None
     return DeviceState(

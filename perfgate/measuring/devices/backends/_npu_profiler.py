@@ -1,7 +1,8 @@
-"""Record with ``torch_npu.profiler``, have the recording analysed in a fresh process, and keep it as one file.
+"""Record with ``torch_npu.profiler``, have the recording analysed in a fresh process,
+and keep it as one file.
 
-torch_npu prints errors, does not raise, exits with 0 and writes ``analyse.done`` even if results are missing (2.13 without
-msprof on PATH), so only the files it left count.
+torch_npu prints errors, does not raise, exits with 0 and writes ``analyse.done`` even
+if results are missing (2.13 without msprof on PATH), so only the files it left count.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from perfgate.document.message import Message, UnmeasuredError
 from perfgate.measuring.devices.device import Call
 from perfgate.trace.model.events import CALL
 
-# An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.
+# An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known
+# for minutes over long recordings.
 ANALYSIS_SECONDS = 240.0
 SECONDS_PER_RECORDING = 15.0
-# The analysis polls every 0.1 s for msprof's files, and gives up on every table if its other tasks end within that tenth
-# (torch_npu 2.13, ConcurrentTasksManager.__listen), as they may for a short recording.
+# The analysis polls every 0.1 s for msprof's files, and gives up on every table if its
+# other tasks end within that tenth (torch_npu 2.13, ConcurrentTasksManager.__listen),
+# as they may for a short recording.
 ATTEMPTS = 2
 RESULTS = "ASCEND_PROFILER_OUTPUT"
-# Files of Level1 with kernels; op_statistic.csv is missing at Level0, the rest without msprof.
+# Files of Level1 with kernels; op_statistic.csv is missing at Level0, the rest without
+# msprof.
 _TABLES = ("kernel_details.csv", "op_statistic.csv", "step_trace_time.csv")
 _TIMELINE = "trace_view.json"
 
@@ -44,12 +48,15 @@ def record(
     folder: Path,
     synchronize: Callable[[], None],
 ) -> Path:
-    """Profile ``calls`` calls at Level1 and return the folder in ``folder`` that torch_npu wrote, not analysed yet.
+    """Profile ``calls`` calls at Level1 and return the folder in ``folder`` that
+    torch_npu wrote, not analysed yet.
 
-    Each call is waited for within its mark ``perfgate.call``, so that all of it ends before the profiler. Arguments that
-    a torch_npu does not know are left out: one that analyses at once (no ``analyse_flag``) only costs time. Python stacks
-    are not recorded: they made calls two to three times as long (three transformer layers, torch_npu 2.13), and lines come
-    from the order of operators (``counting.lines``). Raises UnmeasuredError if no files were written.
+    Each call is waited for within its mark ``perfgate.call``, so that all of it ends
+    before the profiler. Arguments that a torch_npu does not know are left out: one that
+    analyses at once (no ``analyse_flag``) only costs time. Python stacks are not
+    recorded: they made calls two to three times as long (three transformer layers,
+    torch_npu 2.13), and lines come from the order of operators (``counting.lines``).
+    Raises UnmeasuredError if no files were written.
     """
     import torch
     from torch_npu import profiler
@@ -92,7 +99,9 @@ def call_supported(function: Callable[..., Any], **arguments: Any) -> Any:
 
 
 def require_msprof() -> None:
-    """Raise UnmeasuredError if torch_npu would not find CANN's ``msprof``: without it there are no kernels."""
+    """Raise UnmeasuredError if torch_npu would not find CANN's ``msprof``: without it
+    there are no kernels.
+    """
     if shutil.which("msprof") is None:
         raise UnmeasuredError(Message("device.no-msprof"))
 
@@ -100,10 +109,12 @@ def require_msprof() -> None:
 def analyse(
     folder: Path, recordings: Sequence[Path], *, seconds: float | None = None
 ) -> list[Path]:
-    """Have the recordings in ``folder`` analysed and return those that are complete, in the order given.
+    """Have the recordings in ``folder`` analysed and return those that are complete, in
+    the order given.
 
-    One process that imports torch_npu anew analyses all of them: it forks, and a fork of a process with threads that hold
-    locks may never end. Raises UnmeasuredError if it takes too long; its output is in ``analysis.log`` in the folder.
+    One process that imports torch_npu anew analyses all of them: it forks, and a fork
+    of a process with threads that hold locks may never end. Raises UnmeasuredError if
+    it takes too long; its output is in ``analysis.log`` in the folder.
     """
     limit = (
         ANALYSIS_SECONDS + SECONDS_PER_RECORDING * len(recordings)
@@ -132,7 +143,9 @@ def why_incomplete(folder: Path, recording: Path) -> UnmeasuredError:
 
 
 def missing_from(recording: Path) -> list[str]:
-    """The files that an analysed recording should have and has not, or has not to their end."""
+    """The files that an analysed recording should have and has not, or has not to their
+    end.
+    """
     results = recording / RESULTS
     missing = []
     for name in _TABLES:
@@ -148,7 +161,8 @@ def _run_analysis(folder: Path, paths: Sequence[Path], seconds: float) -> None:
     with (folder / "analysis.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", _ANALYSIS, *map(str, paths)],
-            # -m puts the current folder before all others on the import path; here it has no modules.
+            # -m puts the current folder before all others on the import path; here it
+            # has no modules.
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -190,7 +204,9 @@ def _tail(file: Path) -> str:
 
 
 def main(paths: list[str]) -> None:
-    """Analyse recordings, of a folder one per CPU at a time: the process that ``analyse`` starts."""
+    """Analyse recordings, of a folder one per CPU at a time: the process that
+    ``analyse`` starts.
+    """
     # torch first: it loads torch_npu itself, while importing torch_npu alone fails.
     import torch  # noqa: F401
     from torch_npu.profiler import profiler

@@ -1,4 +1,6 @@
-"""Shared by the backends: a device behind a module of torch (``torch.npu``, ``torch.cuda``)."""
+"""Shared by the backends: a device behind a module of torch (``torch.npu``,
+``torch.cuda``).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# The functions themselves, taken before user code runs: it may put others into the module.
+# The functions themselves, taken before user code runs: it may put others into the
+# module.
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
@@ -29,18 +32,20 @@ from perfgate.measuring.devices.device import (
 from perfgate.system.garbage import all_objects
 
 GIB = 1 << 30
-# elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So event
-# times span no longer interval than this if possible.
+# elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15
+# ns, ten seconds apart 1 us. So event times span no longer interval than this if
+# possible.
 ANCHOR_SECONDS = 0.05
-# Allocations of one call, from the allocator's statistics. Requested bytes if the allocator keeps them (not in torch_npu
-# 2.1), else rounded up to its blocks of 512 B.
+# Allocations of one call, from the allocator's statistics. Requested bytes if the
+# allocator keeps them (not in torch_npu 2.1), else rounded up to its blocks of 512 B.
 _GRAPHS = ("CUDAGraph", "NPUGraph")
 _ALLOCATIONS = "allocation.all.allocated"
 _REQUESTED_BYTES, _ROUNDED_BYTES = "requested_bytes.all", "allocated_bytes.all"
 
 
 class AcceleratorDevice(Device, abc.ABC):
-    """The part of ``Device`` that ``torch.npu`` and ``torch.cuda`` do alike; ``module`` is one of them.
+    """The part of ``Device`` that ``torch.npu`` and ``torch.cuda`` do alike; ``module``
+    is one of them.
 
     Opening takes the device: it becomes the current one of this process.
     """
@@ -75,8 +80,8 @@ class AcceleratorDevice(Device, abc.ABC):
         )
         if self._main is not None:
             for tensor in tensors(moved):
-                # It was made in the copy stream. Without this the allocator would give its memory to the next copy while the
-                # main stream still reads it.
+                # It was made in the copy stream. Without this the allocator would give
+                # its memory to the next copy while the main stream still reads it.
                 tensor.record_stream(self._main)
         return moved
 
@@ -107,8 +112,9 @@ class AcceleratorDevice(Device, abc.ABC):
     def count_memory(self, calls: Sequence[Call]) -> list[MemoryCount] | None:
         """The allocations of each call, from the statistics of the caching allocator.
 
-        ``peak_bytes`` is the peak above the memory held before, so memory that the call itself frees before it allocates
-        more is not counted. Allocations outside torch's allocator are invisible: workspaces of torch_npu, the plans of a
+        ``peak_bytes`` is the peak above the memory held before, so memory that the call
+        itself frees before it allocates more is not counted. Allocations outside
+        torch's allocator are invisible: workspaces of torch_npu, the plans of a
         library.
         """
         return [self._memory_of(call) for call in calls]
@@ -130,7 +136,9 @@ class AcceleratorDevice(Device, abc.ABC):
         )
 
     def _settle(self) -> None:
-        """Let everything end that may still take memory or give it back: garbage, and a queue behind the host's back."""
+        """Let everything end that may still take memory or give it back: garbage, and a
+        queue behind the host's back.
+        """
         gc.collect()
         self._synchronize()
 
@@ -180,10 +188,15 @@ class AcceleratorDevice(Device, abc.ABC):
 
     @abc.abstractmethod
     def read_tool(self) -> DeviceState:
-        """The state as the vendor's tool prints it. Raises MeasuringError if it does not."""
+        """The state as the vendor's tool prints it.
+
+        Raises MeasuringError if it does not.
+        """
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """A function that reads twice the L2 cache; None also if the device's memory is too full for that."""
+        """A function that reads twice the L2 cache; None also if the device's memory is
+        too full for that.
+        """
         size = self.cache_bytes()
         if size is None:
             return None
@@ -246,10 +259,12 @@ class AcceleratorEvent:
 
 
 class _Timeline:
-    """Device time as a chain of anchors: events, each a short while after its predecessor.
+    """Device time as a chain of anchors: events, each a short while after its
+    predecessor.
 
-    An event's time is its anchor's plus the elapsed time, in device time throughout: the host clock only provides the
-    origin, so the difference of two events never contains a jump of the host's clock.
+    An event's time is its anchor's plus the elapsed time, in device time throughout:
+    the host clock only provides the origin, so the difference of two events never
+    contains a jump of the host's clock.
     """
 
     def __init__(self, module: Any) -> None:
@@ -271,7 +286,9 @@ class _Timeline:
 
 @dataclass
 class _Mark:
-    """One recorded event, and the anchor recorded before it; the first of all knows its time from the host."""
+    """One recorded event, and the anchor recorded before it; the first of all knows its
+    time from the host.
+    """
 
     event: Any
     host_ns: int
@@ -279,7 +296,9 @@ class _Mark:
     known_ns: int | None
 
     def time_ns(self) -> int:
-        """Its device time, computed along with any unknown times in the chain behind it."""
+        """Its device time, computed along with any unknown times in the chain behind
+        it.
+        """
         unknown = []
         mark: _Mark | None = self
         while mark is not None and mark.known_ns is None:
@@ -301,7 +320,9 @@ class _Mark:
 
 
 def text_of_error(error: BaseException) -> str:
-    """The text of an exception; empty if it fails to print itself, as a user's own class may."""
+    """The text of an exception; empty if it fails to print itself, as a user's own
+    class may.
+    """
     try:
         return str(error)
     except Exception:  # noqa: BLE001
@@ -318,10 +339,13 @@ def _held(stats: Mapping[str, int], kind: str) -> int:
 def sweeper(
     place: Any, size: int, synchronize: Callable[[], None]
 ) -> Callable[[], None]:
-    """A function that reads ``size`` bytes of memory of a ``torch.device`` and waits until that is done."""
+    """A function that reads ``size`` bytes of memory of a ``torch.device`` and waits
+    until that is done.
+    """
     import torch
 
-    # Written once: memory that was never written is one page of zeros over and over, and reading it evicts no other.
+    # Written once: memory that was never written is one page of zeros over and over,
+    # and reading it evicts no other.
     buffer = torch.ones(
         size // torch.float32.itemsize, dtype=torch.float32, device=place
     )
@@ -336,8 +360,8 @@ def sweeper(
 def weights_of(model: Any) -> list[Any]:
     """The parameters and buffers of a module, which are moved one by one.
 
-    Raises MeasuringError if that would change what they are: for views of one storage, or under a captured graph, which
-    keeps the addresses.
+    Raises MeasuringError if that would change what they are: for views of one storage,
+    or under a captured graph, which keeps the addresses.
     """
     weights = list(
         {
@@ -363,7 +387,9 @@ def open_accelerator(
     absent: str,
     taken: str,
 ) -> Accelerator:
-    """Raises UnmeasuredError if there is no such device, or another process has taken it."""
+    """Raises UnmeasuredError if there is no such device, or another process has taken
+    it.
+    """
     count = int(module.device_count())
     if count == 0:
         raise UnmeasuredError(Message(absent))
@@ -390,7 +416,9 @@ def first_line(error: BaseException) -> str:
 
 
 def require_packages(*names: str, install: Message | str) -> None:
-    """Raise MeasuringError, with the command to install, if this interpreter lacks one of the packages."""
+    """Raise MeasuringError, with the command to install, if this interpreter lacks one
+    of the packages.
+    """
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise UnmeasuredError(

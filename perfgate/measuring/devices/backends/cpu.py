@@ -1,4 +1,6 @@
-"""The CPU as a device: no separate memory, no queue, and a profiler that sees operators rather than kernels."""
+"""The CPU as a device: no separate memory, no queue, and a profiler that sees operators
+rather than kernels.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,16 @@ KIND = "cpu"
 # How /sys writes the size of a cache: 491520K.
 _SIZE = re.compile(r"(\d+)([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-# How torch words a failed allocation on the host (c10/core/impl/alloc_cpu.cpp: "DefaultCPUAllocator: ... memory").
+# How torch words a failed allocation on the host (c10/core/impl/alloc_cpu.cpp:
+# "DefaultCPUAllocator: ... memory").
 _OUT_OF_MEMORY = re.compile("DefaultCPUAllocator: (can't allocate|not enough) memory")
 
 
 def open_device(index: int = 0) -> CpuDevice:
-    """The CPU. Raises MeasuringError for an index other than 0, or if torch is not installed."""
+    """The CPU.
+
+    Raises MeasuringError for an index other than 0, or if torch is not installed.
+    """
     if index != 0:
         raise UnmeasuredError(Message("device.one-cpu", {"index": index}))
     require_packages("torch", install=Message("device.install-torch"))
@@ -46,7 +52,10 @@ def open_device(index: int = 0) -> CpuDevice:
 
 
 class CpuDevice(Device):
-    """The CPU; fulfils ``Device``. Importing this module or opening the device imports no torch."""
+    """The CPU; fulfils ``Device``.
+
+    Importing this module or opening the device imports no torch.
+    """
 
     kind = KIND
     index = 0
@@ -75,9 +84,10 @@ class CpuDevice(Device):
     def count_memory(self, calls: Sequence[Call]) -> list[MemoryCount] | None:
         """The allocations of each call, counted at torch's CPU allocator.
 
-        Only blocks allocated during these calls count, and only freeing those lowers the held bytes: the profiler's reports
-        on older blocks depend on whether it ran before (c10 ProfiledCPUMemoryReporter does not know blocks allocated
-        without it), so counting them would not be repeatable.
+        Only blocks allocated during these calls count, and only freeing those lowers
+        the held bytes: the profiler's reports on older blocks depend on whether it ran
+        before (c10 ProfiledCPUMemoryReporter does not know blocks allocated without
+        it), so counting them would not be repeatable.
         """
         from torch.autograd.profiler import profile, record_function
 
@@ -98,7 +108,9 @@ class CpuDevice(Device):
         )
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """A function that reads twice that cache; None also if it would take a quarter of the free memory."""
+        """A function that reads twice that cache; None also if it would take a quarter
+        of the free memory.
+        """
         size, available = self.cache_bytes(), available_memory()
         if size is None or available is None or 2 * size > available / 4:
             return None
@@ -127,7 +139,9 @@ class CpuDevice(Device):
 
 
 def held_by_call(calls: Iterable[Sequence[tuple[int, int]]]) -> list[MemoryCount]:
-    """The memory use of consecutive calls, from the ``(address, bytes)`` events of each; negative bytes free the address."""
+    """The memory use of consecutive calls, from the ``(address, bytes)`` events of
+    each; negative bytes free the address.
+    """
     live: dict[int, int] = {}
     counts = []
     for events in calls:
@@ -150,7 +164,8 @@ def held_by_call(calls: Iterable[Sequence[tuple[int, int]]]) -> list[MemoryCount
 def cpu_model(cpuinfo: str) -> str:
     """The CPU's name from the text of /proc/cpuinfo.
 
-    x86 has a ``model name``; aarch64 (Kunpeng, Graviton) only the numbers of implementer and part.
+    x86 has a ``model name``; aarch64 (Kunpeng, Graviton) only the numbers of
+    implementer and part.
     """
     fields: dict[str, str] = {}
     for line in cpuinfo.splitlines():
@@ -165,7 +180,8 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def last_cache_bytes(folder: Path) -> int | None:
-    """The size of the highest-level cache among ``index*`` of a CPU's folder in /sys; None if there is none.
+    """The size of the highest-level cache among ``index*`` of a CPU's folder in /sys;
+    None if there is none.
 
     Some kernels and hypervisors list no caches, or none with a size.
     """
@@ -202,7 +218,9 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
 
 
 def _throttle_count() -> int | None:
-    """The number of throttlings of the CPUs this process may use; None if the kernel does not count them."""
+    """The number of throttlings of the CPUs this process may use; None if the kernel
+    does not count them.
+    """
     total = 0
     for cpu in os.sched_getaffinity(0):
         count = text_of(

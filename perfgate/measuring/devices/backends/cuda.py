@@ -1,4 +1,6 @@
-"""An NVIDIA GPU through torch.cuda; tests/contract runs over it wherever a CUDA device is present."""
+"""An NVIDIA GPU through torch.cuda; tests/contract runs over it wherever a CUDA device
+is present.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ KIND = "cuda"
 
 
 def open_device(index: int = 0) -> CudaDevice:
-    """The GPU that torch calls ``cuda:index``. Raises MeasuringError, with the remedy, if it cannot be used."""
+    """The GPU that torch calls ``cuda:index``.
+
+    Raises MeasuringError, with the remedy, if it cannot be used.
+    """
     require_packages("torch", install=Message("device.install-torch"))
     try:
         import torch
@@ -87,8 +92,9 @@ class CudaDevice(AcceleratorDevice):
         }
 
     def profiler(self) -> Any:
-        # The inner profiler, as on the CPU: torch.profiler.profile imports inductor, and its first start took 5.3 s in each
-        # worker (H100, torch 2.11). Without Kineto there would be no kernels in the trace.
+        # The inner profiler, as on the CPU: torch.profiler.profile imports inductor,
+        # and its first start took 5.3 s in each worker (H100, torch 2.11). Without
+        # Kineto there would be no kernels in the trace.
         from torch.autograd.profiler import profile
 
         return profile(

@@ -1,6 +1,8 @@
-"""An Ascend NPU through torch_npu, the package as Huawei publishes it, with torch 2.7 and later.
+"""An Ascend NPU through torch_npu, the package as Huawei publishes it, with torch 2.7
+and later.
 
-Its own profiler records the device's work, and other processes analyse the recordings afterwards.
+Its own profiler records the device's work, and other processes analyse the recordings
+afterwards.
 """
 
 from __future__ import annotations
@@ -36,24 +38,25 @@ from perfgate.measuring.devices.host import Host
 from perfgate.trace.readers.ascend.archive import pack
 
 KIND = "npu"
-# torch_npu prints this once per process and operator, from C++ to the standard error (csrc/aten/common
-# VariableFallbackKernel): "CAUTION: The operator 'aten::lgamma.out' is not currently supported on the NPU backend and will
-# fall back to run on the CPU."
+# torch_npu prints this once per process and operator, from C++ to the standard error
+# (csrc/aten/common VariableFallbackKernel): "CAUTION: The operator 'aten::lgamma.out'
+# is not currently supported on the NPU backend and will fall back to run on the CPU."
 _FALLBACK = re.compile(
     rb"The operator '(aten::\w+)(?:\.\w+)?' is not currently supported on the NPU backend"
 )
 
 # Of the standard error, to look for those warnings in.
 _MOST_BYTES = 32 << 20
-# For versions of torch_npu without it in their properties (hicann/catlass, include/acot/arch/arch.hpp: L2CacheByte).
+# For versions of torch_npu without it in their properties (hicann/catlass,
+# include/acot/arch/arch.hpp: L2CacheByte).
 _L2_BYTES = {"Ascend910B3": 192 << 20}
 
 
 def open_device(index: int = 0) -> NpuDevice:
     """The NPU that torch_npu calls ``npu:index``.
 
-    Raises MeasuringError, with the missing part and the remedy, if it cannot be used, or if ASCEND_LAUNCH_BLOCKING would
-    make every time meaningless.
+    Raises MeasuringError, with the missing part and the remedy, if it cannot be used,
+    or if ASCEND_LAUNCH_BLOCKING would make every time meaningless.
     """
     refuse_blocking(os.environ)
     same = "torch and the torch-npu of the same version there, e.g. pip install torch==2.7.1 torch-npu==2.7.1"
@@ -161,7 +164,8 @@ class NpuDevice(AcceleratorDevice):
     def fallbacks(self) -> frozenset[str] | None:
         """The operators that torch_npu has warned of since the device was opened.
 
-        It warns on the standard error: if that is not a file (a terminal, a pipe), the warnings are unknown.
+        It warns on the standard error: if that is not a file (a terminal, a pipe), the
+        warnings are unknown.
         """
         printed = self._errors.read()
         if printed is None:
@@ -173,7 +177,11 @@ class NpuDevice(AcceleratorDevice):
 
 
 def _import_npu() -> Any:
-    """``torch.npu``. Raises MeasuringError, with the missing part, if torch and torch_npu cannot be imported."""
+    """``torch.npu``.
+
+    Raises MeasuringError, with the missing part, if torch and torch_npu cannot be
+    imported.
+    """
     try:
         import torch
         import torch_npu  # noqa: F401
@@ -209,13 +217,17 @@ def _asked(owner: Any, name: str, *arguments: str) -> Any:
 
 
 class OwnErrors:
-    """The standard error from here on, if it is a regular file, as a worker's always is."""
+    """The standard error from here on, if it is a regular file, as a worker's always
+    is.
+    """
 
     def __init__(self) -> None:
         self._start = _size()
 
     def read(self) -> bytes | None:
-        """The text written since, or the rest of a truncated file; None if it cannot be read."""
+        """The text written since, or the rest of a truncated file; None if it cannot be
+        read.
+        """
         end = _size()
         if self._start is None or end is None:
             return None

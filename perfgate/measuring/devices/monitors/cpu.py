@@ -1,7 +1,9 @@
-"""The CPU, by the kernel's files below /sys: thermal zones, cpufreq, and the energy counters of powercap (RAPL).
+"""The CPU, by the kernel's files below /sys: thermal zones, cpufreq, and the energy
+counters of powercap (RAPL).
 
-Sources: Documentation/driver-api/thermal/sysfs-api.rst, admin-guide/pm/cpufreq.rst and power/powercap/powercap.rst of Linux.
-A virtual machine mostly shows none of them, and reading energy takes root since 5.10 (CVE-2020-8694).
+Sources: Documentation/driver-api/thermal/sysfs-api.rst, admin-guide/pm/cpufreq.rst and
+power/powercap/powercap.rst of Linux. A virtual machine mostly shows none of them, and
+reading energy takes root since 5.10 (CVE-2020-8694).
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from perfgate.document.telemetry import ClockCommands, DeviceState, Sensor, Watc
 from perfgate.measuring.devices.host import Host, text_of
 
 KIND = "cpu"
-# The zones of the processor by their type, as drivers name them: x86_pkg_temp, cpu-thermal, soc_thermal …; of a machine
-# without such a zone no other is taken, because a battery or a radio is hot for other reasons.
+# The zones of the processor by their type, as drivers name them: x86_pkg_temp,
+# cpu-thermal, soc_thermal …; of a machine without such a zone no other is taken,
+# because a battery or a radio is hot for other reasons.
 _PROCESSOR = re.compile(r"x86_pkg|cpu|soc|cluster|tcpu", re.IGNORECASE)
 # A package; zones below it (intel-rapl:0:0, a core or uncore) are part of its energy.
 _PACKAGE = re.compile(r"intel-rapl:\d+")
@@ -39,7 +42,10 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 
 
 
 def open_sensor(host: Host, index: int) -> Sensor:
-    """A reader of the CPU, which has index 0. Raises UnmeasuredError if the kernel reports no state of it."""
+    """A reader of the CPU, which has index 0.
+
+    Raises UnmeasuredError if the kernel reports no state of it.
+    """
     if index != 0:
         raise UnmeasuredError(Message("device.no-such-cpu", {"index": index}))
     sensor = CpuSensor(host)
@@ -50,7 +56,9 @@ def open_sensor(host: Host, index: int) -> Sensor:
 
 
 class CpuSensor:
-    """Reads the CPUs this process may use; power is the energy since the reading before."""
+    """Reads the CPUs this process may use; power is the energy since the reading
+    before.
+    """
 
     def __init__(self, host: Host, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -73,10 +81,12 @@ class CpuSensor:
         self._before = self._energy()
 
     def __call__(self) -> DeviceState:
-        """The hottest zone, the fastest clock, the lowest rated clock and the power since the reading before.
+        """The hottest zone, the fastest clock, the lowest rated clock and the power
+        since the reading before.
 
-        The fastest clock belongs to a core at work. Rated is the clock without turbo, which only some drivers report
-        (base_frequency of intel_pstate): no CPU holds its highest clock on all cores, so a lower one is not throttling.
+        The fastest clock belongs to a core at work. Rated is the clock without turbo,
+        which only some drivers report (base_frequency of intel_pstate): no CPU holds
+        its highest clock on all cores, so a lower one is not throttling.
         """
         millidegrees = _numbers(self._zones, "temp")
         now, rated = (
@@ -101,14 +111,17 @@ class CpuSensor:
         before, self._before = self._before, self._energy()
         if before is None or self._before is None or self._before[0] <= before[0]:
             return None
-        # A counter that wrapped around (every minutes to hours) is useless for this span.
+        # A counter that wrapped around (every minutes to hours) is useless for this
+        # span.
         steps = [late - early for early, late in zip(before[1], self._before[1])]
         if min(steps) >= 0:
             return sum(steps) / (self._before[0] - before[0])
         return None
 
     def _energy(self) -> tuple[float, list[float]] | None:
-        """The time of reading the counters of all packages, in s, and their values, in J."""
+        """The time of reading the counters of all packages, in s, and their values, in
+        J.
+        """
         joules = [value / 1e6 for value in _numbers(self._packages, "energy_uj")]
         if joules and len(joules) == len(self._packages):
             return (self._clock(), joules)

@@ -1,7 +1,8 @@
-"""A CUDA GPU, as ``nvidia-smi`` reports it by field name; read from an H100 with driver 580.
+"""A CUDA GPU, as ``nvidia-smi`` reports it by field name; read from an H100 with driver
+580.
 
-Source: ``nvidia-smi --help-query-gpu`` and ``--help-query-compute-apps`` as documented, NVML's table of clock event
-reasons. A missing field is unavailable.
+Source: ``nvidia-smi --help-query-gpu`` and ``--help-query-compute-apps`` as documented,
+NVML's table of clock event reasons. A missing field is unavailable.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from perfgate.measuring.devices.host import Host, Runner, run_tool
 
 KIND = "cuda"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-# Since driver 535 the reasons are called clocks_event_reasons; every driver still knows the older name.
+# Since driver 535 the reasons are called clocks_event_reasons; every driver still knows
+# the older name.
 FIELDS = (
     "index",
     "uuid",
@@ -64,8 +66,9 @@ APPS = (
     f"--query-compute-apps={','.join(APP_FIELDS)}",
     "--format=csv,noheader,nounits",
 )
-# NVML, nvmlClocksEventReasons. The power limit lowers the clock of every heavy model, on both sides alike; the others mean
-# that something is wrong. Idle (1), application clocks (2) and display clocks (0x100) do not slow a GPU down.
+# NVML, nvmlClocksEventReasons. The power limit lowers the clock of every heavy model,
+# on both sides alike; the others mean that something is wrong. Idle (1), application
+# clocks (2) and display clocks (0x100) do not slow a GPU down.
 _POWER_CAP = 0x4
 _THROTTLED = {
     0x8: "hardware slowdown",
@@ -85,7 +88,9 @@ _FAILURES = (
 
 
 def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
-    """Every check of ``cuda:index``; one line on a machine without any sign of an NVIDIA GPU."""
+    """Every check of ``cuda:index``; one line on a machine without any sign of an
+    NVIDIA GPU.
+    """
     if host.find_program("nvidia-smi", host.environ) is None:
         if not host.below("/dev/nvidiactl").exists():
             nothing = "no NVIDIA device: neither nvidia-smi nor /dev/nvidiactl is here"
@@ -128,7 +133,9 @@ def open_sensor(host: Host, index: int) -> Sensor:
 
 
 def open_watch(host: Host, index: int, identity: str) -> Watch:
-    """``identity`` is the GPU's UUID (GPU-…) if known; without it the index may be ambiguous."""
+    """``identity`` is the GPU's UUID (GPU-…) if known; without it the index may be
+    ambiguous.
+    """
 
     def row() -> dict[str, str]:
         return choose_row(parse_gpus(host.run(GPUS)), index, host.environ, identity)
@@ -157,10 +164,11 @@ def read_gpu(
     own: frozenset[int] = frozenset(),
     identity: str = "",
 ) -> DeviceState:
-    """The state of torch's ``cuda:index`` from nvidia-smi; ``own`` are the processes that are not foreign.
+    """The state of torch's ``cuda:index`` from nvidia-smi; ``own`` are the processes
+    that are not foreign.
 
-    ``identity`` is its UUID as nvidia-smi writes it, if known. Raises MeasuringError when nvidia-smi is not there, fails,
-    or shows no such GPU.
+    ``identity`` is its UUID as nvidia-smi writes it, if known. Raises MeasuringError
+    when nvidia-smi is not there, fails, or shows no such GPU.
     """
     row = choose_row(parse_gpus(runner(GPUS)), index, environ, identity)
     try:
@@ -173,7 +181,9 @@ def read_gpu(
 def parse_rows(
     text: str, fields: tuple[str, ...], command: str
 ) -> list[dict[str, str]]:
-    """One dictionary a line. Raises UnmeasuredError for a failure, or a line with another number of values."""
+    """One dictionary a line. Raises UnmeasuredError for a failure, or a line with
+    another number of values.
+    """
     text = text[:MOST_TEXT]
     printed = {"command": command, "printed": quoted(text)}
     if any(failure in text.lower() for failure in _FAILURES):
@@ -218,8 +228,9 @@ def choose_row(
 ) -> dict[str, str]:
     """The row of torch's ``cuda:index``: by its UUID, else by CUDA_VISIBLE_DEVICES.
 
-    Raises UnmeasuredError if there is none or its number is ambiguous: nvidia-smi counts by bus, CUDA puts the fastest
-    first unless CUDA_DEVICE_ORDER overrides it (CUDA programming guide, environment variables).
+    Raises UnmeasuredError if there is none or its number is ambiguous: nvidia-smi
+    counts by bus, CUDA puts the fastest first unless CUDA_DEVICE_ORDER overrides it
+    (CUDA programming guide, environment variables).
     """
     visible = environ.get(_VISIBLE, "")
     entries = [entry.strip() for entry in visible.split(",") if entry.strip()]

@@ -1,4 +1,6 @@
-"""An Ascend NPU: the usual checks, from the package to the card, each with its remedy; and npu-smi during a run."""
+"""An Ascend NPU: the usual checks, from the package to the card, each with its remedy;
+and npu-smi during a run.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ from perfgate.measuring.devices.host import Host, text_of
 KIND = "npu"
 # torch_npu calls the script at this place relative to the msprof it finds on PATH.
 _MSPROF_SCRIPT = "tools/profiler/profiler_tool/analysis/msprof/msprof.py"
-# The library with which MindCluster shares one card among containers, and the file that loads it into every program (its
-# manual, "soft partitioning-based virtualization"). npu-smi shows the whole card.
+# The library with which MindCluster shares one card among containers, and the file that
+# loads it into every program (its manual, "soft partitioning-based virtualization").
+# npu-smi shows the whole card.
 _SHARING_LIBRARY, _PRELOAD = "libvruntime.so", "/etc/ld.so.preload"
 _SEND = (
     "send us the output of `npu-smi info -m`, `npu-smi info` and `npu-smi info -t common -i 0` in an issue: perfgate reads "
@@ -181,7 +184,9 @@ def _check_msprof(host: Host) -> FitnessCheck:
 
 
 def _check_output(host: Host, index: int) -> list[FitnessCheck]:
-    """Whether perfgate reads all that this npu-smi prints, and whether the chip is a whole one."""
+    """Whether perfgate reads all that this npu-smi prints, and whether the chip is a
+    whole one.
+    """
     try:
         chip = find_chip(index, host.run, host.environ)
         table = parse_info(host.run(["npu-smi", "info"]))

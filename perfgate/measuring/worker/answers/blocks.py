@@ -1,4 +1,6 @@
-"""Timed blocks: warming up, moving between blocks, the blocks themselves, and their samples."""
+"""Timed blocks: warming up, moving between blocks, the blocks themselves, and their
+samples.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,9 @@ class BlockAnswers:
         self._counters = counters
         self._recorder: BlockRecorder | None = None
         self._layout: Layout | None = None
-        # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
-        # Looking for it costs less than counting all frozen objects, which include every import of torch.
+        # Made behind the last time that we freeze: the collector lists it until user
+        # code freezes it with everything else. Looking for it costs less than counting
+        # all frozen objects, which include every import of torch.
         self._unfrozen: list[object] = []
         self.answers: Answers = {
             WarmUpRequest: self._warm_up,
@@ -60,7 +63,9 @@ class BlockAnswers:
         }
 
     def count_by(self, counters: HardwareCounters) -> None:
-        """Record from here on by other counters: a forked process has none of its parent's."""
+        """Record from here on by other counters: a forked process has none of its
+        parent's.
+        """
         self._counters = counters
         self._recorder = BlockRecorder(self._workload, counters=counters)
 
@@ -82,7 +87,8 @@ class BlockAnswers:
         )
         self._unfrozen = []
         before = self._loaded.before
-        # Tensors that do not move would have the same address in all processes forked from this one.
+        # Tensors that do not move would have the same address in all processes forked
+        # from this one.
         if (
             is_forkable(self._device, began=before, loaded=files)
             and Layout(self._workload).movable

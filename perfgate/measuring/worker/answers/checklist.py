@@ -40,7 +40,10 @@ from perfgate.system.garbage import collector_off
 
 
 class ChecklistAnswers:
-    """Runs steps and experiments. ``began`` is when the process started, in seconds since the epoch."""
+    """Runs steps and experiments.
+
+    ``began`` is when the process started, in seconds since the epoch.
+    """
 
     def __init__(self, loaded: LoadedWorkload, began: float) -> None:
         self._loaded = loaded

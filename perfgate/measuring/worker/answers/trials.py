@@ -1,4 +1,6 @@
-"""Whether a workload runs at all, what it is, and what a call of it does: before anything is timed."""
+"""Whether a workload runs at all, what it is, and what a call of it does: before
+anything is timed.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Files of Ascend's profilers, one module per kind of file; the readers in ``formats`` combine them."""
+"""Files of Ascend's profilers, one module per kind of file; the readers in ``formats``
+combine them.
+"""

@@ -36,7 +36,9 @@ _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json$")
 
 
 class About(NamedTuple):
-    """The recording of a folder without its timelines, its rank, and the groups of ranks."""
+    """The recording of a folder without its timelines, its rank, and the groups of
+    ranks.
+    """
 
     recording: Recording
     rank: int | None
@@ -44,7 +46,9 @@ class About(NamedTuple):
 
 
 def read_about(folder: Path) -> About:
-    """From profiler_info*.json, profiler_metadata.json and the devices' info.json; each may be missing."""
+    """From profiler_info*.json, profiler_metadata.json and the devices' info.json; each
+    may be missing.
+    """
     suffix: str | None = None
     info = {}
     for path in sorted(folder.glob("profiler_info*.json"))[:_MAX_FILES]:
@@ -129,7 +133,9 @@ def texts(values: Mapping[str, object]) -> dict[str, str]:
 
 
 def read_cores(folder: Path) -> dict[str, str]:
-    """The number of cube and vector cores and their rated frequency, from a PROF folder's device_N/info.json.N."""
+    """The number of cube and vector cores and their rated frequency, from a PROF
+    folder's device_N/info.json.N.
+    """
     paths = [
         *folder.glob("device_*/info.json.*"),
         *folder.glob("PROF_*/device_*/info.json.*"),

@@ -1,4 +1,6 @@
-"""Archives of profiles: zips packed by perfgate; zips and tars, which may come from anywhere, unpacked under limits."""
+"""Archives of profiles: zips packed by perfgate; zips and tars, which may come from
+anywhere, unpacked under limits.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 2 << 30
 MAX_TOTAL_BYTES = 4 << 30
 MAX_DEPTH = 12
-# Traces shrink to a twentieth, repetitive tables to a hundredth; the maximum of deflate is 1032.
+# Traces shrink to a twentieth, repetitive tables to a hundredth; the maximum of deflate
+# is 1032.
 MAX_RATIO = 400
 _ABOUT = ("profiler_info*.json", "profiler_metadata.json")
 _FREE_BYTES = 16 << 20
@@ -30,7 +33,9 @@ _BLOCK = 1 << 20
 
 
 def pack(recording: Path, path: Path) -> None:
-    """Put an analysed recording into one zip file, which appears under its name only when complete."""
+    """Put an analysed recording into one zip file, which appears under its name only
+    when complete.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     files = [file for file in (recording / OUTPUT).iterdir() if file.is_file()]
     for pattern in _ABOUT:
@@ -56,8 +61,9 @@ def pack(recording: Path, path: Path) -> None:
 def unpacked(path: Path) -> Iterator[Path]:
     """Yield a folder with the files of a zip or tar, removed afterwards.
 
-    Raises DocumentError for a damaged archive, one beyond the limits, and names or links that lead out of the folder; errors
-    raised by the caller's block name the archive in place of the folder.
+    Raises DocumentError for a damaged archive, one beyond the limits, and names or
+    links that lead out of the folder; errors raised by the caller's block name the
+    archive in place of the folder.
     """
     with tempfile.TemporaryDirectory(prefix="perfgate-") as name:
         folder = Path(name)
@@ -106,7 +112,8 @@ def _unpack(path: Path, folder: Path) -> None:
                     path=path,
                     limit=MAX_TOTAL_BYTES,
                 )
-    # zipfile raises RuntimeError for an encrypted member, NotImplementedError for an unknown compression method.
+    # zipfile raises RuntimeError for an encrypted member, NotImplementedError for an
+    # unknown compression method.
     except (
         zipfile.BadZipFile,
         tarfile.TarError,

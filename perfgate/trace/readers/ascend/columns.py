@@ -1,4 +1,6 @@
-"""Tables of an Ascend profile as columns: by the compiled scanner, else row by row with exact error messages."""
+"""Tables of an Ascend profile as columns: by the compiled scanner, else row by row with
+exact error messages.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,14 @@ from perfgate.trace.readers.ascend.files import (
 )
 from perfgate.trace.scanner.table import CellKind, ScannedTable, scan_table
 
-# The content of a column. A timestamp rounded by a spreadsheet counts as absent, a duration is not negative, and a counter
-# that is not a number counts as absent.
+# The content of a column. A timestamp rounded by a spreadsheet counts as absent, a
+# duration is not negative, and a counter that is not a number counts as absent.
 Kind = Literal[
     "text", "shapes", "whole", "time", "timestamp", "duration", "number", "counter"
 ]
 NO_TEXT = -1
-# torch_npu refuses tables of more than 5 GiB (Ascend/pytorch _file_manager.py); a recorded row of kernels has 330 bytes.
+# torch_npu refuses tables of more than 5 GiB (Ascend/pytorch _file_manager.py); a
+# recorded row of kernels has 330 bytes.
 MAX_ROWS = 20_000_000
 _CELLS: dict[Kind, CellKind] = {
     "text": "text",
@@ -56,7 +59,8 @@ _CELLS: dict[Kind, CellKind] = {
     "number": "number",
     "counter": "real",
 }
-# As msprof writes the shapes of an operator without tensors (op_summary; its database: msinsight full_db/msprof_0.db).
+# As msprof writes the shapes of an operator without tensors (op_summary; its database:
+# msinsight full_db/msprof_0.db).
 _NO_SHAPES = frozenset(("N/A", "NULL"))
 _REALS: frozenset[Kind] = frozenset(("number", "counter"))
 _Value = TypeVar("_Value", bound=Hashable)
@@ -65,8 +69,9 @@ _Value = TypeVar("_Value", bound=Hashable)
 class TableColumns:
     """Some columns of a table; a column that the table lacks has empty cells only.
 
-    ``names`` are the names of all columns of the table, ``texts`` the distinct text cells as written, ``short`` the places
-    of rows that lack cells and were left out, and ``long`` the number of rows with too many cells.
+    ``names`` are the names of all columns of the table, ``texts`` the distinct text
+    cells as written, ``short`` the places of rows that lack cells and were left out,
+    and ``long`` the number of rows with too many cells.
     """
 
     def __init__(
@@ -113,7 +118,9 @@ class TableColumns:
         value_of: Callable[[str], _Value | None],
         numbers: Numbering[_Value],
     ) -> CodeColumn:
-        """The number of each cell's value, NO_TEXT for an empty one; new values enter ``numbers`` in row order."""
+        """The number of each cell's value, NO_TEXT for an empty one; new values enter
+        ``numbers`` in row order.
+        """
         places = self.place(name)
         first, row = distinct_rows([places])
         values: list[_Value | None] = []
@@ -127,8 +134,8 @@ def columns_of(
 ) -> TableColumns:
     """The columns that are ``wanted``, by the names of ``files``.
 
-    Raises DocumentError with line and column if a cell is invalid; with ``leave_short``, an invalid row that lacks cells is
-    left out instead.
+    Raises DocumentError with line and column if a cell is invalid; with
+    ``leave_short``, an invalid row that lacks cells is left out instead.
     """
     try:
         return scan_columns(path, kinds) or read_columns(
@@ -139,7 +146,10 @@ def columns_of(
 
 
 def scan_columns(path: Path, kinds: Mapping[str, Kind]) -> TableColumns | None:
-    """Read by the compiled scanner; None if that is missing or the table is not plain. Raises OSError."""
+    """Read by the compiled scanner; None if that is missing or the table is not plain.
+
+    Raises OSError.
+    """
     header = plain_header(path)
     if header is None:
         return None
@@ -190,7 +200,8 @@ def read_columns(
         try:
             cells = [column.read(row) for column in columns]
         except DocumentError:
-            # A row of 2023 lacks its duration, and the cells behind it are shifted (sample msinsight-gpt3-cann7-2309).
+            # A row of 2023 lacks its duration, and the cells behind it are shifted
+            # (sample msinsight-gpt3-cann7-2309).
             if not (leave_short and row.is_short):
                 raise
             short.append(place)
@@ -254,7 +265,8 @@ def _reader(
 
 
 def shapes_of(raw: str) -> Shapes | None:
-    """One shape per tensor of ``"64,3,11,11;;8"``, an empty one being a scalar; None for an empty cell, N/A and NULL.
+    """One shape per tensor of ``"64,3,11,11;;8"``, an empty one being a scalar; None
+    for an empty cell, N/A and NULL.
 
     Raises ValueError for other text.
     """
@@ -272,9 +284,11 @@ def shapes_of(raw: str) -> Shapes | None:
 
 
 def words_of(raw: str) -> tuple[str, ...] | None:
-    """One word per tensor, dtypes and formats normalised across generations of CANN; None for an empty cell.
+    """One word per tensor, dtypes and formats normalised across generations of CANN;
+    None for an empty cell.
 
-    ``DT_BF16`` is BF16 and ``FORMAT_ND`` is ND; ``NC1HWC0:1`` loses the sub-format behind the colon.
+    ``DT_BF16`` is BF16 and ``FORMAT_ND`` is ND; ``NC1HWC0:1`` loses the sub-format
+    behind the colon.
     """
     cell = clean_cell(raw)
     if cell is None:

@@ -1,4 +1,6 @@
-"""Collectives of a rank: communication.json, communication_matrix.json, and analysis.db, which has steps too."""
+"""Collectives of a rank: communication.json, communication_matrix.json, and
+analysis.db, which has steps too.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from perfgate.trace.readers.ascend.database import Database, open_database
 from perfgate.trace.readers.ascend.files import Device, decode_file
 
 _KINDS: tuple[CollectiveKind, ...] = ("collective", "p2p")
-# Decimal units: 2064384 bytes of a task are 2.064384 MB here, unlike in the tables of memory.
+# Decimal units: 2064384 bytes of a task are 2.064384 MB here, unlike in the tables of
+# memory.
 _MEGABYTE, _GIGABYTE = 1e6, 1e9
 _MICROSECOND, _MILLISECOND = 1e3, 1e6
 _COUNT_AND_TIME = 2
@@ -43,7 +46,8 @@ class _Link(msgspec.Struct):
     time: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Transit Time(ms)")
     bandwidth: float | None = msgspec.field(default=None, name="Bandwidth(GB/s)")
     transport: str = msgspec.field(default="", name="Transport Type")
-    # Per packet size, the count of packets and their time; values of another form are not counts.
+    # Per packet size, the count of packets and their time; values of another form are
+    # not counts.
     packets: dict[str, list[float] | float] = msgspec.field(
         default_factory=dict, name="Size Distribution"
     )
@@ -63,12 +67,17 @@ class _Operation(msgspec.Struct):
         return nanoseconds(bytes(start)) if start else None
 
     def part(self, name: str) -> int | None:
-        """The nanoseconds of a part of the operation. Raises ValueError for an invalid time."""
+        """The nanoseconds of a part of the operation.
+
+        Raises ValueError for an invalid time.
+        """
         return _duration(self.times.get(f"{name} Time(ms)"))
 
 
 def read_collectives(path: Path) -> tuple[Collective, ...]:
-    """Every operation of communication.json, in file order; links without traffic are left out."""
+    """Every operation of communication.json, in file order; links without traffic are
+    left out.
+    """
     collectives = []
     for step, kind, name, operation in _entries(decode_file(path, _File[_Operation])):
         plain, _, group = name.partition("@")
@@ -91,7 +100,9 @@ def read_collectives(path: Path) -> tuple[Collective, ...]:
 
 
 def read_rank_links(path: Path) -> tuple[RankLink, ...]:
-    """Every pair of ranks of communication_matrix.json; a rank's copies to itself are link LOCAL."""
+    """Every pair of ranks of communication_matrix.json; a rank's copies to itself are
+    link LOCAL.
+    """
     links = []
     for step, kind, name, pairs in _entries(decode_file(path, _File[dict[str, _Link]])):
         operation, _, group = name.partition("@")
@@ -120,8 +131,9 @@ def read_rank_links(path: Path) -> tuple[RankLink, ...]:
 def read_database_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
     """The steps of analysis.db.
 
-    Huawei's description specifies milliseconds, but the recorded values are microseconds: 8903.431 for kernels of the same
-    run that take 8903431 ns (sample msinsight-910B-alexnet-2501).
+    Huawei's description specifies milliseconds, but the recorded values are
+    microseconds: 8903.431 for kernels of the same run that take 8903431 ns (sample
+    msinsight-910B-alexnet-2501).
     """
     parts = (
         "computing",
@@ -252,7 +264,9 @@ def _named(path: Path, operation: str) -> Iterator[None]:
 def _database_links(
     database: Database,
 ) -> dict[tuple[str, str, str], dict[str, LinkUse]]:
-    """The links of each operation; a row for every size of package repeats the sums of its link."""
+    """The links of each operation; a row for every size of package repeats the sums of
+    its link.
+    """
     links: dict[tuple[str, str, str], dict[str, LinkUse]] = defaultdict(dict)
     operation = ("hccl_op_name", "group_name", "step")
     sums = ("transport_type", "transit_size", "transit_time", "bandwidth")

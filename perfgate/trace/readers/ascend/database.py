@@ -32,12 +32,13 @@ from perfgate.trace.readers.ascend.files import Device, Stamp, refuse_changed
 MAX_DATABASE_BYTES = 8 << 30
 MAX_TABLE_ROWS = 20_000_000
 _MAX_VALUE_BYTES = 16 << 20
-# Reading a row takes some ten SQLite VM instructions: a whole table takes far fewer than this limit.
+# Reading a row takes some ten SQLite VM instructions: a whole table takes far fewer
+# than this limit.
 _LOOK_EVERY = 1_000_000
 _MAX_LOOKS = 5_000
 _AT_ONCE = 2048
-# A text that is a whole number, as PYTORCH_API has its times: compared with a number it becomes one, if all of it is one
-# (SQLite, "Type Conversions Prior To Comparison").
+# A text that is a whole number, as PYTORCH_API has its times: compared with a number it
+# becomes one, if all of it is one (SQLite, "Type Conversions Prior To Comparison").
 _WHOLE = "CASE WHEN {0} = CAST({0} AS INTEGER) THEN CAST({0} AS INTEGER) ELSE {0} END"
 
 
@@ -72,7 +73,9 @@ class Database:
         return table in self._columns and self._columns[table].keys() >= set(columns)
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Rows of some columns of a table, None for a missing column; no rows if there is no such table."""
+        """Rows of some columns of a table, None for a missing column; no rows if there
+        is no such table.
+        """
         if table not in self._columns:
             return
         cells = ", ".join(self._cells(table, columns))
@@ -85,7 +88,9 @@ class Database:
     def _cells(
         self, table: str, columns: Sequence[str], form: str = '"{}"'
     ) -> list[str]:
-        """SQL for some columns of a table, each in a ``form``; NULL for a missing column."""
+        """SQL for some columns of a table, each in a ``form``; NULL for a missing
+        column.
+        """
         cells = []
         for column in columns:
             cells.append(
@@ -134,7 +139,9 @@ class Database:
     def maxima(
         self, table: str, by: Sequence[str], of: Sequence[str]
     ) -> Iterator[tuple[Any, ...]]:
-        """The highest value of some columns for each combination of others, in the order of the rows."""
+        """The highest value of some columns for each combination of others, in the
+        order of the rows.
+        """
         if table not in self._columns:
             return iter(())
         cells = ", ".join(
@@ -259,7 +266,8 @@ class Database:
 
     def _run(self, statement: str) -> Iterator[tuple[Any, ...]]:
         with self._naming_damage():
-            # Not "yield from": that closes the cursor when a row is refused, which fails once the database is closed.
+            # Not "yield from": that closes the cursor when a row is refused, which
+            # fails once the database is closed.
             for row in self._connection.execute(statement):  # noqa: UP028
                 yield row
 
@@ -267,7 +275,8 @@ class Database:
     def _naming_damage(self) -> Iterator[None]:
         try:
             yield
-        # SQLite quotes the damaged file in its message, and Python decodes that strictly.
+        # SQLite quotes the damaged file in its message, and Python decodes that
+        # strictly.
         except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as error:
             raise self.wrong(
                 Activity(
@@ -292,14 +301,19 @@ def _whole_cell(column: str, declared: str) -> str:
 def _in_batches(
     cells: Iterator[Any], width: int, typecode: Literal["q", "d"]
 ) -> Iterator[npt.NDArray[Any]]:
-    """The columns of successive batches of rows. Raises TypeError for a cell that is not a number."""
+    """The columns of successive batches of rows.
+
+    Raises TypeError for a cell that is not a number.
+    """
     while batch := array(typecode, list(islice(cells, width * _AT_ONCE))):
         yield np.array(batch).reshape(-1, width).T
 
 
 @contextmanager
 def open_database(path: Path) -> Iterator[Database]:
-    """Open a database read-only and as immutable, so that a journal next to it is ignored."""
+    """Open a database read-only and as immutable, so that a journal next to it is
+    ignored.
+    """
     try:
         if path.stat().st_size > MAX_DATABASE_BYTES:
             raise DocumentError(
@@ -345,7 +359,9 @@ class ExportTexts:
         self._take(texts)
 
     def places(self, numbers: IntColumn) -> CodeColumn:
-        """The places of a column's texts, NO_TEXT for NULL; an id without a text is its own text."""
+        """The places of a column's texts, NO_TEXT for NULL; an id without a text is its
+        own text.
+        """
         at = np.searchsorted(self._numbers, numbers).clip(max=self._numbers.size - 1)
         strange = self._numbers[at] != numbers
         if strange.any():
@@ -382,7 +398,9 @@ class ExportTables:
         named: Sequence[str] = (),
         reals: Sequence[str] = (),
     ) -> TableColumns:
-        """Columns of a table, empty columns if it is missing; ``named`` columns become places among the texts."""
+        """Columns of a table, empty columns if it is missing; ``named`` columns become
+        places among the texts.
+        """
         table_columns = self.database.columns(table, wholes, reals=reals)
         columns: dict[str, Any] = {name: table_columns.real(name) for name in reals}
         for name in wholes:
@@ -396,7 +414,9 @@ class ExportTables:
 
 
 def owned(columns: TableColumns, device: Device, *, alone: bool) -> TableColumns:
-    """The rows of a device; a device that is ``alone`` in the export also owns the rows that name none."""
+    """The rows of a device; a device that is ``alone`` in the export also owns the rows
+    that name none.
+    """
     owner = columns.wholes("deviceId")
     own = owner == number_of(device)
     if alone:

@@ -1,8 +1,10 @@
-"""The SQLite export of torch_npu.profiler and msprof: ascend_pytorch_profiler*.db, msprof_*.db.
+"""The SQLite export of torch_npu.profiler and msprof: ascend_pytorch_profiler*.db,
+msprof_*.db.
 
-Schema 1.0.0 of 2025-01 is recorded (sample msinsight-910B-alexnet-2501), 1.2.0 adds columns (Huawei, CANN 9.1.0, data in
-ascend_pytorch_profiler_{Rank_ID}.db). Times are nanoseconds, memory is bytes, and names are numbers into STRING_IDS. Tables are
-read column by column, and each name is classified once.
+Schema 1.0.0 of 2025-01 is recorded (sample msinsight-910B-alexnet-2501), 1.2.0 adds
+columns (Huawei, CANN 9.1.0, data in ascend_pytorch_profiler_{Rank_ID}.db). Times are
+nanoseconds, memory is bytes, and names are numbers into STRING_IDS. Tables are read
+column by column, and each name is classified once.
 """
 
 from __future__ import annotations
@@ -163,7 +165,9 @@ def read_export(path: Path) -> Export:
 
 
 class _Export:
-    """The tables of an export that are read once, and a timeline for each of its devices."""
+    """The tables of an export that are read once, and a timeline for each of its
+    devices.
+    """
 
     def __init__(self, path: Path, database: Database) -> None:
         self._path = path
@@ -294,7 +298,8 @@ class _Export:
             if plain == "compute" and is_unknown_task(title):
                 return _Title(title, f"{UNKNOWN_TASK}{title}", plain)
             if plain == "compute" and self._computing.rows:
-                # Parts of a kernel are separate tasks: only tasks in the table of kernels are kernels.
+                # Parts of a kernel are separate tasks: only tasks in the table of
+                # kernels are kernels.
                 plain = "other"
             return _Title(title, title, plain)
 
@@ -380,7 +385,9 @@ class _Export:
         track: _Tracks,
         correlation: IntColumn | None = None,
     ) -> _Events:
-        """The rows of a table as events; ``title_of`` is called once per combination of values in the keys."""
+        """The rows of a table as events; ``title_of`` is called once per combination of
+        values in the keys.
+        """
         start, duration = self._spans(columns)
         columns_of_keys = [key.astype(np.int64) for key in keys]
         first, number = distinct_rows(columns_of_keys)
@@ -529,7 +536,9 @@ class _Export:
         return self._words.text(place)
 
     def _allocations(self, device: Device) -> tuple[AllocationTotal, ...] | None:
-        """The allocations of each operator on a device; those without an operator are left out, as in a CSV table."""
+        """The allocations of each operator on a device; those without an operator are
+        left out, as in a CSV table.
+        """
         if not self._database.has("OP_MEMORY"):
             return None
         wholes = ("deviceId", "name", "allocationTime", "releaseTime")
@@ -611,7 +620,9 @@ def _with_steps(
     events: EventTable,
     marks: Sequence[ProfilerStep],
 ) -> KernelTable:
-    """Kernels by their start, each with the step that launched it: a column that only the CSV tables have."""
+    """Kernels by their start, each with the step that launched it: a column that only
+    the CSV tables have.
+    """
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
     numbers = [number_of(mark.number) for mark in marks]
     step_of = np.array(
@@ -632,7 +643,9 @@ def _first(columns: TableColumns, names: Sequence[str]) -> IntColumn:
 
 
 class _Tracks(NamedTuple):
-    """The column that determines the tracks of a table's events, and the process and thread for each value in it."""
+    """The column that determines the tracks of a table's events, and the process and
+    thread for each value in it.
+    """
 
     column: str
     name_of: Callable[[int], tuple[str, str]]
@@ -660,7 +673,9 @@ def _cell(text: str) -> str | None:
 
 
 class _Counter(NamedTuple):
-    """A counter's name as the tables write it, and the factor for its numbers: times are nanoseconds here."""
+    """A counter's name as the tables write it, and the factor for its numbers: times
+    are nanoseconds here.
+    """
 
     name: str
     factor: float

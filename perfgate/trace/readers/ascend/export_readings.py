@@ -1,9 +1,12 @@
-"""Counters over time of a SQLite export: a device's clock, memory, caches, links and accelerators.
+"""Counters over time of a SQLite export: a device's clock, memory, caches, links and
+accelerators.
 
-Tables and units: Huawei, CANN 9.1.0, "Description of .db Data Exported by msprof" and "ascend_pytorch_profiler_{Rank_ID}.db"
-(bytes a second, nanoseconds, MHz). A counter is named as in a timeline, with the slash of MindStudio Insight: ``app/HBM``,
-``Accelerator 0/readBwLevel``. The rate of a port (column ``bandwidth`` of NIC and ROCE) is not read: it is documented in bytes
-a second, but msprof and Insight divide bits by it.
+Tables and units: Huawei, CANN 9.1.0, "Description of .db Data Exported by msprof" and
+"ascend_pytorch_profiler_{Rank_ID}.db" (bytes a second, nanoseconds, MHz). A counter is
+named as in a timeline, with the slash of MindStudio Insight: ``app/HBM``,
+``Accelerator 0/readBwLevel``. The rate of a port (column ``bandwidth`` of NIC and ROCE)
+is not read: it is documented in bytes a second, but msprof and Insight divide bits by
+it.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ from perfgate.trace.readers.ascend.tables import held_name
 _MEGAHERTZ = 1e6
 _TIME = "timestampNs"
 _PACKETS = "packets"
-# Older versions write RoCE; SQLite does not distinguish the two, so a file has one of them.
+# Older versions write RoCE; SQLite does not distinguish the two, so a file has one of
+# them.
 _PORTS: Mapping[str, Link] = {"NIC": "NIC", "ROCE": "RoCE", "RoCE": "RoCE"}
 _PORT_RATES: Mapping[Direction, str] = {"sent": "txByteRate", "received": "rxByteRate"}
 # Since the device was started.
@@ -44,13 +48,15 @@ _HCCS_RATES: Mapping[Direction, str] = {
     "sent": "txThroughput",
     "received": "rxThroughput",
 }
-# Posted writes, requests to read, and the data that answer them, each the mean since the reading before.
+# Posted writes, requests to read, and the data that answer them, each the mean since
+# the reading before.
 _PCIE_RATES: Mapping[Direction, tuple[str, ...]] = {
     "sent": ("txPostAvg", "txNonpostAvg", "txCplAvg"),
     "received": ("rxPostAvg", "rxNonpostAvg", "rxCplAvg"),
 }
 _PCIE_LATENCY = "txNonpostLatencyAvg"
-# NETDEV_STATS has counts since the reading before; the last are packets sent again after a timeout.
+# NETDEV_STATS has counts since the reading before; the last are packets sent again
+# after a timeout.
 _NETDEV_RATES: Mapping[Direction, str] = {
     "sent": "nicTxBandwidth",
     "received": "nicRxBandwidth",
@@ -60,7 +66,9 @@ _LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 class ExportReadings:
-    """The counters of an export; if it has one device ``alone``, rows that name none are of it."""
+    """The counters of an export; if it has one device ``alone``, rows that name none
+    are of it.
+    """
 
     def __init__(self, tables: ExportTables, *, alone: bool) -> None:
         self._tables, self._alone = tables, alone
@@ -68,14 +76,17 @@ class ExportReadings:
     def of(self, device: Device) -> dict[str, Readings]:
         """All counters of a device by name; those that were not recorded are left out."""
         readings = dict(self._memory(device))
-        # NETDEV_STATS counts all ports together, and only newer versions have it: the counters of ports replace it.
+        # NETDEV_STATS counts all ports together, and only newer versions have it: the
+        # counters of ports replace it.
         readings.update(self._network(device))
         readings.update(self._links(device))
         readings.update(self._accelerators(device))
         return readings
 
     def _memory(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """The clock of the AI core, reads and writes of all memories together, their contents, and the cache."""
+        """The clock of the AI core, reads and writes of all memories together, their
+        contents, and the cache.
+        """
         clock = self._read("AICORE_FREQ", device, reals=("freq",))
         yield from _rate(CORE_CLOCK, clock, clock.real("freq") * _MEGAHERTZ, "Hz")
         memory = self._read(
@@ -129,7 +140,9 @@ class ExportReadings:
                     )
 
     def _links(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """Bytes a second over each kind of link, all ports together, and the packets that its ports lost."""
+        """Bytes a second over each kind of link, all ports together, and the packets
+        that its ports lost.
+        """
         for table, link in _PORTS.items():
             ports = self._read(
                 table, device, "funcId", reals=(*_PORT_RATES.values(), *_PORT_LOSSES)
@@ -180,7 +193,9 @@ class ExportReadings:
             yield name, Readings(packets.time, np.cumsum(packets.value), packets.unit)
 
     def _accelerators(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """Levels of bandwidth and concurrent accesses of DVPP and DSA, the accelerators other than the AI cores."""
+        """Levels of bandwidth and concurrent accesses of DVPP and DSA, the accelerators
+        other than the AI cores.
+        """
         levels = self._read("ACC_PMU", device, "accId", reals=_LEVELS)
         for number, own in _by_number(levels, "accId"):
             for level in _LEVELS:
@@ -195,7 +210,9 @@ class ExportReadings:
         parts: Mapping[str, tuple[str, str]],
         title: str,
     ) -> Iterator[tuple[str, Readings]]:
-        """The readings of each word of a column; ``parts`` are the columns of values, with names and units."""
+        """The readings of each word of a column; ``parts`` are the columns of values,
+        with names and units.
+        """
         for place, own in _by_number(columns, key):
             for column, (part, unit) in parts.items():
                 name = title.format(word=self._tables.words.texts[place], part=part)

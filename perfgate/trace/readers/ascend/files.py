@@ -1,7 +1,9 @@
-"""Files of an Ascend profile: rows of csv tables by column name, and small JSON files, both under limits.
+"""Files of an Ascend profile: rows of csv tables by column name, and small JSON files,
+both under limits.
 
-Columns were renamed and added between CANN 7.0 and 9.0, times carry a trailing tab, rows may be short, and quoted cells may
-contain quotes (recorded samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608).
+Columns were renamed and added between CANN 7.0 and 9.0, times carry a trailing tab,
+rows may be short, and quoted cells may contain quotes (recorded samples
+msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608).
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ Stamp = tuple[
 ]  # the bytes of a file and its modification time, which change with every version of it
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
 
-# New name, in lower case, to the name used here. torch_npu's kernel_details is msprof's op_summary with renamed columns
-# (Ascend/pytorch _csv_headers.py); Block Dim became Block Num in CANN 9.0.
+# New name, in lower case, to the name used here. torch_npu's kernel_details is msprof's
+# op_summary with renamed columns (Ascend/pytorch _csv_headers.py); Block Dim became
+# Block Num in CANN 9.0.
 _ALIASES = {
     "op name": "name",
     "op type": "type",
@@ -52,8 +55,9 @@ _Item = TypeVar("_Item")
 class TableRow:
     """One line of a table. A cell is None if the column or the cell is absent.
 
-    ``columns`` maps the lower-case names of this module to their position. A row that ``is_long`` has cells behind the last
-    column, as two rows have without the line end between them.
+    ``columns`` maps the lower-case names of this module to their position. A row that
+    ``is_long`` has cells behind the last column, as two rows have without the line end
+    between them.
     """
 
     __slots__ = ("_cells", "_line", "_path", "columns", "is_long")
@@ -127,7 +131,9 @@ class TableRow:
         return time
 
     def timestamp(self, column: str) -> int | None:
-        """Microseconds since 1970 as nanoseconds; None if a spreadsheet has rounded them (1.69512E+15)."""
+        """Microseconds since 1970 as nanoseconds; None if a spreadsheet has rounded
+        them (1.69512E+15).
+        """
         text = self.text(column)
         if text is None or "e" in text.lower():
             return None
@@ -151,8 +157,9 @@ class TableRow:
             number = Decimal(text[: MAX_NUMBER_TEXT + 1])
         except InvalidOperation:
             raise self.wrong(column, Activity("is not a number")) from None
-        # Check the bound before converting: an exponent of a billion must not be expanded into digits.
-        # copy_abs, because abs rounds to the context and overflows.
+        # Check the bound before converting: an exponent of a billion must not be
+        # expanded into digits. copy_abs, because abs rounds to the context and
+        # overflows.
         if (
             len(text) > MAX_NUMBER_TEXT
             or not number.is_finite()
@@ -171,7 +178,9 @@ def clean_cell(raw: str) -> str | None:
 
 
 class Header(NamedTuple):
-    """The first line of a table: the position of each column by the names of this module, their number, and its bytes."""
+    """The first line of a table: the position of each column by the names of this
+    module, their number, and its bytes.
+    """
 
     columns: dict[str, int]
     width: int
@@ -200,7 +209,8 @@ def plain_header(path: Path) -> Header | None:
 def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
     """The rows of a table below its required header.
 
-    Raises DocumentError if the file cannot be read, is not csv, or has more than ``limit`` rows.
+    Raises DocumentError if the file cannot be read, is not csv, or has more than
+    ``limit`` rows.
     """
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
@@ -233,7 +243,8 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
 
 
 def is_cut_off(path: Path) -> bool:
-    """Whether a table ends within a line, which torch_npu and msprof end too, or its last row lacks cells.
+    """Whether a table ends within a line, which torch_npu and msprof end too, or its
+    last row lacks cells.
 
     Raises DocumentError as ``stamp_of``.
     """

@@ -36,10 +36,12 @@ _Item = TypeVar("_Item")
 
 
 def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
-    """The tables and the timeline of one folder. Raises DocumentError for a damaged one.
+    """The tables and the timeline of one folder.
 
-    With ``tables_suffice``, a timeline is skipped if tables hold its kernels and steps: the events of the device are then
-    known, the host's are not.
+    Raises DocumentError for a damaged one.
+
+    With ``tables_suffice``, a timeline is skipped if tables hold its kernels and steps:
+    the events of the device are then known, the host's are not.
     """
     for folder in {output, folder_around(output)}:
         refuse_pointers(folder, but=TRACE_VIEWS)
@@ -89,7 +91,10 @@ def rank_of(
 def recording_of(
     path: Path, names: Sequence[str], ranks: Sequence[Recording]
 ) -> Recording:
-    """The ranks as one recording, by rank; repeats of a rank keep their order. ``names`` are the names of their folders."""
+    """The ranks as one recording, by rank; repeats of a rank keep their order.
+
+    ``names`` are the names of their folders.
+    """
     timelines: list[Timeline] = []
     absent = {}
     for folder, rank in zip(names, ranks):
@@ -159,7 +164,9 @@ def _complete(exported: Memory, tabled: Memory) -> Memory:
 
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
-    """The events of each device, from the timelines if there are any, else from the tables."""
+    """The events of each device, from the timelines if there are any, else from the
+    tables.
+    """
     numbers = tables.devices()
     timelines = []
     if views:
@@ -200,8 +207,9 @@ _TABLES = ("kernels", "types", "calls")
 
 
 def read_msprof(path: Path, *, table: str | None = None) -> Recording:
-    """PROF folders by device, or one ``table`` of kernels. Raises DocumentError, which names the fault, its place and the
-    next step.
+    """PROF folders by device, or one ``table`` of kernels.
+
+    Raises DocumentError, which names the fault, its place and the next step.
     """
     if table is not None:
         tables = Tables(lambda stem: {table: [path]}.get(stem, []), kernels=table)
@@ -213,7 +221,9 @@ def read_msprof(path: Path, *, table: str | None = None) -> Recording:
 
 def _read_output(output: Path) -> Recording:
     def files_of(stem: str) -> list[Path]:
-        """The files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
+        """The files of a table: op_summary_20260823165254.csv, or the parts
+        op_summary_slice_0_*.csv of a long run.
+        """
         files = [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()]
         return files[:MAX_FOLDERS]
 
@@ -236,7 +246,8 @@ def _rank(
     rank = rank_of(
         Recording(output, "msprof", (), settings=settings), None, tables, views
     )
-    # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
+    # msprof never writes the other parts that torch_npu has, so their absence needs no
+    # reason.
     absent = {
         name: reason for name, reason in rank.absent.items() if name.startswith(_TABLES)
     }

@@ -1,5 +1,6 @@
-"""The table of kernels: kernel_details.csv of torch_npu, op_summary_*.csv of msprof; and
-the rates of l2_cache.csv."""
+"""The table of kernels: kernel_details.csv of torch_npu, op_summary_*.csv of msprof;
+and the rates of l2_cache.csv.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +107,10 @@ _RATES = {"l2_hit_rate": "hit rate", "l2_victim_rate": "victim rate"}
 
 
 def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
-    """The kernels of a table in the order of the file, as ``kernel_rows``. Raises DocumentError for any other file."""
+    """The kernels of a table in the order of the file, as ``kernel_rows``.
+
+    Raises DocumentError for any other file.
+    """
     counters = _TableCounters(path)
     columns = columns_of(path, KINDS, leave_short=True)
     if columns.names and not {"name", "duration(us)"} <= set(columns.names):
@@ -127,7 +131,9 @@ def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
 def kernel_rows(
     columns: TableColumns, counters: CounterColumns
 ) -> tuple[dict[Device, KernelTable], int]:
-    """The kernels of a table by device, without rows that lack a duration, and the number of damaged rows."""
+    """The kernels of a table by device, without rows that lack a duration, and the
+    number of damaged rows.
+    """
     values = CodedValues()
     codes = {"hf32": columns.coded("hf32 eligible", flag_of, HF32)}
     for name, column in _TEXTS.items():
@@ -139,7 +145,8 @@ def kernel_rows(
     numbers = {name: columns.wholes(column) for name, column in _NUMBERS.items()}
     numbers["model_id"] = of_graph(numbers["model_id"])
     owner = columns.wholes("device_id")
-    # The first row of a further device waits for the last row of the device before it (msprof: op_summary_assembler.cpp).
+    # The first row of a further device waits for the last row of the device before it
+    # (msprof: op_summary_assembler.cpp).
     _, first = np.unique(owner, return_index=True)
     numbers["wait_ns"] = numbers["wait_ns"].copy()
     numbers["wait_ns"][first[first > 0]] = NO_NUMBER
@@ -180,7 +187,9 @@ class _TableCounters:
 
 
 def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable:
-    """Add the rates to the counters of each kernel that matches exactly one row by stream, task and name."""
+    """Add the rates to the counters of each kernel that matches exactly one row by
+    stream, task and name.
+    """
     tables = [columns_of(path, _COLUMNS) for path in paths]
     names = Numbering(kernels.texts)
     streams = [kernels.numbers["stream"]]

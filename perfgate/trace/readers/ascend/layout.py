@@ -1,4 +1,6 @@
-"""The folder layouts of torch_npu.profiler and msprof: find their output folders below a path."""
+"""The folder layouts of torch_npu.profiler and msprof: find their output folders below
+a path.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _DEPTH = 3
 
 
 def analysed_folders(path: Path) -> list[Path]:
-    """The folders below a path that hold analysed tables, by their time stamp, then their name."""
+    """The folders below a path that hold analysed tables, by their time stamp, then
+    their name.
+    """
     return sorted(
         _analysed(path, _DEPTH), key=lambda folder: (_stamp(folder), str(folder))
     )
@@ -58,7 +62,9 @@ def holds_profiles(path: Path) -> bool:
 
 
 def msprof_outputs(path: Path) -> Iterator[Path]:
-    """Yield the folders of exported files: the path itself, a folder in it, or one in its PROF folders."""
+    """Yield the folders of exported files: the path itself, a folder in it, or one in
+    its PROF folders.
+    """
     if (
         path.name == MSPROF_OUTPUT
         or next(path.glob("op_summary*.csv"), None) is not None
@@ -77,7 +83,9 @@ def msprof_outputs(path: Path) -> Iterator[Path]:
 
 
 def old_exports(path: Path) -> list[Path]:
-    """The files that msprof of CANN 7 and older exported for a device, in a PROF folder or in folders of it; none if newer."""
+    """The files that msprof of CANN 7 and older exported for a device, in a PROF folder
+    or in folders of it; none if newer.
+    """
     folders = [path]
     if not path.name.startswith("PROF_"):
         folders = list(islice(sorted(path.glob("PROF_*")), MAX_FOLDERS))

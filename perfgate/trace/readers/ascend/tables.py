@@ -64,7 +64,8 @@ _ByDevice = dict[Device, tuple[_Item, ...]]
 _NO_DEVICE = Message("notes.no-device-recorded")
 _LEVEL1 = Message("notes.table-needs-level-1")
 _MEMORY = Message("notes.table-needs-memory")
-# Binary units: 1452.0 MB of memory_record.csv are 1522532352 bytes in the database of the same run, 18816.5 KB are 19268096.
+# Binary units: 1452.0 MB of memory_record.csv are 1522532352 bytes in the database of
+# the same run, 18816.5 KB are 19268096.
 _MEBIBYTE, _KIBIBYTE = 1 << 20, 1 << 10
 _PARTS = {
     "total allocated(mb)": "allocated",
@@ -89,10 +90,15 @@ _SELF_TIME = "host self duration(us)"
 
 
 class Tables:
-    """The tables of one rank. ``absent`` gives the likely reason for each missing one."""
+    """The tables of one rank.
+
+    ``absent`` gives the likely reason for each missing one.
+    """
 
     def __init__(self, find: Callable[[str], Sequence[Path]], *, kernels: str) -> None:
-        """Read all tables; ``find`` gives the files of a table by the stem of their names, ``kernels`` is the kernels' stem."""
+        """Read all tables; ``find`` gives the files of a table by the stem of their
+        names, ``kernels`` is the kernels' stem.
+        """
         self._find = find
         self.absent: dict[str, Message] = {}
         self.groups: Mapping[str, tuple[int, ...]] = {}
@@ -244,7 +250,10 @@ class _Peak(NamedTuple):
 
 
 def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
-    """The events of task_time.csv, including copies, events and placeholders. Rows without times are left out."""
+    """The events of task_time.csv, including copies, events and placeholders.
+
+    Rows without times are left out.
+    """
     columns = columns_of(path, _TASKS)
     names = Numbering([""])
     name = columns.coded("kernel_name", clean_cell, names)
@@ -275,7 +284,9 @@ def _steps(
     kernels: Sequence[Kernel] | None,
     table: Sequence[ProfilerStep] | None,
 ) -> Sequence[ProfilerStep] | None:
-    """The steps from the timeline if it shows work of the device in them, else from the tables."""
+    """The steps from the timeline if it shows work of the device in them, else from the
+    tables.
+    """
     marked = profiler_steps(events)
     if marked and any(step.computing_ns is not None for step in marked):
         return marked
@@ -284,7 +295,9 @@ def _steps(
 
 
 def read_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
-    """step_trace_time.csv; a device of -1 means none (torch_npu writes it if the rank is unknown)."""
+    """step_trace_time.csv; a device of -1 means none (torch_npu writes it if the rank
+    is unknown).
+    """
     for row in rows_of(path, limit=MAX_ROWS):
         device = row.whole("device_id")
         step = ProfilerStep(
@@ -345,7 +358,9 @@ def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
 
 
 def read_operators(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
-    """The host's self times of operator_details.csv by operator; it has one row per call, and multi-line call stacks."""
+    """The host's self times of operator_details.csv by operator; it has one row per
+    call, and multi-line call stacks.
+    """
     columns = columns_of(path, {"name": "text", _SELF_TIME: "time"})
     names = Numbering[str]()
     name = columns.coded("name", clean_cell, names)
@@ -362,7 +377,8 @@ def read_operators(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
 def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
     """operator_memory.csv, summed by operator; a negative size is a release.
 
-    Memory allocated before the recording has no allocation time; memory that outlives it has no release time.
+    Memory allocated before the recording has no allocation time; memory that outlives
+    it has no release time.
     """
     columns = columns_of(
         path,
@@ -390,7 +406,8 @@ def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
 def read_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
     """The peaks of memory_record.csv.
 
-    The times of the rows are not used, so the peaks stay valid even if a spreadsheet has rounded the times.
+    The times of the rows are not used, so the peaks stay valid even if a spreadsheet
+    has rounded the times.
     """
     columns = columns_of(
         path, {"component": "text", **dict.fromkeys(_PARTS, "number"), **_OWNER}
@@ -465,7 +482,9 @@ def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
 
 
 def held_name(component: str, part: str) -> str:
-    """The name of the readings of a component; PTA is the framework's allocator (torch_npu)."""
+    """The name of the readings of a component; PTA is the framework's allocator
+    (torch_npu).
+    """
     if component == "PTA":
         return f"memory {part}"
     return f"{component} memory {part}"
@@ -474,7 +493,8 @@ def held_name(component: str, part: str) -> str:
 def read_module_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
     """The peaks of npu_module_mem.csv, e.g. ``module.HCCL.reserved``, without zeros.
 
-    Few of its some eighty modules hold memory; its GE is not the GE of memory_record.csv.
+    Few of its some eighty modules hold memory; its GE is not the GE of
+    memory_record.csv.
     """
     for device, (name, size) in read_peaks(path):
         if size:
@@ -482,7 +502,9 @@ def read_module_peaks(path: Path) -> Iterator[tuple[Device, _Peak]]:
 
 
 def _owners(columns: TableColumns) -> IntColumn:
-    """The device of each row: from ``NPU:3`` in the columns Device Type and Device, else from Device_id."""
+    """The device of each row: from ``NPU:3`` in the columns Device Type and Device,
+    else from Device_id.
+    """
     numbers = Numbering[int]()
     owner = columns.wholes("device_id")
     for column in ("device", "device type"):

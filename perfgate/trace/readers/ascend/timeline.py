@@ -1,4 +1,6 @@
-"""The events of each device, from a timeline file or from tables: kinds, operator types, exact times and launches."""
+"""The events of each device, from a timeline file or from tables: kinds, operator
+types, exact times and launches.
+"""
 
 from __future__ import annotations
 
@@ -55,23 +57,26 @@ from perfgate.trace.readers.ascend.kinds import (
 )
 from perfgate.trace.readers.ascend.view import Detail, View
 
-# Newer torch_npu passes the timeline's times through a float, so they differ from the tables by up to 250 ns.
+# Newer torch_npu passes the timeline's times through a float, so they differ from the
+# tables by up to 250 ns.
 _FLOAT_NS = 500
-# The process of the profiler's own analysis, and its row of kernels: their time is theirs to a millionth (samples
-# msinsight-910B-alexnet-2501 and mstt-advisor).
+# The process of the profiler's own analysis, and its row of kernels: their time is
+# theirs to a millionth (samples msinsight-910B-alexnet-2501 and mstt-advisor).
 _OVERLAP, _COMPUTING = "Overlap Analysis", "Computing"
 _TOLERANCE = 0.001
 _PROCESS_DIGITS = 20  # a process id has fewer
 _DEVICE_BITS = 31
-# Names of compiled kernels: OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
+# Names of compiled kernels:
+# OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
 _BINARY = re.compile(r"([A-Za-z]\w*?)_[0-9a-f]{32}(?:_|$)")
 
 
 def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
-    """The events and counters of every device of a timeline; of the host alone if there is no device.
+    """The events and counters of every device of a timeline; of the host alone if there
+    is no device.
 
-    The device is None if the file names none. ``kernels`` come from the tables of all its devices;
-    they give types and exact times.
+    The device is None if the file names none. ``kernels`` come from the tables of all
+    its devices; they give types and exact times.
     """
     tracks = _Tracks(view)
     correlation, arrows = _correlations(view, tracks)
@@ -108,7 +113,9 @@ def _of_arrows(unmatched: int, bare: int) -> Iterator[Message]:
 
 
 def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Message]:
-    """A note if the kernels of a single device cover another time than the file's own analysis says."""
+    """A note if the kernels of a single device cover another time than the file's own
+    analysis says.
+    """
     analysed = np.flatnonzero(
         events.is_named(_COMPUTING.__eq__) & tracks.analysis[events.track]
     )
@@ -129,7 +136,9 @@ def _of_analysis(view: View, tracks: _Tracks, events: EventTable) -> Iterator[Me
 
 
 def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:
-    """The work of a device without an exported timeline: its kernels, and the tasks that are not kernels."""
+    """The work of a device without an exported timeline: its kernels, and the tasks
+    that are not kernels.
+    """
     table = kernels.select(kernels.start != NO_NUMBER)
     track, tracks = _streams(table.numbers["stream"], table.is_collective)
     events = replace(table.events, track=track, tracks=tracks)
@@ -146,7 +155,9 @@ def task_events(
     kind: Codes,
     texts: Sequence[str],
 ) -> EventTable:
-    """Tasks of streams as events; ``name`` and ``kind``, the type of each task, index ``texts``."""
+    """Tasks of streams as events; ``name`` and ``kind``, the type of each task, index
+    ``texts``.
+    """
     first, back = group_rows(name, kind)
     names = Numbering(texts)
     kinds, groups = [], []
@@ -180,7 +191,10 @@ def task_events(
 def _streams(
     stream: IntColumn, is_collective: Mask
 ) -> tuple[Codes, tuple[tuple[str, str], ...]]:
-    """The track of each row by its stream, and all tracks. Collectives have no stream, and no row of Level0 has any."""
+    """The track of each row by its stream, and all tracks.
+
+    Collectives have no stream, and no row of Level0 has any.
+    """
     is_without = stream == NO_NUMBER
     first, track = group_rows(compact(stream), is_without & is_collective)
     tracks = []
@@ -193,7 +207,9 @@ def _streams(
 
 
 class _Tracks:
-    """Classification of tracks: the host's, the hardware's, the collectives', and the device of each."""
+    """Classification of tracks: the host's, the hardware's, the collectives', and the
+    device of each.
+    """
 
     def __init__(self, view: View) -> None:
         owners = _owners(view)
@@ -249,8 +265,8 @@ def _only(devices: Set[Device]) -> Device:
 def _owners(view: View) -> dict[str, Device]:
     """The device of each process that represents one.
 
-    Newer builds label the process (NPU 0); if several are labelled NPU alone, the process id ends in the device:
-    (host process << 10) | (sort index << 5) | device.
+    Newer builds label the process (NPU 0); if several are labelled NPU alone, the
+    process id ends in the device: (host process << 10) | (sort index << 5) | device.
     """
     owners = {}
     for pid, name in view.names.processes.items():
@@ -268,7 +284,9 @@ def _owners(view: View) -> dict[str, Device]:
 
 
 def _kinds(view: View, tracks: _Tracks) -> Codes:
-    """The kind of every event; each combination of track, detail and name is classified once."""
+    """The kind of every event; each combination of track, detail and name is classified
+    once.
+    """
     events = view.events
     queued = dequeued_calls(events.names)
     first, row = group_rows(events.track, view.detail, events.name)
@@ -358,7 +376,9 @@ def _with_unknown_types(events: EventTable, view: View, tracks: _Tracks) -> Even
 
 
 def _rows_of(table: KernelTable, name: IntColumn, start: IntColumn) -> IntColumn:
-    """The row of each span, by its exact start, else by its name and its start within float rounding; -1 for none."""
+    """The row of each span, by its exact start, else by its name and its start within
+    float rounding; -1 for none.
+    """
     row = np.full(start.size, -1, dtype=np.int64)
     timed = np.flatnonzero(table.start != NO_NUMBER)
     if not timed.size:
@@ -382,7 +402,9 @@ def _rows_of(table: KernelTable, name: IntColumn, start: IntColumn) -> IntColumn
 
 
 def _nearest(starts: IntColumn, times: IntColumn) -> IntColumn:
-    """The place of the nearest of some times in order, -1 if it is further away than float rounding explains."""
+    """The place of the nearest of some times in order, -1 if it is further away than
+    float rounding explains.
+    """
     first = np.searchsorted(starts, times - _FLOAT_NS)
     second = np.minimum(first + 1, starts.size - 1)
     first = np.minimum(first, starts.size - 1)
@@ -392,12 +414,14 @@ def _nearest(starts: IntColumn, times: IntColumn) -> IntColumn:
 
 
 def _correlations(view: View, tracks: _Tracks) -> tuple[CodeColumn, int]:
-    """One number for a call that launched and everything it started on the device, and how many arrows do not join two.
+    """One number for a call that launched and everything it started on the device, and
+    how many arrows do not join two.
 
-    An arrow starts inside the call that launched, which is the innermost span around it on its thread, and ends exactly
-    at the start of a task on its track (sample msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start).
-    One call may start several arrows and one arrow several tasks, so the number is the call's: its position among the
-    events.
+    An arrow starts inside the call that launched, which is the innermost span around it
+    on its thread, and ends exactly at the start of a task on its track (sample
+    msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start). One
+    call may start several arrows and one arrow several tasks, so the number is the
+    call's: its position among the events.
     """
     events, starts, ends = view.events, view.starts, view.ends
     numbers = np.full(len(events), NO_CORRELATION, dtype=np.int32)
@@ -405,7 +429,8 @@ def _correlations(view: View, tracks: _Tracks) -> tuple[CodeColumn, int]:
     # The last place of each of these columns is for none.
     calls = np.append(_calls_of_arrows(view, tracks.host), NO_CORRELATION)
     of_ends = np.append(calls[last_rows(starts.flow, ends.flow)], NO_CORRELATION)
-    # Replace each time by its index among the ends of arrows, so that a track and a time fit in one number.
+    # Replace each time by its index among the ends of arrows, so that a track and a
+    # time fit in one number.
     times, place = np.unique(ends.time, return_inverse=True)
     begin = events.start[tasks]
     at = np.searchsorted(times, begin)
@@ -429,7 +454,8 @@ def _calls_of_arrows(view: View, on_host: Mask) -> IntColumn:
     for number in np.unique(track).tolist():
         spans = np.flatnonzero(events.track == number)
         if not spans.size:
-            # At Level0 the thread of CANN has no spans; the task queue's span on the same thread made the call.
+            # At Level0 the thread of CANN has no spans; the task queue's span on the
+            # same thread made the call.
             _, own_thread = view.keys[number]
             is_same = np.array([thread == own_thread for _, thread in view.keys])
             spans = np.flatnonzero((is_same & on_host)[events.track])
@@ -443,7 +469,9 @@ def _calls_of_arrows(view: View, on_host: Mask) -> IntColumn:
 
 
 def _track_names(view: View) -> tuple[tuple[str, str], ...]:
-    """Process and thread of each track by their names; processes with the same name are distinguished by id."""
+    """Process and thread of each track by their names; processes with the same name are
+    distinguished by id.
+    """
     process_of = {}
     for pid, _ in view.keys:
         process_of[pid] = view.names.processes.get(pid) or pid

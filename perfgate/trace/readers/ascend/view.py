@@ -48,20 +48,24 @@ from perfgate.trace.scanner.scanned import (
 )
 
 _FLOW = "HostToDevice"
-# Both ends of these arrows are at the begins of events (3,254 of 3,254 in four recorded samples).
+# Both ends of these arrows are at the begins of events (3,254 of 3,254 in four recorded
+# samples).
 _AT_EVENTS = frozenset({"async_npu", "async_task_queue", "fwdbwd"})
 _FREQUENCY = "AI Core Freq"
-# HBM 0/Read, HBM 3/Write: one of the memories, every 20 ms (sample msinsight-910B-alexnet-2501). Its MB are MiB: every
-# value is a whole number of bytes divided by 2 ** 20.
+# HBM 0/Read, HBM 3/Write: one of the memories, every 20 ms (sample
+# msinsight-910B-alexnet-2501). Its MB are MiB: every value is a whole number of bytes
+# divided by 2 ** 20.
 _MEMORY = {access: re.compile(rf"HBM \d+/{access}$") for access in ("Read", "Write")}
 _MEBIBYTE = 1 << 20
-# Written as a share under the unit %: 0.785 where the database of the same run has 78.5 (sample msinsight-910B-alexnet-2501).
+# Written as a share under the unit %: 0.785 where the database of the same run has 78.5
+# (sample msinsight-910B-alexnet-2501).
 _SHARE = re.compile(r"LLC \d+ \w+/Hit Rate$")
-# All as written: versions differ in which of them are words or numbers, and most events need none of them.
+# All as written: versions differ in which of them are words or numbers, and most events
+# need none of them.
 _TASK_TYPE, _INPUTS, _REQUEST = "Task Type", "Input Dims", "request_id"
 _MEGAHERTZ = "MHz"
-# Posted writes, requests to read and the data that answer them, in MiB a second as the memory's (msprof's exporters of both
-# formats); a database has the same in bytes.
+# Posted writes, requests to read and the data that answer them, in MiB a second as the
+# memory's (msprof's exporters of both formats); a database has the same in bytes.
 _PCIE = re.compile(r"PCIe_(?:post|nonpost|cpl) (Tx|Rx)")
 _PCIE_KINDS = 3
 _WAYS: dict[str, Direction] = {"Tx": "sent", "Rx": "received"}
@@ -78,7 +82,9 @@ class Detail(NamedTuple):
 
 
 class Flows(NamedTuple):
-    """One end of the arrows from host to device: the arrow's id, its track (number in ``View.keys``) and its time."""
+    """One end of the arrows from host to device: the arrow's id, its track (number in
+    ``View.keys``) and its time.
+    """
 
     flow: IntColumn
     track: Codes
@@ -86,9 +92,11 @@ class Flows(NamedTuple):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A timeline as in the file. Every event still has kind ``other``; ``detail`` indexes ``details``.
+    """A timeline as in the file. Every event still has kind ``other``; ``detail``
+    indexes ``details``.
 
-    ``keys`` are process and thread id of each track. ``readings`` are the counters of the device over time, by process id.
+    ``keys`` are process and thread id of each track. ``readings`` are the counters of
+    the device over time, by process id.
     """
 
     events: EventTable
@@ -207,7 +215,9 @@ def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
 
 
 def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
-    """The clock of the core, the traffic of the memory and all other counters as recorded, each by process id."""
+    """The clock of the core, the traffic of the memory and all other counters as
+    recorded, each by process id.
+    """
     readings: dict[str, dict[str, Readings]] = defaultdict(dict)
     is_clock = counters.of.flagged(counters.name, _FREQUENCY.__eq__)
     for pid, clocks in _by_process(counters, is_clock, _MEGAHERTZ):
@@ -266,7 +276,11 @@ def _by_process(
 
 
 def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
-    """The numbers of an argument. Raises DocumentError, which names the first event with an argument that is not a number."""
+    """The numbers of an argument.
+
+    Raises DocumentError, which names the first event with an argument that is not a
+    number.
+    """
     codes, back = np.unique(counters.argument(argument), return_inverse=True)
     numbers = np.zeros(codes.size)
     for place, code in enumerate(codes.tolist()):

@@ -28,7 +28,9 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path) -> Recording:
-    """The timelines of each device. Raises DocumentError, which names the fault, its place and the next step."""
+    """The timelines of each device. Raises DocumentError, which names the fault, its
+    place and the next step.
+    """
     from perfgate.trace.readers.ascend.export import read_export
 
     export = read_export(path)

@@ -1,4 +1,6 @@
-"""Read the folders of torch_npu.profiler: one rank, several ranks or repeats, or an archive of them."""
+"""Read the folders of torch_npu.profiler: one rank, several ranks or repeats, or an
+archive of them.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,18 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path) -> Recording:
-    """The folders by rank. Raises DocumentError, which names the fault, its place and the next step."""
+    """The folders by rank.
+
+    Raises DocumentError, which names the fault, its place and the next step.
+    """
     if path.is_dir():
         return _read_folder(path)
     from perfgate.trace.readers.ascend.archive import unpacked
 
     with unpacked(path) as folder:
         recording = _read_folder(folder)
-        # The unpacked files behind the counters are removed afterwards, so keep their values.
+        # The unpacked files behind the counters are removed afterwards, so keep their
+        # values.
         timelines = []
         for timeline in recording.timelines:
             kernels = timeline.kernels
@@ -45,7 +51,8 @@ def read(path: Path) -> Recording:
 
 
 def _read_folder(path: Path) -> Recording:
-    # Imported here because recognising a trace imports every reader, and most traces are not Ascend's.
+    # Imported here because recognising a trace imports every reader, and most traces
+    # are not Ascend's.
     from perfgate.trace.readers.ascend.folder import read_rank, recording_of
 
     folders = analysed_folders(path)

@@ -34,7 +34,9 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path) -> Recording:
-    """The events of each device. Raises DocumentError, which names the fault, its place and the next step."""
+    """The events of each device. Raises DocumentError, which names the fault, its place
+    and the next step.
+    """
     from perfgate.trace.model.kernel_table import KernelTable
     from perfgate.trace.readers.ascend.timeline import device_timelines
     from perfgate.trace.readers.ascend.view import read_view

@@ -1,7 +1,9 @@
-"""Read plain Chrome trace events, as converters of aclprof output and many other tools write them.
+"""Read plain Chrome trace events, as converters of aclprof output and many other tools
+write them.
 
-Spans are complete events (``ph`` X) or pairs (B and E) of one thread. The format guarantees little beyond times and names, so
-the kind of an event is inferred from its category and the names of its process and thread.
+Spans are complete events (``ph`` X) or pairs (B and E) of one thread. The format
+guarantees little beyond times and names, so the kind of an event is inferred from its
+category and the names of its process and thread.
 """
 
 from __future__ import annotations
@@ -56,8 +58,9 @@ READS = "Chrome trace events, *.json, *.json.gz and *.json.zst, or a folder of t
 # Tried after every other JSON format.
 PRIORITY = -10
 
-# Names that converters give the process of a device and its streams: Ascend Hardware, NPU 0, GPU 1 (from msprof's timeline
-# and Kineto), Stream 3. The GPU Process of a browser runs on the host.
+# Names that converters give the process of a device and its streams: Ascend Hardware,
+# NPU 0, GPU 1 (from msprof's timeline and Kineto), Stream 3. The GPU Process of a
+# browser runs on the host.
 _DEVICE = lazy_pattern(
     r"ascend hardware|\b(?:npu|gpu|cuda|device)\b(?! process)", re.IGNORECASE
 )
@@ -65,8 +68,9 @@ _NUMBER = lazy_pattern(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECA
 _STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
 _COLLECTIVE_TRACK = lazy_pattern(r"hccl|nccl|rccl|communication", re.IGNORECASE)
 _COPY = lazy_pattern(r"memcpy|memset|^copy", re.IGNORECASE)
-# Rows that XLA's profiler derives for a device from the rows of its streams (xprof: tsl/profiler/utils/xplane_schema.h). xprof
-# adds the stream to their names: XLA Ops - from #16.
+# Rows that XLA's profiler derives for a device from the rows of its streams (xprof:
+# tsl/profiler/utils/xplane_schema.h). xprof adds the stream to their names: XLA Ops -
+# from #16.
 _OPS = "XLA Ops"
 _DERIVED = lazy_pattern(
     r"(?:Steps|XLA Modules|XLA Ops|Async XLA Ops|XLA TraceMe|Framework Ops|Framework Name Scope|Source code|HLO Modules|"
@@ -75,7 +79,8 @@ _DERIVED = lazy_pattern(
 )
 _REQUEST = "request_id"
 _TRACE_FILES, _JSON_FILES = named("*.trace.json"), named("*.json")
-# Of events that are neither complete nor arrows (Chrome's trace event format, "Event Descriptions").
+# Of events that are neither complete nor arrows (Chrome's trace event format, "Event
+# Descriptions").
 _PHASES = "BEbenCiIMNODPRcSTFpVv(),"
 
 
@@ -86,7 +91,8 @@ def recognises(path: Path) -> bool:
 
 
 def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
-    """The traces in a folder, or anywhere below it: files with the names that JAX gives them, HOST.trace.json.gz.
+    """The traces in a folder, or anywhere below it: files with the names that JAX gives
+    them, HOST.trace.json.gz.
 
     In a folder without any, all JSON files that begin with a list of trace events.
     """
@@ -105,7 +111,10 @@ def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
 
 
 def read(path: Path) -> Recording:
-    """Of a folder, the timelines of all its files. Raises DocumentError, which names the fault and the next step."""
+    """Of a folder, the timelines of all its files.
+
+    Raises DocumentError, which names the fault and the next step.
+    """
     if not path.is_dir():
         return _read_file(path)
     return Recording.of_files(path, [_read_file(file) for file in trace_files(path)])
@@ -153,7 +162,9 @@ def _read_file(path: Path) -> Recording:
 def _with_readings(
     timelines: Sequence[Timeline], series: Sequence[CounterSeries], names: TrackNames
 ) -> tuple[Timeline, ...]:
-    """The timelines with their counters: counters of the host, and of a device without a timeline, belong to all."""
+    """The timelines with their counters: counters of the host, and of a device without
+    a timeline, belong to all.
+    """
     devices = {timeline.device for timeline in timelines}
     complete = []
     for timeline in timelines:
@@ -167,7 +178,9 @@ def _with_readings(
 
 
 class _Pairs(NamedTuple):
-    """The spans of a begin and an end each, placed where the end is; the numbers of pairs, and of begins and ends left out."""
+    """The spans of a begin and an end each, placed where the end is; the numbers of
+    pairs, and of begins and ends left out.
+    """
 
     spans: ScannedEvents
     all: int
@@ -273,9 +286,11 @@ def _track(names: TrackNames, process: str, thread: str) -> _Track:
 
 
 def _derived_rows(names: TrackNames, keys: Sequence[tuple[str, str]]) -> list[bool]:
-    """Which tracks are rows that XLA derives from the work of a device, and describe it again.
+    """Which tracks are rows that XLA derives from the work of a device, and describe it
+    again.
 
-    The streams hold its work; a device without streams, such as a TPU, has it in the row of its operations.
+    The streams hold its work; a device without streams, such as a TPU, has it in the
+    row of its operations.
     """
     of_xla, with_streams = set(), set()
     for process, thread in keys:
@@ -300,7 +315,9 @@ def _loops(
     names: TrackNames,
     keys: Sequence[tuple[str, str]],
 ) -> IntColumn:
-    """The operations of XLA that contain others of their row, such as loops and conditionals."""
+    """The operations of XLA that contain others of their row, such as loops and
+    conditionals.
+    """
     is_row_of_ops = np.array(
         [names.threads.get(key) == _OPS for key in keys], dtype=bool
     )

@@ -1,4 +1,6 @@
-"""Read traces of torch.profiler (Kineto): Chrome trace events as JSON, times in microseconds with decimals."""
+"""Read traces of torch.profiler (Kineto): Chrome trace events as JSON, times in
+microseconds with decimals.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,8 @@ from perfgate.trace.scanner.scanned import (
 READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of them"
 PRIORITY = 0
 
-# Prefix of args.type of a kernel on an NPU (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
+# Prefix of args.type of a kernel on an NPU (KERNEL_AICORE, KERNEL_MIX_AIV; sample
+# torch-native-privateuse1).
 _NPU_KERNEL = b'"KERNEL_'
 _ALLOCATION = "[memory]"
 _PHASES = "BEbenCiIM"  # of events that are neither complete nor arrows
@@ -99,7 +102,8 @@ _EVENTS = re.compile(rb'\A\s*\[|"traceEvents"\s*:')
 _MOST_FOLDERS = 10
 _SMALL_BYTES = 1 << 20
 _TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
-# Engines of MTIA also record that they wait for each other and signal it (libkineto: mtia_ccp_events).
+# Engines of MTIA also record that they wait for each other and signal it (libkineto:
+# mtia_ccp_events).
 _MTIA_WORK, _WAITING = (
     "mtia_ccp_events",
     lazy_pattern(r"(?:^|_)wait(?:$|_)|^event_record$", re.IGNORECASE),
@@ -108,8 +112,8 @@ _PROCESS_DIGITS = 10  # a process id that may be the number of a device has fewe
 _NUMBER_DIGITS = 19  # a number of 64 bits may have as many
 _LAUNCHING = tuple(KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS))
 _OTHER = KIND_CODES["other"]
-# Kinds recognised by name, and the kind that the event must have by its category; None for any. In 2021 the steps were
-# operators, and allocations had no category.
+# Kinds recognised by name, and the kind that the event must have by its category; None
+# for any. In 2021 the steps were operators, and allocations had no category.
 _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
     ("memory", None),
     ("annotation", "host_op"),
@@ -125,9 +129,11 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path) -> Recording:
-    """A timeline for each device of a Kineto trace, or of all traces in a folder, or in the only folder below it with traces.
+    """A timeline for each device of a Kineto trace, or of all traces in a folder, or in
+    the only folder below it with traces.
 
-    Raises DocumentError as ``read_kineto`` does, and if several folders below have traces.
+    Raises DocumentError as ``read_kineto`` does, and if several folders below have
+    traces.
     """
     if not path.is_dir():
         return _read_file(path)
@@ -145,16 +151,20 @@ def read(path: Path) -> Recording:
 
 
 def read_kineto(path: Path) -> EventTable:
-    """The spans of a Kineto trace, all devices together, and its allocations as events without duration.
+    """The spans of a Kineto trace, all devices together, and its allocations as events
+    without duration.
 
-    Times become integer nanoseconds without passing through a float. Raises DocumentError, which names the fault, its place
-    and the next step, for a file that is missing, cut off, too large or not such a trace.
+    Times become integer nanoseconds without passing through a float. Raises
+    DocumentError, which names the fault, its place and the next step, for a file that
+    is missing, cut off, too large or not such a trace.
     """
     return _spans(path).events
 
 
 def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
-    """The traces in a folder, or anywhere below it: files with torch's own names, else all JSON files that look like traces."""
+    """The traces in a folder, or anywhere below it: files with torch's own names, else
+    all JSON files that look like traces.
+    """
     by_name = files_named(folder, _TRACE_FILES, below=below)
     if by_name:
         return by_name
@@ -198,7 +208,9 @@ def _read_file(path: Path) -> Recording:
 def _readings_of(
     timeline: Timeline, readings: _ReadingsByDevice, devices: set[int]
 ) -> dict[str, Readings]:
-    """The readings of a timeline's device, and all that belong to none: a process of the host has a number too."""
+    """The readings of a timeline's device, and all that belong to none: a process of
+    the host has a number too.
+    """
     own: dict[str, Readings] = {}
     for owner, by_name in readings.items():
         if owner == timeline.device or owner not in devices:
@@ -231,8 +243,8 @@ _ReadingsByDevice = Mapping[int, Mapping[str, Readings]]
 class _Spans(NamedTuple):
     """The spans of a file, kernels with the shapes of the operator that launched them.
 
-    ``devices`` is the device of each: its number, HOST, or UNNAMED; ``around`` the file without its events. The notes are on
-    parts that were skipped.
+    ``devices`` is the device of each: its number, HOST, or UNNAMED; ``around`` the file
+    without its events. The notes are on parts that were skipped.
     """
 
     events: EventTable
@@ -323,7 +335,9 @@ def _spans(path: Path) -> _Spans:
 
 
 def _is_small(path: Path) -> bool:
-    """Whether arrows are read too: in a large file the few events that only their numbers miss are no loss to speak of."""
+    """Whether arrows are read too: in a large file the few events that only their
+    numbers miss are no loss to speak of.
+    """
     try:
         return path.stat().st_size < _SMALL_BYTES
     except OSError:
@@ -339,7 +353,9 @@ def _allocations(others: ScannedEvents) -> ScannedEvents:
 
 
 class _Categories(NamedTuple):
-    """The kind of each span by its category, the spans of unknown categories on a device, and all other unknown spans."""
+    """The kind of each span by its category, the spans of unknown categories on a
+    device, and all other unknown spans.
+    """
 
     kind: Codes
     on_device: Mask
@@ -406,7 +422,9 @@ def _not_understood(
 def _readings(
     allocations: ScannedEvents, counters: Sequence[CounterSeries]
 ) -> _ReadingsByDevice:
-    """The memory that allocators held, and the counters as recorded, by the device that they belong to, else by HOST."""
+    """The memory that allocators held, and the counters as recorded, by the device that
+    they belong to, else by HOST.
+    """
     readings: dict[int, dict[str, Readings]] = defaultdict(dict)
     time, _ = allocations.times(durations=False)
     device_type = allocations.argument(DEVICE_TYPE)
@@ -454,7 +472,9 @@ def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:
 
 
 def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
-    """The text each span is counted under in tables: the type of a kernel on an NPU, the name of any other span."""
+    """The text each span is counted under in tables: the type of a kernel on an NPU,
+    the name of any other span.
+    """
     texts, words, types = spans.of.texts, spans.of.words, spans.arguments[TYPE]
     on_npu = spans.of.judged(
         types.values,
@@ -467,7 +487,8 @@ def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
         return name
 
     def type_in_name(code: int) -> str:
-        # A kernel has the name of its binary: MatMulV2_ND_ND_FP32_FP32_false_false_all_65537, Cast_39a266ce9a8d…_210000000.
+        # A kernel has the name of its binary:
+        # MatMulV2_ND_ND_FP32_FP32_false_false_all_65537, Cast_39a266ce9a8d…_210000000.
         return words[code].partition("_")[0] or words[code]
 
     group = name.copy()
@@ -489,7 +510,9 @@ _UNKNOWN = -3
 
 
 def _devices(spans: ScannedEvents, on_device: Mask) -> IntColumn:
-    """The device by the arguments, else by the process id, which for a device is its number; HOST for spans of the host."""
+    """The device by the arguments, else by the process id, which for a device is its
+    number; HOST for spans of the host.
+    """
     texts = spans.of.texts
     of_place = [
         _device_of_process(texts[code]) if code >= 0 else UNNAMED

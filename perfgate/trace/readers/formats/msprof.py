@@ -1,4 +1,6 @@
-"""Read exports of the msprof command: PROF_* folders with mindstudio_profiler_output, of one device or several."""
+"""Read exports of the msprof command: PROF_* folders with mindstudio_profiler_output,
+of one device or several.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _TABLES = {
 
 
 def recognises(path: Path) -> bool:
-    """Whether a path is a PROF folder, its output, a folder that holds one, or a single table of kernels."""
+    """Whether a path is a PROF folder, its output, a folder that holds one, or a single
+    table of kernels.
+    """
     if path.is_file():
         return path.suffix == ".csv" and _header(path) is not None
     return path.is_dir() and (
@@ -27,7 +31,9 @@ def recognises(path: Path) -> bool:
 
 
 def _header(path: Path) -> str | None:
-    """The table of kernels a file is, by its header: op_summary, or torch_npu's kernel_details; None if neither."""
+    """The table of kernels a file is, by its header: op_summary, or torch_npu's
+    kernel_details; None if neither.
+    """
     try:
         with path.open("rb") as file:
             first = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
@@ -38,8 +44,11 @@ def _header(path: Path) -> str | None:
 
 
 def read(path: Path) -> Recording:
-    """The PROF folders by device. Raises DocumentError, which names the fault, its place and the next step."""
-    # Imported here because recognising a trace imports every reader, and most traces are not Ascend's.
+    """The PROF folders by device. Raises DocumentError, which names the fault, its
+    place and the next step.
+    """
+    # Imported here because recognising a trace imports every reader, and most traces
+    # are not Ascend's.
     from perfgate.trace.readers.ascend.folder import read_msprof
 
     if path.is_dir() and next(msprof_outputs(path), None) is None:

@@ -1,4 +1,6 @@
-"""Read the SQLite export of Nsight Systems (``nsys export --type sqlite``): kernels, copies, calls of CUDA, and NVTX ranges."""
+"""Read the SQLite export of Nsight Systems (``nsys export --type sqlite``): kernels,
+copies, calls of CUDA, and NVTX ranges.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ _COPIES = {
 }
 # CUpti_ActivityMemcpyKind: 1 is to the device, 2 from it, 8 on it.
 _WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
-# NVTX_EVENTS.eventType: ranges that were pushed and popped, and those that were started and ended.
+# NVTX_EVENTS.eventType: ranges that were pushed and popped, and those that were started
+# and ended.
 _RANGES = (59, 60)
 _PROCESS_BITS, _THREAD_MASK = 24, (1 << 24) - 1
 _MOST_CORRELATIONS = 1 << 32
@@ -195,7 +198,8 @@ def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
         name = str(row[5] or "")
         if text_id is not None:
             name = names.get(text_id, "")
-        # torch's emit_nvtx names operators aten::mm, seq = 3; PyTorch's steps have other names.
+        # torch's emit_nvtx names operators aten::mm, seq = 3; PyTorch's steps have
+        # other names.
         is_operator = "::" in name and not STEP_NAME.fullmatch(name)
         kind: EventKind = "host_op" if is_operator else "annotation"
         yield _Span(
@@ -212,7 +216,10 @@ def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
 def _rows(
     database: Database, table: str, columns: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table, all of whole numbers. Raises DocumentError for one without its times."""
+    """The rows of a table, all of whole numbers.
+
+    Raises DocumentError for one without its times.
+    """
     for row in database.rows(table, columns):
         numbers = tuple(map(database.whole, row))
         if numbers[0] is None or numbers[1] is None or numbers[1] < numbers[0]:
@@ -233,7 +240,9 @@ def _number(correlation: int | None, process: int | None) -> int:
 
 
 def _process(number: int | None) -> int:
-    """The id of a process in the number of one of its threads (nsys: "Common SQLite Examples")."""
+    """The id of a process in the number of one of its threads (nsys: "Common SQLite
+    Examples").
+    """
     return (number or 0) >> _PROCESS_BITS & _THREAD_MASK
 
 

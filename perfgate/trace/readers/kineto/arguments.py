@@ -23,17 +23,19 @@ REQUEST = "request_id"
 TYPE = "type"
 # The current key, and the key of 2021.
 EXTERNAL, FORMER_EXTERNAL = "External id", "external id"
-# torch numbers all events of the host in a recording from 0 on (torch/csrc/profiler/collection.cpp).
+# torch numbers all events of the host in a recording from 0 on
+# (torch/csrc/profiler/collection.cpp).
 EVENT_INDEX = "Ev Idx"
-# torch's arguments for a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
+# torch's arguments for a kernel of a collective
+# (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
 GROUP, GROUP_RANKS, GROUP_SIZE = (
     "Process Group Name",
     "Process Group Ranks",
     "Group size",
 )
 OPERATION, DTYPE, ELEMENTS = "Collective name", "dtype", "In msg nelems"
-# The arguments of an allocation: the memory that the allocator of a device had handed out and held after it. Device type 0 is
-# the host (c10/core/DeviceType.h).
+# The arguments of an allocation: the memory that the allocator of a device had handed
+# out and held after it. Device type 0 is the host (c10/core/DeviceType.h).
 DEVICE_TYPE, DEVICE_ID = "Device Type", "Device Id"
 HELD = {MEMORY_ALLOCATED: "Total Allocated", MEMORY_RESERVED: "Total Reserved"}
 
@@ -80,7 +82,9 @@ KernelsByDevice = dict[int | None, tuple[CollectiveKernel, ...]]
 def collective_kernels(
     events: EventTable, spans: ScannedEvents, devices: IntColumn
 ) -> KernelsByDevice:
-    """The collectives by device, None for an unnamed one; no entry for a device if its kernels name no group."""
+    """The collectives by device, None for an unnamed one; no entry for a device if its
+    kernels name no group.
+    """
     described = np.zeros(len(events), dtype=bool)
     described[spans.arguments[GROUP].rows] = True
     rows = np.flatnonzero(described & events.is_kind("comm"))

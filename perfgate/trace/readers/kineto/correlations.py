@@ -30,15 +30,18 @@ from perfgate.trace.readers.kineto.arguments import (
 )
 from perfgate.trace.scanner.scanned import ScannedEvents
 
-# A launch and its kernels without a correlation are joined by a flow (sample torch-native-privateuse1); the flow follows its
-# event directly. This one joins operators of the forward and the backward pass.
+# A launch and its kernels without a correlation are joined by a flow (sample
+# torch-native-privateuse1); the flow follows its event directly. This one joins
+# operators of the forward and the backward pass.
 _FLOW_OF_OPERATORS = "fwdbwd"
 
 
 def correlations(
     spans: ScannedEvents, read_arrows: Callable[[], ScannedEvents], launching: Positions
 ) -> Codes:
-    """The number that joins each launch with its kernels; ``launching`` are the spans that may have one."""
+    """The number that joins each launch with its kernels; ``launching`` are the spans
+    that may have one.
+    """
     correlation = _limited(spans.numbers(CORRELATION))
     bare = launching[correlation[launching] == NO_CORRELATION]
     if not bare.size:
@@ -57,7 +60,8 @@ def _limited(column: Codes) -> Codes:
 def _join_by_flows(
     spans: ScannedEvents, arrows: ScannedEvents, bare: Positions, correlation: IntColumn
 ) -> None:
-    """Give launches and kernels without a correlation the number of the flow that follows them at their start time.
+    """Give launches and kernels without a correlation the number of the flow that
+    follows them at their start time.
 
     Each flow belongs to the last such span before it with the same start and track.
     """
@@ -86,7 +90,9 @@ def _join_by_flows(
 
 
 def unique_by_label(number: Codes, label: CodeColumn) -> IntColumn:
-    """Numbers that every rank counts for itself, made unique in a file of several ranks."""
+    """Numbers that every rank counts for itself, made unique in a file of several
+    ranks.
+    """
     own = number.astype(np.int64)
     ranks = int(label.max()) + 1
     unique: IntColumn = np.where(own == NO_CORRELATION, own, own * ranks + label)
@@ -100,12 +106,15 @@ def merged_processes(
     tracks: Sequence[tuple[str, str]],
     kind: Codes,
 ) -> tuple[Message, ...]:
-    """A note if several processes launch work, because torch's profiler records one; empty for one process."""
+    """A note if several processes launch work, because torch's profiler records one;
+    empty for one process.
+    """
     process = np.unique([name for name, _ in tracks] or [""], return_inverse=True)[1]
     launches = np.flatnonzero(
         (kind == KIND_CODES["runtime"]) & (correlation != NO_CORRELATION)
     )
-    # A device has the number of a process too, and waits of its streams are among the calls.
+    # A device has the number of a process too, and waits of its streams are among the
+    # calls.
     is_device = np.zeros(process.size, dtype=bool)
     work = np.flatnonzero(one_of(kind, (KIND_CODES[name] for name in DEVICE_KINDS)))
     is_device[process[np.flatnonzero(np.bincount(track[work]))]] = True
@@ -130,7 +139,8 @@ def merged_processes(
 def give_shapes(
     table: EventTable, spans: ScannedEvents, external: Codes, label: CodeColumn | None
 ) -> None:
-    """Copy an operator's shapes to the work it launched; both carry the operator's ``external`` id.
+    """Copy an operator's shapes to the work it launched; both carry the operator's
+    ``external`` id.
 
     ``label`` is the number of each event's rank, None in a file of one.
     """

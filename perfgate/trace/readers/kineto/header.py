@@ -40,14 +40,17 @@ class _Properties(msgspec.Struct):
 
 
 class KinetoHeader:
-    """The members of a trace's object other than its events; a malformed member counts as absent."""
+    """The members of a trace's object other than its events; a malformed member counts
+    as absent.
+    """
 
     def __init__(self, text: bytes, path: Path) -> None:
         self._path = path
         try:
             members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            members = {}  # a bare list, or a damaged end: the events themselves were read
+            # a bare list, or a damaged end: the events themselves were read
+            members = {}
         self._members = members
 
     @property
@@ -60,7 +63,9 @@ class KinetoHeader:
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """The ranks of each process group by name; the pipeline's group is also under ``pp``."""
+        """The ranks of each process group by name; the pipeline's group is also under
+        ``pp``.
+        """
         recorded: list[_ProcessGroup] = (
             self._member(_DISTRIBUTED, list[_ProcessGroup], field="pg_config") or []
         )
@@ -75,7 +80,9 @@ class KinetoHeader:
 
     @property
     def software(self) -> dict[str, str]:
-        """Versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and any other key that ends in ``_version``."""
+        """Versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and any other
+        key that ends in ``_version``.
+        """
         nccl: str | None = self._member(_DISTRIBUTED, str, field="nccl_version")
         versions = {"kineto.schema": self._scalar("schemaVersion"), "nccl": nccl}
         for name in self._members:
@@ -87,7 +94,9 @@ class KinetoHeader:
         return {name: version for name, version in versions.items() if version}
 
     def settings(self, devices: Collection[int]) -> dict[str, str]:
-        """The profiler's settings and hardware: shapes, stacks, world size, the names of these devices."""
+        """The profiler's settings and hardware: shapes, stacks, world size, the names
+        of these devices.
+        """
         settings = {name: self._scalar(name) for name in _SETTINGS}
         settings["backend"] = self._member(_DISTRIBUTED, str, field="backend")
         world_size = self._member(_DISTRIBUTED, int, field="world_size")

@@ -1,4 +1,6 @@
-"""Signs in a Kineto trace that can be read that events are missing or repeated, or that their times were changed."""
+"""Signs in a Kineto trace that can be read that events are missing or repeated, or that
+their times were changed.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,15 @@ from perfgate.trace.scanner.scanned import (
     SparseColumn,
 )
 
-# The category and the name of the span of a whole recording, and the instants at its begin and its end (libkineto:
-# output_json.cpp, finalizeTrace and handleTraceSpan).
+# The category and the name of the span of a whole recording, and the instants at its
+# begin and its end (libkineto: output_json.cpp, finalizeTrace and handleTraceSpan).
 _RECORDING, _TORCH = "Trace", lazy_pattern("PyTorch Profiler")
 _MARKS = lazy_pattern(r"Iteration Start: PyTorch Profiler|Record Window End")
 # Metadata has names of several words: process_name, thread_sort_index, num_cpus.
 _METADATA = lazy_pattern(r"[A-Za-z]+_\w")
-# A file with less than half of the events that its profiler numbered is an excerpt (samples cuda-hta/sampled_rank-0 and
-# cpu_only_rank-34); in other recordings none is missing.
+# A file with less than half of the events that its profiler numbered is an excerpt
+# (samples cuda-hta/sampled_rank-0 and cpu_only_rank-34); in other recordings none is
+# missing.
 _MOST_OF_INDICES = 2
 _FEWEST_INDICES = 10
 _MOST_UNLIKE = 0.5
@@ -44,7 +47,9 @@ def marks_of(others: ScannedEvents) -> Mask:
 
 
 class Arrows(NamedTuple):
-    """Which spans an arrow follows directly in the file, and the number of arrows that follow no span, or that of others."""
+    """Which spans an arrow follows directly in the file, and the number of arrows that
+    follow no span, or that of others.
+    """
 
     follow: Mask
     stray: int
@@ -56,7 +61,8 @@ def arrows_behind(
     correlation: Codes,
     arrows: ScannedEvents | None,
 ) -> Arrows:
-    """All events of a file that are neither spans nor others are arrows, so their places are known without reading them.
+    """All events of a file that are neither spans nor others are arrows, so their
+    places are known without reading them.
 
     If they were read, an arrow must also have the number of the span that it follows.
     """
@@ -83,7 +89,9 @@ def arrows_behind(
 
 
 def nameless(spans: ScannedEvents, others: ScannedEvents) -> Iterator[Message]:
-    """A note on events without a name, which libkineto writes for each, and on metadata with another kind of name."""
+    """A note on events without a name, which libkineto writes for each, and on metadata
+    with another kind of name.
+    """
     is_metadata = others.is_phase("M")
     is_known = others.of.flagged(others.name, _METADATA.match)
     is_without = ((others.name == NO_TEXT) & (others.phase > 0)) | (
@@ -102,7 +110,8 @@ def losses_of(
     arrows: Arrows,
     external: Codes,
 ) -> Iterator[Message]:
-    """A note for each sign; ``indices`` are the numbers that torch gave the events of the host.
+    """A note for each sign; ``indices`` are the numbers that torch gave the events of
+    the host.
 
     ``external`` is the number of each event's operator.
     """
@@ -125,7 +134,9 @@ def losses_of(
 
 
 def _missing_indices(indices: IntColumn) -> Iterator[Message]:
-    """A note on events of the host that are missing or repeated; none for an excerpt. torch numbers them from 0."""
+    """A note on events of the host that are missing or repeated; none for an excerpt.
+    torch numbers them from 0.
+    """
     if not indices.size:
         return
     first = int(indices.min())
@@ -142,7 +153,9 @@ def _missing_indices(indices: IntColumn) -> Iterator[Message]:
 
 
 def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
-    """A note on operators that start before one of their thread with a smaller number: torch numbers them by their start."""
+    """A note on operators that start before one of their thread with a smaller number:
+    torch numbers them by their start.
+    """
     operators = np.flatnonzero(events.kind[index.rows] == KIND_CODES["host_op"])
     rows = index.rows[operators]
     rows = rows[np.lexsort((index.values[operators], events.track[rows]))]
@@ -153,10 +166,11 @@ def _out_of_order(events: EventTable, index: SparseColumn) -> Iterator[Message]:
 
 
 def _missing_operators(events: EventTable, external: Codes) -> Iterator[Message]:
-    """Notes on work that names an operator that is not in the file, and on calls outside of the operator that made them.
+    """Notes on work that names an operator that is not in the file, and on calls
+    outside of the operator that made them.
 
-    Most work and most calls must agree with their operators: some versions of torch write another number there (sample
-    cuda-hta/a100_alexnet).
+    Most work and most calls must agree with their operators: some versions of torch
+    write another number there (sample cuda-hta/a100_alexnet).
     """
     is_numbered = external > 0
     operators = np.flatnonzero(events.is_kind("host_op", "annotation") & is_numbered)
@@ -183,10 +197,11 @@ def _missing_operators(events: EventTable, external: Codes) -> Iterator[Message]
 def _missing_arrows(
     events: EventTable, spans: ScannedEvents, arrows: Arrows
 ) -> Iterator[Message]:
-    """A note on launches and work without the arrow that libkineto writes directly behind each, and on arrows without theirs.
+    """A note on launches and work without the arrow that libkineto writes directly
+    behind each, and on arrows without theirs.
 
-    In 47 recordings from 2021 to 2026 none is missing. Tools that write a file anew put all arrows at its end (TraceLens'
-    sglang_decode), and excerpts have none.
+    In 47 recordings from 2021 to 2026 none is missing. Tools that write a file anew put
+    all arrows at its end (TraceLens' sglang_decode), and excerpts have none.
     """
     is_linked = events.launch != NOT_RECORDED
     is_linked[events.launch[np.flatnonzero(is_linked)]] = True
@@ -212,7 +227,8 @@ def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
 
 
 def _in_another_process(events: EventTable, operators: IntColumn) -> Iterator[Message]:
-    """A note on operators in another process than nearly all others: a profiler of torch records its own.
+    """A note on operators in another process than nearly all others: a profiler of
+    torch records its own.
 
     ``operators`` are the numbers of operators of each track.
     """
@@ -227,7 +243,9 @@ def _in_another_process(events: EventTable, operators: IntColumn) -> Iterator[Me
 
 
 def _on_threads(events: EventTable, operators: IntColumn) -> Iterator[Message]:
-    """A note on work of a device on a thread that runs operators, if most work is on other tracks."""
+    """A note on work of a device on a thread that runs operators, if most work is on
+    other tracks.
+    """
     work = events.track[events.work_rows]
     count = int(np.count_nonzero(operators[work]))
     if 0 < count <= _MOST_UNLIKE * work.size:
@@ -237,9 +255,11 @@ def _on_threads(events: EventTable, operators: IntColumn) -> Iterator[Message]:
 def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Message]:
     """A note on events outside of the span of the whole recording, or longer than it.
 
-    A profiler that was started and stopped by time keeps work that began before or ended after it, and calls after it (sample
-    cuda-hta/nccl_data). Engines of MTIA begin to record before the span (HTA's mtia_inference_trace), so work before it counts
-    only if its launch is recorded. A mark in which the profiler was stopped ends after it (HTA's triton_example).
+    A profiler that was started and stopped by time keeps work that began before or
+    ended after it, and calls after it (sample cuda-hta/nccl_data). Engines of MTIA
+    begin to record before the span (HTA's mtia_inference_trace), so work before it
+    counts only if its launch is recorded. A mark in which the profiler was stopped ends
+    after it (HTA's triton_example).
     """
     window = events.select(is_recording)
     if not len(window):
@@ -258,7 +278,9 @@ def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Messa
 
 
 def _are_open(events: EventTable, end: int) -> Mask:
-    """Which marks were open at the end of a recording: no mark of their thread begins after them and ends before."""
+    """Which marks were open at the end of a recording: no mark of their thread begins
+    after them and ends before.
+    """
     marks = events.is_kind("annotation")
     closed = marks & (events.end <= end)
     last_closed = np.full(len(events.tracks), np.iinfo(np.int64).min)
@@ -269,7 +291,8 @@ def _are_open(events: EventTable, end: int) -> Mask:
 def _missing_marks(
     marks: Mask, is_recording: Mask, indices: IntColumn
 ) -> Iterator[Message]:
-    """A note if some of the marks are missing that torch writes at the end of a file, two instants and a span.
+    """A note if some of the marks are missing that torch writes at the end of a file,
+    two instants and a span.
 
     An excerpt need not have them.
     """

@@ -1,4 +1,6 @@
-"""Forecast the next steps of many series at once: an encoder-decoder of GRUs with attention over the past."""
+"""Forecast the next steps of many series at once: an encoder-decoder of GRUs with
+attention over the past.
+"""
 
 import torch
 from torch import nn

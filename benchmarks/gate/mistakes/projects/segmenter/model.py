@@ -1,4 +1,6 @@
-"""Segment images: a small encoder of separable convolutions, pooling at several scales, and a decoder with skips."""
+"""Segment images: a small encoder of separable convolutions, pooling at several scales,
+and a decoder with skips.
+"""
 
 import torch
 from torch import nn

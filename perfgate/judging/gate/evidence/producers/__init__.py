@@ -1,4 +1,5 @@
-"""The producers of numbers: each module has ``numbers(evidence, rules)``, which yields rows.
+"""The producers of numbers: each module has ``numbers(evidence, rules)``, which yields
+rows.
 
 The rows of a decision are in the order of the modules' names.
 """

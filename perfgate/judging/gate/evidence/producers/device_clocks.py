@@ -1,11 +1,13 @@
-"""The clocks of calls on an accelerator: the time of kernels, the device's span, and the host's time until a call returns.
+"""The clocks of calls on an accelerator: the time of kernels, the device's span, and
+the host's time until a call returns.
 
-The wall clock decides none of them. The host's time decides only where the device waits for the host: otherwise a longer one
-costs nothing.
+The wall clock decides none of them. The host's time decides only where the device waits
+for the host: otherwise a longer one costs nothing.
 
-Both sides may have done the same work: kernels, operators and Python. Unchanged work cannot have become slower, unless
-it takes longer: that shows in the time of kernels, or as a change of the host's and the device's time of more than
-SAME_WORK_MARGIN. docs/deciding.md explains when that is sound.
+Both sides may have done the same work: kernels, operators and Python. Unchanged work
+cannot have become slower, unless it takes longer: that shows in the time of kernels, or
+as a change of the host's and the device's time of more than SAME_WORK_MARGIN.
+docs/deciding.md explains when that is sound.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def _of_shape(evidence: Evidence, rules: Rules, place: ShapePlace) -> Iterator[N
 
 
 def _decides(evidence: Evidence, place: ShapePlace) -> bool:
-    """Whether the host's time decides: the device waits for it, and it did not wait for a CPU itself."""
+    """Whether the host's time decides: the device waits for it, and it did not wait for
+    a CPU itself.
+    """
     blocks = []
     for member in chain.from_iterable(evidence.pairs.get(place.workload, ())):
         if place.shape in member.shapes:
@@ -78,7 +82,8 @@ def _decides(evidence: Evidence, place: ShapePlace) -> bool:
 
 
 def is_host_exposed(evidence: Evidence, place: ShapePlace) -> bool:
-    """Whether the device waits for the host on either side: its kernels do not fill the span of a call.
+    """Whether the device waits for the host on either side: its kernels do not fill the
+    span of a call.
 
     Without the time of kernels, whether the host takes nearly as long as the span.
     """
@@ -94,7 +99,9 @@ def is_host_exposed(evidence: Evidence, place: ShapePlace) -> bool:
 
 
 def is_same_work(evidence: Evidence, place: ShapePlace) -> bool:
-    """Whether a call of both sides ran the same kernels, operators, functions and bytecodes, each known exactly."""
+    """Whether a call of both sides ran the same kernels, operators, functions and
+    bytecodes, each known exactly.
+    """
     if not ran_same_kernels(evidence.pairs.get(place.workload, []), place.shape):
         return False
     before = evidence.base.counters.get(place)

@@ -1,7 +1,8 @@
 """The numbers of jobs that took turns, quad by quad and start by start.
 
-A quad compares the mean logarithm of the turns of each side. Quads of one start share its luck, so another start is stronger
-evidence than its quads alone (``stats/clusters.py``), and a single start is not evidence.
+A quad compares the mean logarithm of the turns of each side. Quads of one start share
+its luck, so another start is stronger evidence than its quads alone
+(``stats/clusters.py``), and a single start is not evidence.
 """
 
 from __future__ import annotations
@@ -45,16 +46,21 @@ from perfgate.judging.gate.evidence.quads import (
 from perfgate.judging.gate.evidence.work import exposed, profiled_starts, skew
 from perfgate.stats.summary import median
 
-# The slowdown of a job that "unchanged" excludes: whole programs spread more than calls.
+# The slowdown of a job that "unchanged" excludes: whole programs spread more than
+# calls.
 JOB_OK_MARGIN = 0.03
-# Pairs of starts from which a difference of profiled times is tested: fewer give no interval of 95 %.
+# Pairs of starts from which a difference of profiled times is tested: fewer give no
+# interval of 95 %.
 _STARTS_TO_TEST = 7
-# The variation of the profiler's own cost: the tolerance of a time under it, and the change that "unchanged" excludes.
+# The variation of the profiler's own cost: the tolerance of a time under it, and the
+# change that "unchanged" excludes.
 _PROFILED_MARGIN = 0.1
 
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
-    """Yield the numbers of every job; if the two sides did different work, only shares of counts and of equal answers."""
+    """Yield the numbers of every job; if the two sides did different work, only shares
+    of counts and of equal answers.
+    """
     for job in evidence.jobs.values():
         measured = JobQuads(job, rules)
         yield from measured.ratios_of_counters()
@@ -79,7 +85,9 @@ class JobQuads:
         self._base, self._head = job.turns
 
     def reported_numbers(self) -> Iterator[Number]:
-        """Yield the numbers that all turns have; a missing value is reported by the plan."""
+        """Yield the numbers that all turns have; a missing value is reported by the
+        plan.
+        """
         for entry in self._trusted.numbers:
             effect = self._effect(entry.metric)
             if effect is not None:
@@ -104,7 +112,10 @@ class JobQuads:
         return PairedEffect.of(differences, math.exp(median(base)), "quad")
 
     def _number(self, entry: JobNumber, effect: PairedEffect) -> Number:
-        """A number on the terms of a job. The tail of few requests is weak evidence: it may only fail the gate."""
+        """A number on the terms of a job.
+
+        The tail of few requests is weak evidence: it may only fail the gate.
+        """
         number = self._rules.number(self._place, entry.metric, effect, JOB)
         is_tail = entry.metric == TTFT_P99 and not entry.gating
         margin = self._rules.policy.ok_margin
@@ -130,7 +141,9 @@ class JobQuads:
             )
 
     def halves(self) -> Iterator[Number]:
-        """Yield the slowdown on the second half of the devices relative to the first, by the first number that gates."""
+        """Yield the slowdown on the second half of the devices relative to the first,
+        by the first number that gates.
+        """
         entry = next(
             (number for number in self._trusted.numbers if number.gating), None
         )
@@ -142,7 +155,8 @@ class JobQuads:
         for quad in self._job.quads:
             # A quad with fewer turns is missing evidence.
             if min(len(quad.base), len(quad.head)) > 1:
-                # The head begins on the second half of the devices, and the base ends there.
+                # The head begins on the second half of the devices, and the base ends
+                # there.
                 of_base = _mean_logs_of_halves(quad.base, entry.metric)
                 of_head = _mean_logs_of_halves(quad.head, entry.metric)
                 gain = (of_head[0] - of_base[0]) - (of_head[1] - of_base[1])
@@ -178,7 +192,9 @@ class JobQuads:
     def _profiled(
         self, name: str, base: Sequence[float], head: Sequence[float]
     ) -> Number:
-        """A time of profiled steps: tested over enough starts, otherwise it only informs."""
+        """A time of profiled steps: tested over enough starts, otherwise it only
+        informs.
+        """
         level = statistics.median(base)
         ratios = _log_ratios(base, head)
         if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:

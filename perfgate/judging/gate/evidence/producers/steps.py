@@ -1,4 +1,5 @@
-"""Numbers of the checklist that ``[gate.tolerance]`` names: from the samples of pairs, or from turns of their step.
+"""Numbers of the checklist that ``[gate.tolerance]`` names: from the samples of pairs,
+or from turns of their step.
 
 If a step measures the number, both sides repeat it in turns, and a turn is one unit.
 """
@@ -18,7 +19,9 @@ from perfgate.judging.gate.evidence.tolerance import is_named, repeated_metrics
 
 
 def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
-    """Yield a row for every number; if a side lacks it, or has fewer turns of it, with the reason."""
+    """Yield a row for every number; if a side lacks it, or has fewer turns of it, with
+    the reason.
+    """
     if evidence.recorded:
         return
     for name in repeated_metrics(rules.policy):
@@ -30,7 +33,9 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
 def _measured(
     evidence: Evidence, rules: Rules, name: str, workload: WorkloadRecord
 ) -> list[ChecklistNumber]:
-    """The number of each shape that a side measured: some steps measure the first shape alone."""
+    """The number of each shape that a side measured: some steps measure the first shape
+    alone.
+    """
     step = metric(name).step
     named = []
     for shape in workload.shapes:

@@ -1,4 +1,6 @@
-"""Cells that several pages show: changes with their links, open regressions as cards, testbeds."""
+"""Cells that several pages show: changes with their links, open regressions as cards,
+testbeds.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def is_regressed(series: TrendSeries) -> bool:
 
 
 def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
-    """A change as a row of a table, with links to its series and to the runs on both sides of it."""
+    """A change as a row of a table, with links to its series and to the runs on both
+    sides of it.
+    """
     cells = change_cells(moved)
     status = cells.status
     # The pages compare with no earlier report, to which a change could be new.

@@ -1,4 +1,6 @@
-"""fleet.html: each testbed with its last run, queue, clock, temperature, noise floor, disturbed runs; the steps over time."""
+"""fleet.html: each testbed with its last run, queue, clock, temperature, noise floor,
+disturbed runs; the steps over time.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,9 @@ class MachineHealth(NamedTuple):
 class FleetMachine(NamedTuple):
     """A testbed: its runs, how they went, and how far its clock is wrong.
 
-    ``days`` have passed since its last run, and ``recent`` runs are of the last weeks. ``clock_ahead`` is how far its clock is
-    ahead: its runs were stored before they began. ``clock_notes`` are the warnings about the clock of the newest run with any.
+    ``days`` have passed since its last run, and ``recent`` runs are of the last weeks.
+    ``clock_ahead`` is how far its clock is ahead: its runs were stored before they
+    began. ``clock_notes`` are the warnings about the clock of the newest run with any.
     """
 
     span: TestbedSpan

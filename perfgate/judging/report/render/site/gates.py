@@ -1,4 +1,6 @@
-"""gates.html: the verdicts on changes, how each failure was settled, and whether they justify a gate that blocks."""
+"""gates.html: the verdicts on changes, how each failure was settled, and whether they
+justify a gate that blocks.
+"""
 
 from __future__ import annotations
 

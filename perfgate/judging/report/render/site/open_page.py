@@ -1,4 +1,6 @@
-"""open.html: open regressions, acceptances, measurements side by side, and settled regressions."""
+"""open.html: open regressions, acceptances, measurements side by side, and settled
+regressions.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ _OUTCOMES = phrases(
 
 
 class AboutCommit(NamedTuple):
-    """The full commit of a state, empty if it has none, and its place on the page, empty after the first entry."""
+    """The full commit of a state, empty if it has none, and its place on the page,
+    empty after the first entry.
+    """
 
     commit: str
     anchor: Words
@@ -57,7 +61,9 @@ class ConfirmedRow(NamedTuple):
 
 
 class _Anchors:
-    """The places of commits on the page: each is at the first entry about it, as a gate may have failed on a regression."""
+    """The places of commits on the page: each is at the first entry about it, as a gate
+    may have failed on a regression.
+    """
 
     def __init__(self) -> None:
         self._anchors: set[str] = set()
@@ -109,7 +115,9 @@ def _picture(
 
 
 def _around(moved: MovedSeries) -> TrendSeries:
-    """The newest versions that the chart has room for, or the versions around an older change."""
+    """The newest versions that the chart has room for, or the versions around an older
+    change.
+    """
     points = moved.series.points
     begin = max(
         0, min(len(points) - trend_svg.MAX_POINTS, moved.change.at - _VERSIONS_BEFORE)

@@ -1,4 +1,6 @@
-"""index.html: open regressions, every workload with its leading numbers, and when each machine was last seen."""
+"""index.html: open regressions, every workload with its leading numbers, and when each
+machine was last seen.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ from perfgate.judging.report.view.trend_rows import (
 
 _MAX_CARDS, _MAX_BETTER, _MAX_WORKLOADS, _MAX_PLACES, _MAX_NUMBERS = 12, 6, 60, 12, 4
 _MAX_TESTBEDS = 12
-# The numbers that lead a workload, as far as it has them; then those that lead the steps of the checklist.
+# The numbers that lead a workload, as far as it has them; then those that lead the
+# steps of the checklist.
 _FIRST = (
     P50,
     P99,
@@ -133,7 +136,9 @@ def _headline(trend: TrendDocument) -> Words:
 
 
 def _by_workload(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
-    """The current series of each workload, most regressions first: a wall screen shows only the top."""
+    """The current series of each workload, most regressions first: a wall screen shows
+    only the top.
+    """
     workloads: dict[str, list[TrendSeries]] = {}
     for entry in series:
         if entry.current and entry.points:
@@ -161,7 +166,8 @@ def _workload(series: Sequence[TrendSeries]) -> WorkloadCells:
 def _places(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
     """The series of each shape on each testbed.
 
-    Numbers of the workload as a whole only inform about it; they lead if it has no others.
+    Numbers of the workload as a whole only inform about it; they lead if it has no
+    others.
     """
     places: dict[tuple[str, str], list[TrendSeries]] = {}
     for entry in series:
@@ -175,7 +181,9 @@ def _places(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
 
 
 def _leading(series: Sequence[TrendSeries]) -> list[TrendSeries]:
-    """The few numbers that stand for a place: those that users feel first, then the command's own."""
+    """The few numbers that stand for a place: those that users feel first, then the
+    command's own.
+    """
     judged, informing = [], []
     for entry in series:
         if entry.metric in _RANKS or entry.metric.startswith(NUMBER):

@@ -36,7 +36,9 @@ _MOST_CHARACTERS = 60
 
 
 def series_address(series: TrendSeries, branch: str = "") -> str:
-    """The page of a series: a readable name, which may be cut, and the key, which is unique."""
+    """The page of a series: a readable name, which may be cut, and the key, which is
+    unique.
+    """
     place = f"{series.workload} {series.shape} {series.metric}"
     name = _NOT_PLAIN.sub("-", place.lower()).strip("-")[:_MOST_CHARACTERS].strip("-")
     of_branch = f"-b{hashlib.sha256(branch.encode()).hexdigest()[:8]}" if branch else ""
@@ -97,7 +99,9 @@ def anchor(prefix: str, text: str) -> Words:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text has the form of a page's address, which cannot leave the folder of the site."""
+    """Whether a text has the form of a page's address, which cannot leave the folder of
+    the site.
+    """
     return _ANY.fullmatch(text) is not None
 
 
@@ -105,9 +109,11 @@ def is_address(text: str) -> bool:
 class SiteLinks:
     """The link targets of a site.
 
-    ``written`` are the addresses of a site in files, None if every run and every two runs have a page. ``forms`` is whether
-    the site answers forms, which files do not, and ``triage`` whether a form can give regressions a state. ``form_key`` takes
-    the place of a token in the forms of a reader with write access. ``audit`` is the address of the store's audit log.
+    ``written`` are the addresses of a site in files, None if every run and every two
+    runs have a page. ``forms`` is whether the site answers forms, which files do not,
+    and ``triage`` whether a form can give regressions a state. ``form_key`` takes the
+    place of a token in the forms of a reader with write access. ``audit`` is the
+    address of the store's audit log.
     """
 
     written: frozenset[str] | None = None
@@ -148,7 +154,10 @@ class TestbedLink(NamedTuple):
 
 @dataclass(frozen=True)
 class SitePage:
-    """A page at an address. Its links are relative to it, and empty if the site has no such page."""
+    """A page at an address.
+
+    Its links are relative to it, and empty if the site has no such page.
+    """
 
     address: str
     content: SiteContent

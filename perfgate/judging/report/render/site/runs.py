@@ -108,7 +108,8 @@ def render_run(
     *,
     recording: str = "",
 ) -> str:
-    """The page of a run, with links to its ``neighbours``: the runs of its testbed before and after it.
+    """The page of a run, with links to its ``neighbours``: the runs of its testbed
+    before and after it.
 
     ``recording`` is the name under which a service shows its traces.
     """
@@ -214,7 +215,9 @@ def _steps(run: RunDocument) -> list[RunStep]:
 
 
 def _device(run: RunDocument) -> list[tuple[str, Words, str]]:
-    """The values that the device reported while a workload was measured: metric, value and workload."""
+    """The values that the device reported while a workload was measured: metric, value
+    and workload.
+    """
     values = []
     for step in run.checklist.steps:
         for value in step.values:
@@ -260,7 +263,8 @@ def render_compare(
 ) -> str:
     """The page of two runs as the store lists them, with their documents.
 
-    ``timed`` numbers have an interval at ``level``, of which about ``by_chance`` fall outside.
+    ``timed`` numbers have an interval at ``level``, of which about ``by_chance`` fall
+    outside.
     """
     apart, rest = split_levels(rows[:_MAX_ROWS])
     timed, confidence = 0, 0.0

@@ -1,4 +1,6 @@
-"""series/: the list of all series, and the page of one: its chart, changes, values, and the way to its neighbours."""
+"""series/: the list of all series, and the page of one: its chart, changes, values, and
+the way to its neighbours.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def _value_row(point: TrendPoint, series: TrendSeries) -> ValueRow:
 def _filters(
     series: TrendSeries, page: SitePage, branch: str
 ) -> list[tuple[Words, list[FilterChoice]]]:
-    """The ways to the neighbours of a series: for each property its other values, the rest unchanged if possible."""
+    """The ways to the neighbours of a series: for each property its other values, the
+    rest unchanged if possible.
+    """
     names = say("workload"), say("shape"), say("metric"), say("testbed")
     filters = []
     for number, name in enumerate(names):
@@ -124,7 +128,9 @@ def _filters(
 def _choices(
     number: int, series: TrendSeries, page: SitePage, branch: str
 ) -> list[FilterChoice]:
-    """The values of one property: each leads to the series with most of the other properties in common."""
+    """The values of one property: each leads to the series with most of the other
+    properties in common.
+    """
     own = _properties(series)
     best: dict[str, tuple[int, TrendSeries]] = {}
     candidates = page.content.trend.series
@@ -135,7 +141,8 @@ def _choices(
         same = sum(a == b for a, b in zip(own, theirs)) - (
             own[number] == theirs[number]
         )
-        # A metric is chosen for the same place, a place for the same metric; a workload may have other shapes.
+        # A metric is chosen for the same place, a place for the same metric; a workload
+        # may have other shapes.
         is_near = same == len(own) - 1 or (number == 0 and own[2] == theirs[2])
         value = theirs[number]
         if is_near and (value not in best or same > best[value][0]):

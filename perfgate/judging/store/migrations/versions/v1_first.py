@@ -1,4 +1,6 @@
-"""Version 1, which a store has from its first write (tables.py, ``prepare_tables``); no script creates it."""
+"""Version 1, which a store has from its first write (tables.py, ``prepare_tables``); no
+script creates it.
+"""
 
 revision = "1"
 down_revision = None

@@ -1,4 +1,6 @@
-"""Step 6: operators that could be one kernel and are several, and their cost; the gain of compiling is step 9's."""
+"""Step 6: operators that could be one kernel and are several, and their cost; the gain
+of compiling is step 9's.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class FusionStep:
     card = card(6)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; not applicable if a call has no operator that a pattern could be made of."""
+        """Measure every shape; not applicable if a call has no operator that a pattern
+        could be made of.
+        """
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
@@ -114,7 +118,8 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     if context.shows_kernels:
         (summary,) = summarize([trace.timeline])
         if (kernels := kernel_fusion(summary)) is not None:
-            # Patterns that were timed are judged instead of the sequences of kernels that they are.
+            # Patterns that were timed are judged instead of the sequences of kernels
+            # that they are.
             judge = hidden is not None or times is None
             _judge_kernels(outcome, kernels, summary.spans, judge=judge)
     else:
@@ -128,7 +133,9 @@ def _fusible(patterns: Sequence[Pattern]) -> list[Pattern]:
 
 
 def merged_share(patterns: Sequence[Pattern], times: NodeTimes | None) -> float | None:
-    """The share of the patterns of known time; None if there are patterns and no time is known."""
+    """The share of the patterns of known time; None if there are patterns and no time
+    is known.
+    """
     if times is None:
         return None
     costs = [times.of(pattern.merged) for pattern in patterns]
@@ -144,7 +151,8 @@ def judge_patterns(
     nodes: Sequence[Node],
     times: NodeTimes | None,
 ) -> None:
-    """Add a finding for each place with patterns that together cost more than the limit: a layer repeats its pattern.
+    """Add a finding for each place with patterns that together cost more than the
+    limit: a layer repeats its pattern.
 
     Patterns of unknown cost get a separate finding.
     """

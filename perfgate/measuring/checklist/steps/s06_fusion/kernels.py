@@ -1,8 +1,11 @@
-"""Signs of fusion in a recording: fused kernels by name, consecutive elementwise kernels, and CANN's own file.
+"""Signs of fusion in a recording: fused kernels by name, consecutive elementwise
+kernels, and CANN's own file.
 
-CANN's graph engine writes about its fusion passes when it compiles a graph (``fusion_result.json``):
-{"session_and_graph_id_0_0": {"graph_fusion": {PASS: {"effect_times": "1", "match_times": "1"}}, "ub_fusion": {...}}}, or a
-list of such; counts are strings (fusion_statistic_writer.cc of the graph engine; no recorded sample was found).
+CANN's graph engine writes about its fusion passes when it compiles a graph
+(``fusion_result.json``): {"session_and_graph_id_0_0": {"graph_fusion": {PASS:
+{"effect_times": "1", "match_times": "1"}}, "ub_fusion": {...}}}, or a list of such;
+counts are strings (fusion_statistic_writer.cc of the graph engine; no recorded sample
+was found).
 """
 
 from __future__ import annotations
@@ -25,17 +28,19 @@ from perfgate.trace.model.events import NO_TEXT, constant
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Shapes, Timeline
 
-# Kernels that do the work of several operators: of CANN (FlashAttentionScore, FusedInferAttentionScore, AddRmsNorm, SwiGlu:
-# samples msinsight-gpt3-cann7-2309 and msinsight-910B-qwen3, CANN operator list), of inductor (triton_poi_fused_…,
-# cpp_fused_…), of attention libraries, and oneDNN's with fused epilogues (mkldnn::_linear_pointwise).
+# Kernels that do the work of several operators: of CANN (FlashAttentionScore,
+# FusedInferAttentionScore, AddRmsNorm, SwiGlu: samples msinsight-gpt3-cann7-2309 and
+# msinsight-910B-qwen3, CANN operator list), of inductor (triton_poi_fused_…,
+# cpp_fused_…), of attention libraries, and oneDNN's with fused epilogues
+# (mkldnn::_linear_pointwise).
 _FUSED = re.compile(
     r"(?<!non)fus(ed|ion)|flash|fmha|(Prompt|Incre|Infer)\w*Attention|AddRmsNorm|AddLayerNorm|RmsNorm|SwiGlu|GeGlu"
     r"|RotaryMul|RotaryPositionEmbedding|GroupedMatmul|MatmulAllReduce|autofuse|triton_(?!.*copy)"
     r"|mkldnn::_\w+_pointwise|multi_tensor_apply|^Foreach",
     re.IGNORECASE,
 )
-# Elementwise kernels by type on Ascend (Mul, RealDiv, ReluGrad), by template on a GPU; filling and copying do not count
-# as computing.
+# Elementwise kernels by type on Ascend (Mul, RealDiv, ReluGrad), by template on a GPU;
+# filling and copying do not count as computing.
 _ASCEND_ELEMENTWISE = re.compile(
     r"(Add|Sub|Mul|Div|RealDiv|Pow|Axpy|Maximum|Minimum)(s|V2)?|(Sqrt|Rsqrt|Exp|Log|Neg|Abs|Square|Reciprocal|Erf|Sin|Cos"
     r"|Relu|Relu6|LeakyRelu|PRelu|Elu|Gelu|FastGelu|Silu|Swish|Sigmoid|Tanh|HardSwish|HardSigmoid|Cast|Select|MaskedFill"
@@ -49,7 +54,8 @@ _MOST_BYTES = 16 << 20
 
 
 class KernelFusion(NamedTuple):
-    """Of one device, over all its spans: fused kernels, and nanoseconds in sequences and in all kernels.
+    """Of one device, over all its spans: fused kernels, and nanoseconds in sequences
+    and in all kernels.
 
     ``heaviest`` is the sequence with the most time.
     """
@@ -97,9 +103,11 @@ def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
 
 
 class _Runs(NamedTuple):
-    """Kernels: columns of one entry each, and the ``order`` of those that compute by their stream, then by their start.
+    """Kernels: columns of one entry each, and the ``order`` of those that compute by
+    their stream, then by their start.
 
-    ``name`` indexes ``names``; ``inputs`` and ``outputs`` index ``shapes`` or are NO_TEXT.
+    ``name`` indexes ``names``; ``inputs`` and ``outputs`` index ``shapes`` or are
+    NO_TEXT.
     """
 
     order: npt.NDArray[np.intp]
@@ -113,7 +121,9 @@ class _Runs(NamedTuple):
 
 
 def _runs(timeline: Timeline) -> _Runs:
-    """The kernels of the profiler's table if there is one, else of the timeline, without collectives."""
+    """The kernels of the profiler's table if there is one, else of the timeline,
+    without collectives.
+    """
     if timeline.kernels is None:
         events = timeline.events
         rows, start, stream = (
@@ -144,7 +154,9 @@ def _runs(timeline: Timeline) -> _Runs:
 def _sequences(
     runs: _Runs, elementwise: Flags
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The bounds, in the order, of runs of three or more elementwise kernels of one stream that may pass on their results."""
+    """The bounds, in the order, of runs of three or more elementwise kernels of one
+    stream that may pass on their results.
+    """
     stream = runs.stream[runs.order]
     follows = elementwise[1:] & elementwise[:-1] & (stream[1:] == stream[:-1])
     pairs = np.flatnonzero(follows)
@@ -169,7 +181,8 @@ def _sequences(
 def read_fusion_result(
     *folders: Path, since: float = 0.0
 ) -> tuple[Counter[str], Counter[str]] | None:
-    """How often each pass matched and took effect, by the first folder with a readable file of passes; None without one.
+    """How often each pass matched and took effect, by the first folder with a readable
+    file of passes; None without one.
 
     A file last written before ``since`` belongs to another process.
     """

@@ -1,4 +1,6 @@
-"""How long each operator of a call took in a trace of such calls: on the host, or in the kernels that it launched."""
+"""How long each operator of a call took in a trace of such calls: on the host, or in
+the kernels that it launched.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.events import KERNEL_KINDS, KIND_CODES, EventTable
 
-# The least share of kernel time with a known operator, or shares would be of a part only.
+# The least share of kernel time with a known operator, or shares would be of a part
+# only.
 _LEAST_JOINED = 0.8
 
 
 class NodeTimes(NamedTuple):
-    """Nanoseconds in a typical call: of each node, in their order, and of all operators or kernels together.
+    """Nanoseconds in a typical call: of each node, in their order, and of all operators
+    or kernels together.
 
     None for a node that the trace does not show in every call, or not under its name.
     """
@@ -46,16 +50,18 @@ class NodeTimes(NamedTuple):
 def node_times(
     nodes: Sequence[Node], trace: CallTrace, *, on_device: bool
 ) -> NodeTimes | None:
-    """The median over the faster half of the calls, because disturbances add time, mostly around operators.
+    """The median over the faster half of the calls, because disturbances add time,
+    mostly around operators.
 
-    None if a call's events show none of the nodes. With ``on_device`` these are times of kernels; None also if the
-    trace does not link kernels to operators.
+    None if a call's events show none of the nodes. With ``on_device`` these are times
+    of kernels; None also if the trace does not link kernels to operators.
     """
     ops = trace.host_ops()
     spans = trace.spans()
     kernels = None
     if on_device:
-        # Those that an operator launched, on its own thread or over a queue: when it began, and nanoseconds.
+        # Those that an operator launched, on its own thread or over a queue: when it
+        # began, and nanoseconds.
         stacks = stacks_of(trace.events)
         operators = operators_above(stacks)
         is_kernel = np.isin(
@@ -99,9 +105,10 @@ def _median(times: Sequence[float | None]) -> float | None:
 def _windows(nodes: Sequence[Node], ops: EventTable) -> list[TimeSpan | None]:
     """When each node ran, None for one that no event stands for.
 
-    An operator's event encloses the events of nested operators, and composite operators have events but are not nodes. So
-    the outermost events with the name of any node are aligned with the nodes, in order; the variant of an operator that
-    works in place is the same one, for the framework chooses between them behind the dispatcher.
+    An operator's event encloses the events of nested operators, and composite operators
+    have events but are not nodes. So the outermost events with the name of any node are
+    aligned with the nodes, in order; the variant of an operator that works in place is
+    the same one, for the framework chooses between them behind the dispatcher.
     """
     variants = [variant_of(node.name) for node in nodes]
     names, windows = _outermost(ops, frozenset(variants))
@@ -118,7 +125,9 @@ def _windows(nodes: Sequence[Node], ops: EventTable) -> list[TimeSpan | None]:
 def _outermost(
     ops: EventTable, variants: frozenset[str]
 ) -> tuple[list[str], list[TimeSpan]]:
-    """Names and times of the events that lie in no other event of such a name in their thread, in order."""
+    """Names and times of the events that lie in no other event of such a name in their
+    thread, in order.
+    """
     order = np.lexsort((-ops.duration, ops.start))
     rows = zip(
         ops.name[order].tolist(),

@@ -1,6 +1,8 @@
-"""Find operators that could be one kernel: by the data flow between operators, each in one pattern only.
+"""Find operators that could be one kernel: by the data flow between operators, each in
+one pattern only.
 
-The order of dispatch alone is not enough: a pattern depends on which operator uses which result.
+The order of dispatch alone is not enough: a pattern depends on which operator uses
+which result.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ _BATCH_NORMS = frozenset(
     | {"cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_impl_index", "batch_norm"}
 )
 _MOVES = frozenset({"clone", "_to_copy", "copy_", "contiguous"})
-# Position of the argument ``training`` in the schemas of batch normalization: normalizing by the batch cannot be folded.
+# Position of the argument ``training`` in the schemas of batch normalization:
+# normalizing by the batch cannot be folded.
 _TRAINING_ARGUMENT = 5
 
 PatternKind = Literal[
@@ -103,9 +106,10 @@ _BETWEEN: frozenset[Role] = frozenset({"pointwise", "move"})
 class Node(NamedTuple):
     """One operator of a call that computes something, views left out.
 
-    ``inputs`` are the positions of the operators that produce its arguments, in their order; arguments from outside the
-    call (weights, inputs) are left out. ``reshapes`` names, for each of the inputs, the view through which it takes the
-    result, None for a result as its operator left it. ``elements`` is the size of its first result.
+    ``inputs`` are the positions of the operators that produce its arguments, in their
+    order; arguments from outside the call (weights, inputs) are left out. ``reshapes``
+    names, for each of the inputs, the view through which it takes the result, None for
+    a result as its operator left it. ``elements`` is the size of its first result.
     """
 
     name: str
@@ -117,7 +121,9 @@ class Node(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """The name without namespace and without the underscore of the variant that works in place."""
+        """The name without namespace and without the underscore of the variant that
+        works in place.
+        """
         return plain_name(self.name)
 
 
@@ -126,14 +132,18 @@ def plain_name(name: str) -> str:
 
 
 def variant_of(name: str) -> str:
-    """The name of an operator without the underscore of its variant that works in place (``aten::add_``)."""
+    """The name of an operator without the underscore of its variant that works in place
+    (``aten::add_``).
+    """
     if name.endswith("_") and not name.endswith("__"):
         return name[:-1]
     return name
 
 
 def record_dataflow(call: Call, *, root: Path) -> tuple[Node, ...]:
-    """Make one call and return its operators in order of dispatch, with source lines relative to ``root``."""
+    """Make one call and return its operators in order of dispatch, with source lines
+    relative to ``root``.
+    """
     from perfgate.measuring.counting.dispatch import WatchingMode
 
     dataflow = _Dataflow(root)
@@ -153,11 +163,12 @@ class _Dataflow:
     def __init__(self, root: Path) -> None:
         self.nodes: list[Node] = []
         self._lines = SourceLines(root)
-        # A view shares its base's storage, and so its writer. The weak references keep the numbers of storages that are gone
-        # from being used again, and no memory.
+        # A view shares its base's storage, and so its writer. The weak references keep
+        # the numbers of storages that are gone from being used again, and no memory.
         self._writers: dict[int, int] = {}
         self._storages: list[Any] = []
-        # The Python call that each operator was dispatched from, and the view that first gave its result a layout.
+        # The Python call that each operator was dispatched from, and the view that
+        # first gave its result a layout.
         self._calls: list[tuple[int, int]] = []
         self._reshapes: dict[tuple[int, Layout | None], str | None] = {}
 
@@ -165,7 +176,8 @@ class _Dataflow:
         dispatched_from = _python_call(frame)
         if call.is_view:
             for tensor, writer in self._written(call.result):
-                # Linear on three dimensions makes its result a view of a product of two.
+                # Linear on three dimensions makes its result a view of a product of
+                # two.
                 own = self._calls[writer] == dispatched_from
                 self._reshapes.setdefault(
                     (writer, _layout(tensor)), None if own else plain_name(call.name)
@@ -186,7 +198,9 @@ class _Dataflow:
         self.nodes.append(node)
 
     def _written(self, values: Any) -> Iterator[tuple[Any, int]]:
-        """The tensors among the values that an operator of the call wrote to, each with its last writer."""
+        """The tensors among the values that an operator of the call wrote to, each with
+        its last writer.
+        """
         from perfgate.measuring.counting.operator_calls import weak_storage
 
         for tensor in tensors(values):
@@ -195,7 +209,9 @@ class _Dataflow:
                 yield tensor, self._writers[storage.cdata]
 
     def _write(self, result: Any) -> int:
-        """Make the next node the writer of these tensors, and return the elements of the first."""
+        """Make the next node the writer of these tensors, and return the elements of
+        the first.
+        """
         from perfgate.measuring.counting.operator_calls import weak_storage
 
         elements = []
@@ -220,7 +236,9 @@ def _layout(tensor: Any) -> Layout | None:
 
 
 def _python_call(frame: FrameType | None) -> tuple[int, int]:
-    """The instruction of a frame that dispatched: all parts of one composite operator have it in common."""
+    """The instruction of a frame that dispatched: all parts of one composite operator
+    have it in common.
+    """
     while frame is not None and frame.f_code.co_filename.endswith(_DISPATCHING):
         frame = frame.f_back
     if frame is not None:
@@ -253,9 +271,11 @@ def _role(call: OperatorCall) -> Role:
 
 
 class Pattern(NamedTuple):
-    """Operators, by position in the call, that could be one kernel; ``merged`` are those that fusing does away with.
+    """Operators, by position in the call, that could be one kernel; ``merged`` are
+    those that fusing does away with.
 
-    Operators of the kind "broken" could be one if ``broken_by`` did not change a layout between them.
+    Operators of the kind "broken" could be one if ``broken_by`` did not change a layout
+    between them.
     """
 
     kind: PatternKind
@@ -271,7 +291,9 @@ def can_hold_patterns(nodes: Sequence[Node]) -> bool:
 
 
 def find_patterns(nodes: Sequence[Node]) -> list[Pattern]:
-    """Every pattern, in the order of the call: the largest kinds claim their operators first."""
+    """Every pattern, in the order of the call: the largest kinds claim their operators
+    first.
+    """
     graph = _Graph(nodes)
     patterns = [*_attentions(graph), *_norms(graph)]
     patterns += _after_products(graph)
@@ -280,7 +302,9 @@ def find_patterns(nodes: Sequence[Node]) -> list[Pattern]:
 
 
 class _Graph:
-    """The nodes, the producers and consumers of results, and the nodes already claimed by a pattern."""
+    """The nodes, the producers and consumers of results, and the nodes already claimed
+    by a pattern.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -311,7 +335,9 @@ class _Graph:
         *,
         through: Collection[Role],
     ) -> list[int] | None:
-        """The shortest way from after ``start`` to a free node that is the goal, through free nodes of some roles."""
+        """The shortest way from after ``start`` to a free node that is the goal,
+        through free nodes of some roles.
+        """
         ways: list[list[int]] = [[]]
         visited = set()
         while ways:
@@ -342,7 +368,9 @@ class _Graph:
 
 
 def _attentions(graph: _Graph) -> Iterator[Pattern]:
-    """Product, scale and mask, softmax, product: one kernel in ``scaled_dot_product_attention``."""
+    """Product, scale and mask, softmax, product: one kernel in
+    ``scaled_dot_product_attention``.
+    """
     for softmax in graph.free("softmax"):
         before = graph.path(softmax, graph.up, _is_product, through=_BETWEEN)
         after = graph.path(softmax, graph.down, _is_product, through=_BETWEEN)
@@ -359,10 +387,14 @@ def _is_product(node: Node) -> bool:
 
 
 def _norms(graph: _Graph) -> Iterator[Pattern]:
-    """A mean or variance, its root, and the scaling by it: layer or RMS normalization written out."""
+    """A mean or variance, its root, and the scaling by it: layer or RMS normalization
+    written out.
+    """
     for reduction in graph.free("reduction"):
         if reduction in graph.claimed:
-            continue  # a mean that is taken off first belongs to the pattern of the second reduction
+            # a mean that is taken off first belongs to the pattern of the second
+            # reduction
+            continue
         # A standard deviation is a root itself.
         root: list[int] | None = [reduction]
         if graph.nodes[reduction].plain not in _ROOTS:
@@ -400,14 +432,17 @@ def _before_reduction(graph: _Graph, reduction: int) -> set[int]:
         if at in graph.claimed or at in ops or not (squares or node.plain == "mean"):
             continue
         ops.add(at)
-        # The input of the mean is the normalized tensor, which is not part of the pattern.
+        # The input of the mean is the normalized tensor, which is not part of the
+        # pattern.
         if squares:
             waiting += graph.up(at)
     return ops
 
 
 def _affine(graph: _Graph, at: int) -> list[int]:
-    """The weight and bias that follow: one result each, taken together with something from outside the call."""
+    """The weight and bias that follow: one result each, taken together with something
+    from outside the call.
+    """
     ops: list[int] = []
     while len(takers := graph.down(at)) == 1 and len(ops) < 2:
         at = takers[0]
@@ -423,7 +458,9 @@ def _affine(graph: _Graph, at: int) -> list[int]:
 
 
 def _after_products(graph: _Graph) -> Iterator[Pattern]:
-    """A convolution or matrix product and the operators on its result alone: normalization by constants, bias, activation."""
+    """A convolution or matrix product and the operators on its result alone:
+    normalization by constants, bias, activation.
+    """
     for product in graph.free("product"):
         following, behind, by = _epilogue(graph, product)
         if following:
@@ -440,7 +477,9 @@ def _after_products(graph: _Graph) -> Iterator[Pattern]:
 
 
 def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | None]:
-    """The operators that could run in the product's epilogue, those that a change of layout keeps out of it, and which."""
+    """The operators that could run in the product's epilogue, those that a change of
+    layout keeps out of it, and which.
+    """
     following = []
     behind = []
     separated_by: str | None = None
@@ -476,13 +515,17 @@ def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | 
 
 
 def _without_mere_arithmetic(graph: _Graph, ops: list[int]) -> None:
-    """Drop the additions, scalings and copies at the end: alone they are not worth fusing."""
+    """Drop the additions, scalings and copies at the end: alone they are not worth
+    fusing.
+    """
     while ops and graph.nodes[ops[-1]].plain in _ADDITIONS | _SCALINGS | _REORDERS:
         ops.pop()
 
 
 def _chains(graph: _Graph) -> Iterator[Pattern]:
-    """Element by element one after another: operators that take each other's results, at least three deep."""
+    """Element by element one after another: operators that take each other's results,
+    at least three deep.
+    """
     pointwise = {at for at in graph.free("pointwise") if graph.nodes[at].elements > 1}
     stages = _stages(graph, pointwise)
     for group in _connected(graph, pointwise, stages):
@@ -493,10 +536,12 @@ def _chains(graph: _Graph) -> Iterator[Pattern]:
 
 
 def _stages(graph: _Graph, pointwise: set[int]) -> list[int]:
-    """For each node the number of nodes that are not pointwise on the longest path to it.
+    """For each node the number of nodes that are not pointwise on the longest path to
+    it.
 
-    Two pointwise nodes of one stage can be one kernel. The sums of two residual branches cannot, though one takes the other's
-    result: a matrix product between them needs the first, and the second needs the product.
+    Two pointwise nodes of one stage can be one kernel. The sums of two residual
+    branches cannot, though one takes the other's result: a matrix product between them
+    needs the first, and the second needs the product.
     """
     stages: list[int] = []
     for at in range(len(graph.nodes)):
@@ -511,7 +556,9 @@ def _stages(graph: _Graph, pointwise: set[int]) -> list[int]:
 def _connected(
     graph: _Graph, pointwise: set[int], stages: Sequence[int]
 ) -> Iterator[set[int]]:
-    """The groups of pointwise nodes of one stage that use each other's results, in the order of the call."""
+    """The groups of pointwise nodes of one stage that use each other's results, in the
+    order of the call.
+    """
     unclaimed = set(pointwise)
     for first in sorted(pointwise):
         group = set()

@@ -1,4 +1,6 @@
-"""Step 8: whether lower precision would be faster and still correct, and how much of the work already uses it."""
+"""Step 8: whether lower precision would be faster and still correct, and how much of
+the work already uses it.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,10 @@ _FULL, _LOW = (
     ("FLOAT", "DOUBLE"),
     ("FLOAT16", "BF16", "DT_BF16", "HIFLOAT8", "FLOAT8_E4M3FN", "FLOAT8_E5M2"),
 )
-# CUDA kernels have it in their names: ampere_bf16_s16816gemm_bf16_128x64, sm80_xmma_fprop_..._f16f16_f16f32_f32,
-# turing_h1688gemm, cutlass_tensorop_s1688tf32gemm, volta_sgemm_128x64_nn (samples cuda-hta, cuda-kineto; names of CUTLASS's
-# profiler).
+# CUDA kernels have it in their names: ampere_bf16_s16816gemm_bf16_128x64,
+# sm80_xmma_fprop_..._f16f16_f16f32_f32, turing_h1688gemm,
+# cutlass_tensorop_s1688tf32gemm, volta_sgemm_128x64_nn (samples cuda-hta, cuda-kineto;
+# names of CUTLASS's profiler).
 _LOW_NAME = re.compile(
     r"bf16|(?<!t)f16|fp16|s16816|hgemm|h1688|h884|s884|e4m3|e5m2|half", re.IGNORECASE
 )
@@ -83,7 +86,9 @@ class PrecisionStep:
         return outcome.or_else(not_applicable(Message("operators.no-products")))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the kernels of every device; unavailable if none has a product of known precision."""
+        """Judge the kernels of every device; unavailable if none has a product of known
+        precision.
+        """
         outcome, reasons = context.outcome(), []
         for summary in context.summaries:
             kernels, device = (
@@ -111,7 +116,9 @@ def _judge_products(
     products: Sequence[tuple[AuditedOp, AuditedProduct]],
     share: float,
 ) -> None:
-    """The share of low-precision arithmetic; products in full precision are judged in a call that mixes both."""
+    """The share of low-precision arithmetic; products in full precision are judged in a
+    call that mixes both.
+    """
     outcome.under(of="flops").number("precision.low_share", share)
     if 0 < share < 1:
         sites: Counter[tuple[str, str | None, str]] = Counter()
@@ -129,9 +136,11 @@ def _judge_products(
 def _judge_kernels_or_casts(
     outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]
 ) -> None:
-    """Judge the kernels of the run's trace; if no kernel shows casts, the dispatched operators count.
+    """Judge the kernels of the run's trace; if no kernel shows casts, the dispatched
+    operators count.
 
-    The products of an audited call are judged by their arithmetic, and their time is only shown.
+    The products of an audited call are judged by their arithmetic, and their time is
+    only shown.
     """
     if not context.shows_kernels:
         _judge_casts(outcome, audit, timed=True)
@@ -179,7 +188,8 @@ def _judge_kernel_casts(
     calls: int,
     audit: Sequence[AuditedOp] = (),
 ) -> bool:
-    """Judge the share of casts in the kernels' time; False if the kernels do not show their types.
+    """Judge the share of casts in the kernels' time; False if the kernels do not show
+    their types.
 
     The audit has the lines of the casts.
     """
@@ -219,7 +229,8 @@ def _judge_kernel_casts(
 def _judge_product_times(
     outcome: StepOutcome, kernels: Iterable[Alike], *, judge: bool
 ) -> bool:
-    """The time of products, convolutions and attention in low precision, and in float32 with rounded inputs.
+    """The time of products, convolutions and attention in low precision, and in float32
+    with rounded inputs.
 
     False if there is none of known precision.
     """
@@ -251,7 +262,8 @@ def _judge_product_times(
 def _is_low(kernel: Kernel) -> bool | None:
     """Whether a kernel's first floating-point input has low precision; None if unknown.
 
-    A gradient's first input may be a shape (Conv2DBackpropInput reads INT32, FLOAT, FLOAT).
+    A gradient's first input may be a shape (Conv2DBackpropInput reads INT32, FLOAT,
+    FLOAT).
     """
     for dtype in kernel.inputs.dtypes:
         if dtype in _LOW:
@@ -319,7 +331,9 @@ def judge_trial(outcome: StepOutcome, trial: PrecisionTrial | FailedExperiment) 
 
 
 def _judge_gain(outcome: StepOutcome, trial: PrecisionTrial) -> None:
-    """Recommend autocast if it is certainly faster and its output is right; note it if it is only faster."""
+    """Recommend autocast if it is certainly faster and its output is right; note it if
+    it is only faster.
+    """
     relative_error = (
         None
         if isinstance(trial.agreement, Message)
@@ -353,7 +367,9 @@ def _objection(trial: PrecisionTrial, tolerance: float) -> Message | None:
 
 
 def _finite(relative_error: float) -> float:
-    """The error relative to an output of zeros is infinite, and counts as the largest: all of it."""
+    """The error relative to an output of zeros is infinite, and counts as the largest:
+    all of it.
+    """
     if math.isinf(relative_error):
         return 1.0
     return relative_error

@@ -1,4 +1,6 @@
-"""Try a call in another precision: under autocast, or for a low-precision model with a float32 copy."""
+"""Try a call in another precision: under autocast, or for a low-precision model with a
+float32 copy.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,13 @@ Against = Literal["as_is", "full"]
 
 
 class PrecisionTrial(NamedTuple):
-    """A call in low precision compared with one in full precision: how much faster, and how its output differs.
+    """A call in low precision compared with one in full precision: how much faster, and
+    how its output differs.
 
-    ``against`` is the workload's own precision: full (``as_is``), or low and compared with a float32 copy (``full``).
-    ``agreement`` is a reason if outputs cannot be compared; ``refused`` is the workload's check's objection to the
-    low-precision output.
+    ``against`` is the workload's own precision: full (``as_is``), or low and compared
+    with a float32 copy (``full``). ``agreement`` is a reason if outputs cannot be
+    compared; ``refused`` is the workload's check's objection to the low-precision
+    output.
     """
 
     dtype: str
@@ -49,7 +53,9 @@ _Way = tuple[Callable[[Any], Any], list[Any]]
 def try_other_precision(
     context: StepContext, shape: str, low: str | None, *, seconds: float
 ) -> PrecisionTrial | FailedExperiment:
-    """Compare the workload as it is with a float32 copy if its precision is ``low``, else with itself under autocast."""
+    """Compare the workload as it is with a float32 copy if its precision is ``low``,
+    else with itself under autocast.
+    """
     if context.workload.workload.train_step is not None:
         return FailedExperiment(TRAINS)
     trial, failing = (
@@ -106,7 +112,9 @@ def _in_full(tensor: Any) -> Any:
 
 
 def low_dtype(kind: str) -> Any:
-    """bfloat16, or float16 on devices without bfloat16: the first Ascend 910 and 310P, GPUs before Ampere."""
+    """bfloat16, or float16 on devices without bfloat16: the first Ascend 910 and 310P,
+    GPUs before Ampere.
+    """
     import torch
 
     supported = getattr(getattr(torch, kind, None), "is_bf16_supported", None)

@@ -1,4 +1,6 @@
-"""Step 9: the cost and gain of compiling the call to a graph, and the causes of graph breaks."""
+"""Step 9: the cost and gain of compiling the call to a graph, and the causes of graph
+breaks.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +65,16 @@ from perfgate.trace.model.spans import KERNEL_LAUNCH
 
 _TRACED_CALLS = 5
 _MOST_PLACES = 10
-# One kernel (Node@launch of CANN, cudaLaunchKernel, hipLaunchKernel …) or a whole graph at once.
+# One kernel (Node@launch of CANN, cudaLaunchKernel, hipLaunchKernel …) or a whole graph
+# at once.
 _LAUNCHES: Mapping[str, re.Pattern[str]] = {
     "graph": re.compile(r"(cuda|hip)GraphLaunch|aclmdlRIExecute|Model@|ModelExecute"),
     "kernel": KERNEL_LAUNCH,
 }
 _LEVEL_WITHOUT_MODELS = "Level0"
-# Compilation during a recording: CANN compiles an operator for new shapes within aclopCompileAndExecute (sample
-# msinsight-910B-alexnet-2501); torch a function: _compile.compile_inner (dynamo_timed) in the trace of torch 2.13.
+# Compilation during a recording: CANN compiles an operator for new shapes within
+# aclopCompileAndExecute (sample msinsight-910B-alexnet-2501); torch a function:
+# _compile.compile_inner (dynamo_timed) in the trace of torch 2.13.
 _CANN = re.compile(r"AscendCL@")
 _OPERATOR_COMPILED = re.compile(r"AscendCL@opCompile")
 _FUNCTION_COMPILED = re.compile(r"_compile\.\S*compile_inner \(dynamo_timed\)")
@@ -85,19 +89,24 @@ class _Effort(NamedTuple):
 
 _QUICK = _Effort(compile=14.0, compare=1.0)
 _FULL = _Effort(compile=120.0, compare=5.0)
-# Breaks and recompiles are exact, and take 2 s on a small model. This ends only what would never end, so that a busy machine
-# has them too; so does the limit for compiling in a check.
+# Breaks and recompiles are exact, and take 2 s on a small model. This ends only what
+# would never end, so that a busy machine has them too; so does the limit for compiling
+# in a check.
 _GRAPHS_SECONDS = 60.0
 _SECONDS_OF_A_CHECK = 300.0
 
 
 class GraphStep:
-    """Take the graphs of every shape for breaks and recompiles; compile the first shape for the device and time it."""
+    """Take the graphs of every shape for breaks and recompiles; compile the first shape
+    for the device and time it.
+    """
 
     card = card(9)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Unavailable if torch has no compiler for the device, or can neither take nor run a graph."""
+        """Unavailable if torch has no compiler for the device, or can neither take nor
+        run a graph.
+        """
         if TORCH_BACKENDS.get(context.device.kind) is None:
             return unavailable(
                 Message("graph.no-compiler", {"kind": context.device.kind})
@@ -128,7 +137,9 @@ class GraphStep:
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the graphs that every device of a recording ran, and the launches of its host."""
+        """Judge the graphs that every device of a recording ran, and the launches of
+        its host.
+        """
         spans = spans_of_recording(context.settings.graph_spans)
         level = context.recording.settings.get("level")
         outcome = context.outcome()
@@ -165,7 +176,9 @@ class _Timed(NamedTuple):
 
     @property
     def calls_to_break_even(self) -> float | None:
-        """The number of calls that pay for compiling, None if the compiled call is not certainly faster."""
+        """The number of calls that pay for compiling, None if the compiled call is not
+        certainly faster.
+        """
         saved = (self.versus.first_ns - self.versus.second_ns) / 1e9
         if self.versus.faster and saved > 0:
             return self.cold_seconds / saved
@@ -213,7 +226,9 @@ def _time_graph(context: StepContext, shape: str) -> _Timed:
 def _judge_graphs(
     outcome: StepOutcome, graphs: Compilations | FailedExperiment
 ) -> None:
-    """Count breaks and recompiles; add a finding for each place of a break, and for each recompiled place."""
+    """Count breaks and recompiles; add a finding for each place of a break, and for
+    each recompiled place.
+    """
     if isinstance(graphs, FailedExperiment):
         outcome.missing(("graph.breaks", "graph.recompiles"), graphs.reason)
         return
@@ -249,7 +264,9 @@ def _judge_graphs(
 def _judge_timed(
     outcome: StepOutcome, timed: _Timed | FailedExperiment, *, compiles_itself: bool
 ) -> None:
-    """Judge the gain of compiling; for a workload that compiles itself, the lack of one."""
+    """Judge the gain of compiling; for a workload that compiles itself, the lack of
+    one.
+    """
     if compiles_itself:
         outcome.note("graph.compiled_already", "info")
     if isinstance(timed, FailedExperiment):
@@ -330,7 +347,9 @@ def _add_signs_of_graphs(
 def _judge_head(
     outcome: StepOutcome, parts: Mapping[str, HeadPart], call_ns: float, calls: int
 ) -> None:
-    """Add every part of the head, and judge its exposed share of the call: each part has its own maintainers."""
+    """Add every part of the head, and judge its exposed share of the call: each part
+    has its own maintainers.
+    """
     for name, part in parts.items():
         outcome.under(part=name).number("graph.head", part.ns / 1e9, count=calls)
         if part.exposed_ns is None:

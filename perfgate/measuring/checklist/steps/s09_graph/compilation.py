@@ -1,4 +1,6 @@
-"""A compiled twin of the workload, made and forgotten inside one step: later steps find the process as it was."""
+"""A compiled twin of the workload, made and forgotten inside one step: later steps find
+the process as it was.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,15 @@ from perfgate.measuring.timing.calls import Versus, compare, timed_call
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.processes import kill_descendants, running_below
 
-# The compiler backend of each device: torchair registers itself as "npu" (torch_npu, dynamo/__init__.py).
-# Only takes a call's graphs, so it shows breaks and recompiles in a second or so on any device.
+# The compiler backend of each device: torchair registers itself as "npu" (torch_npu,
+# dynamo/__init__.py). Only takes a call's graphs, so it shows breaks and recompiles in
+# a second or so on any device.
 GRAPHS_ONLY = "eager"
-# Settings of inductor that this torch may know: no pool of compiler processes, which would outlive the step; no trial of
-# the C++ compiler's vector extensions, which takes 7 s of the 10 of a first compilation in a fresh cache (torch 2.13, two
-# cores) and does not depend on the workload; torch's own random generator, so that dropout drops the same elements.
+# Settings of inductor that this torch may know: no pool of compiler processes, which
+# would outlive the step; no trial of the C++ compiler's vector extensions, which takes
+# 7 s of the 10 of a first compilation in a fresh cache (torch 2.13, two cores) and does
+# not depend on the workload; torch's own random generator, so that dropout drops the
+# same elements.
 _SETTINGS: Mapping[str, Any] = {
     "compile_threads": 1,
     "cpp.vec_isa_ok": True,
@@ -52,9 +57,11 @@ _RING_AGAIN_SECONDS = 0.2
 
 
 class Compiled(NamedTuple):
-    """A call without the compiler and the same call compiled, the time of the first compiled call, and their agreement.
+    """A call without the compiler and the same call compiled, the time of the first
+    compiled call, and their agreement.
 
-    ``first_call`` makes one on the first input of the shape and returns the nanoseconds it took.
+    ``first_call`` makes one on the first input of the shape and returns the nanoseconds
+    it took.
     """
 
     plain: Call
@@ -117,10 +124,12 @@ def missing_compiler(kind: str) -> Message | None:
 
 @contextmanager
 def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Compiled]:
-    """Compile the call of one shape within ``seconds``, with empty caches; forget all of it at the end.
+    """Compile the call of one shape within ``seconds``, with empty caches; forget all
+    of it at the end.
 
-    A workload that compiles itself is compared with itself run without. For an experiment: raises ExperimentError if
-    compiling is impossible or exceeds its time, and any exception of the compiler.
+    A workload that compiles itself is compared with itself run without. For an
+    experiment: raises ExperimentError if compiling is impossible or exceeds its time,
+    and any exception of the compiler.
     """
     if reason := missing_compiler(context.device.kind):
         raise ExperimentError(reason)
@@ -146,8 +155,9 @@ def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Co
 def _start_compiler(context: StepContext, seconds: float) -> float:
     """Compile a trivial function and return the seconds that it took.
 
-    The first compilation of a process imports hundreds of modules and probes the C++ compiler (3 s of 4.5 on a small model,
-    torch 2.13), and the workload's own time must not depend on earlier steps.
+    The first compilation of a process imports hundreds of modules and probes the C++
+    compiler (3 s of 4.5 on a small model, torch 2.13), and the workload's own time must
+    not depend on earlier steps.
     """
     import torch
 
@@ -163,7 +173,9 @@ def _start_compiler(context: StepContext, seconds: float) -> float:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Forget at the end what was compiled inside, and do not count it as the workload's."""
+    """Forget at the end what was compiled inside, and do not count it as the
+    workload's.
+    """
     from torch._dynamo import reset
     from torch._dynamo.utils import counters
 
@@ -179,7 +191,9 @@ def apart() -> Iterator[None]:
 
 @contextmanager
 def _fresh_caches(folder: Path) -> Iterator[None]:
-    """Give inductor empty caches on disk, below ``folder`` and removed at the end, and in memory; it starts no processes."""
+    """Give inductor empty caches on disk, below ``folder`` and removed at the end, and
+    in memory; it starts no processes.
+    """
     # Imported before anything is timed.
     from torch._inductor import compile_fx, config, utils  # noqa: F401
 
@@ -217,7 +231,8 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 
 def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
-    """The workload with a copy of the model and compiled calls; a training step compiles the modules only.
+    """The workload with a copy of the model and compiled calls; a training step
+    compiles the modules only.
 
     Raises ExperimentError if the model cannot be copied.
     """
@@ -226,7 +241,8 @@ def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
     twin = _copied(context)
     definition = context.workload.workload
     if definition.train_step is not None:
-        # The result of ``build``: one module, or some next to an optimizer and the like.
+        # The result of ``build``: one module, or some next to an optimizer and the
+        # like.
         members = twin.model
         if isinstance(members, dict):
             members = members.values()
@@ -245,7 +261,10 @@ def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
 
 
 def _copied(context: StepContext) -> BoundWorkload:
-    """The workload with a copy of its model, on the same inputs. Raises ExperimentError if it cannot be copied."""
+    """The workload with a copy of its model, on the same inputs.
+
+    Raises ExperimentError if it cannot be copied.
+    """
     workload = context.workload
     twin = copy.copy(workload)
     copied = experiment(
@@ -258,7 +277,9 @@ def _copied(context: StepContext) -> BoundWorkload:
 
 
 def _recompiled(context: StepContext, shape: str, seconds: float) -> Compiled:
-    """Recompile a workload that compiles itself; torch's stance runs it without the compiler."""
+    """Recompile a workload that compiles itself; torch's stance runs it without the
+    compiler.
+    """
     import torch
 
     workload = context.workload
@@ -339,9 +360,11 @@ def _exists(config: Any, name: str) -> bool:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeUpError in the block after ``seconds``, and end the processes that it started.
+    """Raise TimeUpError in the block after ``seconds``, and end the processes that it
+    started.
 
-    A compiler cannot be asked to stop, nor the compilers that it starts; g++ may start cc1plus while it is being killed.
+    A compiler cannot be asked to stop, nor the compilers that it starts; g++ may start
+    cc1plus while it is being killed.
     """
     before = set(running_below(os.getpid()))
 

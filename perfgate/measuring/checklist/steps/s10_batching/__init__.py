@@ -1,4 +1,6 @@
-"""Step 10: the best batching policy for requests that arrive one by one: simulated, and the best one replayed."""
+"""Step 10: the best batching policy for requests that arrive one by one: simulated, and
+the best one replayed.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,9 @@ from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 _QUICK_REQUESTS = 4_000
 _FULL_REQUESTS = 20_000
 _SCHEDULING = "batching.scheduling"
-# vLLM's schedule and _prepare_inputs, SGLang's get_next_batch_to_run and recv_requests, and common names in home-made
-# servers. A Python function is recorded as "file.py(12): name".
+# vLLM's schedule and _prepare_inputs, SGLang's get_next_batch_to_run and recv_requests,
+# and common names in home-made servers. A Python function is recorded as "file.py(12):
+# name".
 _SCHEDULER = re.compile(
     r"(^|[^a-z0-9])_?(select_batch|prepare_(model_)?inputs?(_\w+)?|get_(next|new)_batch\w*|recv_requests|schedule)(\(\))?$"
 )
@@ -60,7 +63,9 @@ _OUTPUTS = {
 
 
 class _Simulation(NamedTuple):
-    """The batching policies simulated on one shape, static batching first, and the inputs of the simulation."""
+    """The batching policies simulated on one shape, static batching first, and the
+    inputs of the simulation.
+    """
 
     shape: str
     configured: int
@@ -79,7 +84,9 @@ class _Simulation(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """The relative excess of static batching's simulated P99 over the best policy's."""
+        """The relative excess of static batching's simulated P99 over the best
+        policy's.
+        """
         return self.static.p99 / self.best.p99 - 1
 
     def labels(self, policy: BatchingPolicy, source: str) -> dict[str, str]:
@@ -87,12 +94,16 @@ class _Simulation(NamedTuple):
 
 
 class BatchingStep:
-    """A service model from a short sweep, every policy simulated on the same requests, then static and best replayed."""
+    """A service model from a short sweep, every policy simulated on the same requests,
+    then static and best replayed.
+    """
 
     card = card(10)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure the first shape; requests take configured traffic, and copies a configured number."""
+        """Measure the first shape; requests take configured traffic, and copies a
+        configured number.
+        """
         outcome = self._measure_requests(context)
         if not context.settings.copies:
             return outcome
@@ -128,7 +139,8 @@ STEP = BatchingStep()
 
 
 def scheduling(events: EventTable) -> tuple[str, float] | None:
-    """The function of a scheduler that takes most time, and the share of the recording in which any does and no kernel runs.
+    """The function of a scheduler that takes most time, and the share of the recording
+    in which any does and no kernel runs.
 
     None if the recording has no such function.
     """
@@ -197,7 +209,8 @@ def _judge(
         )
     _judge_gain(outcome, simulation, speedup, agree)
     for replayed in replays:
-        # If calls under traffic take longer or shorter than consecutive calls, the simulated numbers are off.
+        # If calls under traffic take longer or shorter than consecutive calls, the
+        # simulated numbers are off.
         error = replayed.over_simulation(simulation.service)
         of_policy = outcome.under(**simulation.labels(replayed.policy, "replayed"))
         _add_latencies(of_policy, replayed.latencies)
@@ -254,7 +267,9 @@ def _judge_gain(
     speedup: SampleEstimate | None,
     agree: bool | None,
 ) -> None:
-    """Recommend a policy if its simulated gain exceeds the limit, the replay confirms it, and outputs stay the same."""
+    """Recommend a policy if its simulated gain exceeds the limit, the replay confirms
+    it, and outputs stay the same.
+    """
     policy = simulation.best.policy
     too_little = simulation.gain <= outcome.limit("batching.gain.warning")
     if policy == simulation.static.policy or too_little:
@@ -281,9 +296,11 @@ def _judge_gain(
 
 
 def items_agree(context: StepContext, shape: str, batch: int) -> bool | None:
-    """Whether the first and the last item of a batch get the same outputs as alone, so that a server may choose the batch.
+    """Whether the first and the last item of a batch get the same outputs as alone, so
+    that a server may choose the batch.
 
-    None if unknown: inputs or outputs without tensors or without one row per item, and models that refuse a single item.
+    None if unknown: inputs or outputs without tensors or without one row per item, and
+    models that refuse a single item.
     """
     inputs = context.workload.host_inputs(shape, batch=batch)
     if batch == 1 or not _has_rows(inputs, batch):

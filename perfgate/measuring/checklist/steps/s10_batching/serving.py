@@ -1,4 +1,6 @@
-"""How long a batch takes, and the ways of batching: simulated with that, and replayed on the workload itself in turns."""
+"""How long a batch takes, and the ways of batching: simulated with that, and replayed
+on the workload itself in turns.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +34,26 @@ from perfgate.stats.summary import CONFIDENCE, SampleEstimate
 # Of a stable queue all but the last few requests are answered when the last comes in.
 _KEEPS_UP = 0.95
 _ALIKE = 1.05
-# A highest rate takes a dozen simulations of each size, and needs no more of a P99 than a percent of the rate.
+# A highest rate takes a dozen simulations of each size, and needs no more of a P99 than
+# a percent of the rate.
 _PART_FOR_RATES = 4
 _QUICK = SweepEffort(visits=2, visit_seconds=0.03, call_seconds=0.1)
 _FULL = SweepEffort(visits=5, visit_seconds=0.2, call_seconds=1.0)
 
-# Blocks of consecutive requests, of which a signed rank gives an interval at 95 %; and requests in one of them.
+# Blocks of consecutive requests, of which a signed rank gives an interval at 95 %; and
+# requests in one of them.
 _BLOCKS = 8
 _REQUESTS_OF_BLOCK = 4
 
 
 @dataclass(frozen=True)
 class ServiceModel:
-    """The median seconds of a call of each batch size that was measured, in rising order of sizes.
+    """The median seconds of a call of each batch size that was measured, in rising
+    order of sizes.
 
-    A batch between two sizes is padded to the larger one, as servers with compiled or captured shapes do; so no time
-    is guessed between them, and a replay can make exactly these calls.
+    A batch between two sizes is padded to the larger one, as servers with compiled or
+    captured shapes do; so no time is guessed between them, and a replay can make
+    exactly these calls.
     """
 
     seconds: dict[int, float]
@@ -57,7 +63,10 @@ class ServiceModel:
         return list(self.seconds)
 
     def padded(self, items: int) -> int:
-        """The size that a batch of ``items`` is padded to. Raises IndexError above the largest."""
+        """The size that a batch of ``items`` is padded to.
+
+        Raises IndexError above the largest.
+        """
         return self.sizes[bisect_left(self.sizes, items)]
 
     def __call__(self, items: int) -> float:
@@ -72,7 +81,9 @@ class ServiceModel:
 
 
 def measure_service(context: StepContext, shape: str) -> ServiceModel:
-    """Time single calls of every size that works, each waited for, in an order drawn anew for every visit."""
+    """Time single calls of every size that works, each waited for, in an order drawn
+    anew for every visit.
+    """
     effort = _QUICK if context.extent.quick else _FULL
     sweep = Sweep()
     probe(context, shape, effort, sweep)
@@ -99,8 +110,9 @@ def measure_service(context: StepContext, shape: str) -> ServiceModel:
 class Candidate(NamedTuple):
     """A policy and the result of its simulation.
 
-    ``at_most`` is the highest rate in requests per second at which its kind keeps the P99 of the SLA, 0 if there is none, and
-    the policy that reaches it; None without an SLA.
+    ``at_most`` is the highest rate in requests per second at which its kind keeps the
+    P99 of the SLA, 0 if there is none, and the policy that reaches it; None without an
+    SLA.
     """
 
     policy: BatchingPolicy
@@ -129,10 +141,12 @@ def candidates(
     max_wait: float,
     promised: float | None,
 ) -> list[Candidate]:
-    """Static batching of the configured size, then continuous and time-out batching of the size that suits each best.
+    """Static batching of the configured size, then continuous and time-out batching of
+    the size that suits each best.
 
-    Best is the lowest P99, and of sizes within 5 % of it the largest, which takes bursts best. With a promised P99 each also
-    gets the highest rate at which it keeps it, with arrivals of the same pattern and the size that suits that rate best.
+    Best is the lowest P99, and of sizes within 5 % of it the largest, which takes
+    bursts best. With a promised P99 each also gets the highest rate at which it keeps
+    it, with arrivals of the same pattern and the size that suits that rate best.
     """
     kinds = [
         [static(configured)],
@@ -206,7 +220,9 @@ class PolicyReplay(NamedTuple):
         return float((self.latencies <= promised).sum()) / seconds
 
     def over_simulation(self, service: ServiceModel) -> float:
-        """By how much the mean latency is longer than in a simulation of the same requests."""
+        """By how much the mean latency is longer than in a simulation of the same
+        requests.
+        """
         simulated = [
             simulate(served.arrivals, self.policy, service).latencies
             for served in self.stretches
@@ -214,7 +230,8 @@ class PolicyReplay(NamedTuple):
         return float(self.latencies.mean() / np.concatenate(simulated).mean() - 1)
 
     def speedup_over(self, other: PolicyReplay) -> SampleEstimate:
-        """How many times as fast requests are answered: the mean latencies of blocks of the same consecutive requests.
+        """How many times as fast requests are answered: the mean latencies of blocks of
+        the same consecutive requests.
 
         Neighbours share a queue, blocks hardly. The interval is one at ``CONFIDENCE``.
         """
@@ -233,7 +250,9 @@ class PolicyReplay(NamedTuple):
 
 
 class _WorkloadServer:
-    """Answers batches by calls of the workload; its clock is the host's, its inputs wait on the device."""
+    """Answers batches by calls of the workload; its clock is the host's, its inputs
+    wait on the device.
+    """
 
     def __init__(self, context: StepContext, shape: str, service: ServiceModel) -> None:
         self._device = context.device
@@ -244,7 +263,11 @@ class _WorkloadServer:
         self._origin_ns = context.device.clock_ns()
 
     def begin(self, ready: float) -> float:
-        """Sleep until then. Rounding to nanoseconds must not begin before the request that was waited for is there."""
+        """Sleep until then.
+
+        Rounding to nanoseconds must not begin before the request that was waited for is
+        there.
+        """
         self._device.idle_until(self._origin_ns + round(ready * 1e9))
         return max(ready, self._now())
 
@@ -265,17 +288,21 @@ def replay(
     arrivals: Floats,
     policies: Sequence[BatchingPolicy],
 ) -> list[PolicyReplay]:
-    """Let all policies answer the same stretches of requests in random order; no replay if the rate is too low.
+    """Let all policies answer the same stretches of requests in random order; no replay
+    if the rate is too low.
 
-    A stretch holds as many requests as the slowest policy is to answer in its time, by simulation.
+    A stretch holds as many requests as the slowest policy is to answer in its time, by
+    simulation.
     """
-    # Stretches of requests that every policy replays, and about how many seconds each takes.
+    # Stretches of requests that every policy replays, and about how many seconds each
+    # takes.
     segments, seconds = (2, 0.7) if context.extent.quick else (4, 2.5)
     lot = random.Random(context.seed)
     replays = [PolicyReplay(policy, []) for policy in policies]
     begin = 0
     for number in range(segments):
-        # The next requests, counted from the first of them, that every policy is to have answered in this time.
+        # The next requests, counted from the first of them, that every policy is to
+        # have answered in this time.
         stretch = arrivals[begin:] - arrivals[begin]
         stretch = stretch[stretch <= seconds]
         answered = [

@@ -1,4 +1,6 @@
-"""Step 13: whether kernels use all cores, and whether a model's sizes are multiples of the hardware's blocks."""
+"""Step 13: whether kernels use all cores, and whether a model's sizes are multiples of
+the hardware's blocks.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +50,23 @@ _TOP_OPS = 10
 _MEGAHERTZ = 1e6
 # Gains of less than a hundredth of the call are not reported.
 _NOTICEABLE = 0.01
-# Padding with zeros only changes the order of summation; bfloat16 has eight bits of mantissa.
+# Padding with zeros only changes the order of summation; bfloat16 has eight bits of
+# mantissa.
 _TOLERANCE = 0.05
 _NO_BLOCKS = Message("operators.no-core-counts-recorded")
 
 
 class TilingStep:
-    """The use of cores from a trace, if its profiler records it; and the model's own products, run again padded."""
+    """The use of cores from a trace, if its profiler records it; and the model's own
+    products, run again padded.
+    """
 
     card = card(13)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure the first shape; not applicable without both products and recorded cores."""
+        """Measure the first shape; not applicable without both products and recorded
+        cores.
+        """
         shape = context.workload.shapes[0]
         with quiet():
             context.doing(
@@ -81,7 +88,9 @@ class TilingStep:
         return outcome.or_else(not_applicable(together(reasons)))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the use of cores on every rank; unavailable if the recording does not have it."""
+        """Judge the use of cores on every rank; unavailable if the recording does not
+        have it.
+        """
         outcome, reasons = context.outcome(), list[Message]()
         for summary in context.summaries:
             reasons += _judge_cores(
@@ -98,7 +107,9 @@ STEP = TilingStep()
 def _judge_cores(
     outcome: StepOutcome, summary: DeviceSummary, settings: Mapping[str, str]
 ) -> list[Message]:
-    """Judge the heaviest operators in the table of kernels; return reasons for missing values."""
+    """Judge the heaviest operators in the table of kernels; return reasons for missing
+    values.
+    """
     kernels = summary.kernels()
     if not kernels:
         return [Message("operators.no-core-numbers")]
@@ -155,7 +166,9 @@ def _judge_products(
     peaks: Mapping[Arithmetic, float],
     uses: Sequence[CoreUse],
 ) -> None:
-    """The share of the peak that products and convolutions reach; it can be too low unless memory bounds them."""
+    """The share of the peak that products and convolutions reach; it can be too low
+    unless memory bounds them.
+    """
     heavy = outcome.limit("tiling.heavy")
     products = product_uses(table)[:_TOP_OPS]
     bounds = {use.op: use.bound for use in uses}
@@ -185,7 +198,9 @@ def _judge_products(
 
 
 def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
-    """Judge the size of the pieces that attention on a paged cache and products of quantized weights load."""
+    """Judge the size of the pieces that attention on a paged cache and products of
+    quantized weights load.
+    """
     total_ns = int(table.duration.sum()) or 1
     for metric, rows in (
         ("tiling.kv_block", cache_blocks(table)),
@@ -274,7 +289,10 @@ def _try_padding(
 def _compare(
     context: StepContext, product: ReplayedProduct, padding: Mapping[str, int]
 ) -> Versus:
-    """The speedup of the padded product. Raises ExperimentError if its result differs or it takes too long."""
+    """The speedup of the padded product.
+
+    Raises ExperimentError if its result differs or it takes too long.
+    """
     seconds, longest_ns = (
         (0.5, 50_000_000) if context.extent.quick else (2.0, 500_000_000)
     )

@@ -1,7 +1,8 @@
 """How well the kernels of a recording use a device, per operator.
 
-The cores and the pipes; the share of the device's peak (MFU) that products and convolutions reach; and the pieces in which
-kernels load blocked data: the cache of a paged attention, the weights of a quantized product.
+The cores and the pipes; the share of the device's peak (MFU) that products and
+convolutions reach; and the pieces in which kernels load blocked data: the cache of a
+paged attention, the weights of a quantized product.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ Bound = Literal["compute", "memory", "neither"]
 # The number of cores of each unit of a device, as far as it is known.
 Cores = Mapping[Unit, int]
 
-# Values of the column Accelerator Core, by the unit that runs a kernel's blocks. AI_CPU, DSA_SQE (random numbers) and
-# collectives run on neither.
+# Values of the column Accelerator Core, by the unit that runs a kernel's blocks.
+# AI_CPU, DSA_SQE (random numbers) and collectives run on neither.
 _UNITS: Mapping[str, Unit] = {
     "AI_CORE": "cube",
     "MIX_AIC": "cube",
     "AI_VECTOR_CORE": "vector",
     "MIX_AIV": "vector",
 }
-# Columns of AiCMetrics.PipeUtilization, shares of all cycles: aic_mac_ratio on a cube core, aiv_vec_ratio on a vector core,
-# without a prefix on chips with only one kind (310P, 910A). mte2 loads, mte3 and fixpipe store.
+# Columns of AiCMetrics.PipeUtilization, shares of all cycles: aic_mac_ratio on a cube
+# core, aiv_vec_ratio on a vector core, without a prefix on chips with only one kind
+# (310P, 910A). mte2 loads, mte3 and fixpipe store.
 _PREFIXES = ("aic_", "aiv_", "")
 _COMPUTING = ("mac_ratio", "vec_ratio")
 _MOVING = ("mte2_ratio", "mte3_ratio", "fixpipe_ratio")
@@ -53,16 +55,19 @@ _PIPE_COLUMNS = tuple(
     for pipe, prefix in itertools.product((*_COMPUTING, *_MOVING), _PREFIXES)
 )
 _UTILIZATION, _CYCLES = "cube_utilization(%)", "aic_total_cycles"
-# 20 and 40, 24 and 48 on the chips with a column cube_utilization in their tables (samples, 910B).
+# 20 and 40, 24 and 48 on the chips with a column cube_utilization in their tables
+# (samples, 910B).
 _VECTOR_CORES_A_CUBE_CORE = 2
 
 
 class CoreUse(NamedTuple):
-    """All kernels of one type on one unit; shares are weighted by the time of the kernels.
+    """All kernels of one type on one unit; shares are weighted by the time of the
+    kernels.
 
-    ``occupancy`` is the share of the unit's cores that a kernel's blocks fill. ``attained`` is the busiest pipe's share of all
-    cycles; ``bound`` is the kind of that pipe, or neither if no pipe is busy for the attainable share of the cycles. None was
-    not collected.
+    ``occupancy`` is the share of the unit's cores that a kernel's blocks fill.
+    ``attained`` is the busiest pipe's share of all cycles; ``bound`` is the kind of
+    that pipe, or neither if no pipe is busy for the attainable share of the cycles.
+    None was not collected.
     """
 
     op: str
@@ -76,16 +81,18 @@ class CoreUse(NamedTuple):
 def known_cores(
     settings: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None
 ) -> Cores:
-    """The cores of each unit in a recording's settings or a device's properties, else those that its counters imply.
+    """The cores of each unit in a recording's settings or a device's properties, else
+    those that its counters imply.
 
-    The number of blocks of a kernel does not imply it: a kernel may use a single core. ``frequency`` of the cores is in
-    hertz, None if unknown.
+    The number of blocks of a kernel does not imply it: a kernel may use a single core.
+    ``frequency`` of the cores is in hertz, None if unknown.
     """
     cube = setting_number(settings, "aic_cores", "cube cores")
     vector = setting_number(settings, "aiv_cores", "vector cores")
     clock = cube_clock(KernelTable.of(kernels))
     if cube is None and vector is None and frequency and clock is not None:
-        # On the recorded samples of 910B, every kernel's numbers give the same 20 or 24.
+        # On the recorded samples of 910B, every kernel's numbers give the same 20 or
+        # 24.
         cube = round(clock / frequency)
         vector = _VECTOR_CORES_A_CUBE_CORE * cube
     cores: dict[Unit, int] = {}
@@ -97,7 +104,9 @@ def known_cores(
 
 
 def cube_clock(kernels: KernelTable) -> float | None:
-    """Cycles of all cube cores in a second: msprof's cube_utilization is cycles / (frequency * cores * duration)."""
+    """Cycles of all cube cores in a second: msprof's cube_utilization is cycles /
+    (frequency * cores * duration).
+    """
     counters = kernels.counters.columns(_UTILIZATION, _CYCLES)
     if len(counters) < len((_UTILIZATION, _CYCLES)):
         return None
@@ -114,7 +123,9 @@ def cube_clock(kernels: KernelTable) -> float | None:
 def core_uses(
     kernels: Sequence[Kernel], cores: Cores, *, attainable: float
 ) -> list[CoreUse]:
-    """The types of kernels that run on cores, most time first; ``attainable`` is when a pipe counts as busy."""
+    """The types of kernels that run on cores, most time first; ``attainable`` is when a
+    pipe counts as busy.
+    """
     table = KernelTable.of(kernels)
     total = 0
     by_type: dict[tuple[str, Unit], list[int]] = {}
@@ -171,8 +182,9 @@ def _busiest_pipe(
     return attained, bound
 
 
-# Operations of one cube core in a cycle: a block of 16 x 16 x 16 is multiplied and added, in eight bits one of
-# 16 x 32 x 16 (msprof-analyze 26.2, operator_mfu/chip_peak_flops.py). It names none for 32 bits.
+# Operations of one cube core in a cycle: a block of 16 x 16 x 16 is multiplied and
+# added, in eight bits one of 16 x 32 x 16 (msprof-analyze 26.2,
+# operator_mfu/chip_peak_flops.py). It names none for 32 bits.
 _A_CYCLE: Mapping[Arithmetic, int] = {
     "float16": 2 * 16 * 16 * 16,
     "int8": 2 * 16 * 32 * 16,
@@ -181,7 +193,9 @@ _A_CYCLE: Mapping[Arithmetic, int] = {
 
 @dataclass
 class ProductUse:
-    """All kernels of one type in one arithmetic: their time, and the time and FLOPs of kernels with known work."""
+    """All kernels of one type in one arithmetic: their time, and the time and FLOPs of
+    kernels with known work.
+    """
 
     op: str
     arithmetic: Arithmetic | None
@@ -215,7 +229,9 @@ def product_uses(table: KernelTable) -> list[ProductUse]:
 
 
 def known_peaks(cycles: float | None, outcome: StepOutcome) -> dict[Arithmetic, float]:
-    """FLOP/s of the device: the project's own setting, else the peak of all cube cores, which make ``cycles`` a second."""
+    """FLOP/s of the device: the project's own setting, else the peak of all cube cores,
+    which make ``cycles`` a second.
+    """
     peaks: dict[Arithmetic, float] = {}
     for kind in ARITHMETICS:
         own = outcome.limit(f"tiling.peak.{kind}")
@@ -226,25 +242,31 @@ def known_peaks(cycles: float | None, outcome: StepOutcome) -> dict[Arithmetic, 
     return peaks
 
 
-# Of ATB (PagedAttentionMaskNdKernel) and of aclnn, which is paged only with a block table.
+# Of ATB (PagedAttentionMaskNdKernel) and of aclnn, which is paged only with a block
+# table.
 _ATB = re.compile(r"Paged\w*Attention\w*")
 _ACLNN = re.compile(r"(FusedInferAttentionScore|IncreFlashAttention)(V\d)?")
 _WEIGHT_QUANTIZED = re.compile(r"WeightQuantBatchMat[Mm]ul(V\d)?")
 _GROUPED = re.compile(r"GroupedMat[Mm]ul(V\d)?")
 _KEYS = 1
-# The position of a block's tokens in the shape of the keys. ATB: [num_blocks, block_size, heads, size], in NZ [num_blocks,
-# heads * size / 16, block_size, 16]; aclnn: (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D), (blocknum, KV_N, D /
-# 16, blocksize, 16) (Huawei's API references of PagedAttention and npu_fused_infer_attention_score).
+# The position of a block's tokens in the shape of the keys. ATB: [num_blocks,
+# block_size, heads, size], in NZ [num_blocks, heads * size / 16, block_size, 16];
+# aclnn: (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D), (blocknum, KV_N, D /
+# 16, blocksize, 16) (Huawei's API references of PagedAttention and
+# npu_fused_infer_attention_score).
 _ATB_TOKENS, _ATB_TOKENS_NZ, _ACLNN_TOKENS = 1, 2, {3: 1, 4: 2, 5: 3}
-# antiquant_scale among the inputs of npu_weight_quant_batchmatmul and npu_grouped_matmul (torch_npu's API reference; the
-# latter's as in sample msprof-910B-20cores-2608).
+# antiquant_scale among the inputs of npu_weight_quant_batchmatmul and
+# npu_grouped_matmul (torch_npu's API reference; the latter's as in sample
+# msprof-910B-20cores-2608).
 _SCALES, _SCALES_OF_GROUPS = 2, 5
 _Member = TypeVar("_Member")
 _BYTES = {"FLOAT16": 2, "BF16": 2, "BFLOAT16": 2, "FLOAT": 4, "INT8": 1}
 
 
 class LoadedPieces(NamedTuple):
-    """The pieces that one operator loads: ``size`` is the number of elements of one in its heaviest kernels."""
+    """The pieces that one operator loads: ``size`` is the number of elements of one in
+    its heaviest kernels.
+    """
 
     op: str
     total_ns: int
@@ -316,7 +338,9 @@ def _block_table(kernel: Kernel) -> tuple[int, ...] | None:
 
 
 def _values_of_group(kernel: Kernel) -> int | None:
-    """The inner size divided by the number of groups with a scale; None for one scale per column."""
+    """The inner size divided by the number of groups with a scale; None for one scale
+    per column.
+    """
     first, result = _at(kernel.inputs.shapes, 0), _at(kernel.outputs.shapes, 0)
     if not first or not result:
         return None
@@ -327,7 +351,8 @@ def _values_of_group(kernel: Kernel) -> int | None:
             groups = scales[1]
     else:
         scales = _at(kernel.inputs.shapes, _SCALES) or ()
-        # The size that differs from the output's: transposed weights have transposed scales.
+        # The size that differs from the output's: transposed weights have transposed
+        # scales.
         different = [size for size in scales if size != result[-1]]
         if len(scales) == 2 and len(different) == 1:
             groups = different[0]

@@ -1,4 +1,6 @@
-"""The matrix products and convolutions of a call: recorded at dispatch, and run again by themselves, padded or not."""
+"""The matrix products and convolutions of a call: recorded at dispatch, and run again
+by themselves, padded or not.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ _MOST_PADDING = 1.25
 
 
 class _Form(NamedTuple):
-    """Which sizes the dimensions of an operator's tensors are, by a letter each: of its arguments and of its result.
+    """Which sizes the dimensions of an operator's tensors are, by a letter each: of its
+    arguments and of its result.
 
-    Letters name the last dimensions of a tensor (those before are batches), or with ``leading`` the first dimensions. Those
-    that may be padded with zeros are those in ``padded``: the result then only gets larger.
+    Letters name the last dimensions of a tensor (those before are batches), or with
+    ``leading`` the first dimensions. Those that may be padded with zeros are those in
+    ``padded``: the result then only gets larger.
     """
 
     arguments: tuple[str, ...]
@@ -38,7 +42,8 @@ _FORMS: Mapping[str, _Form] = {
     "aten::addmm": _Form(("mn", "mk", "kn"), "mn"),
     "aten::bmm": _Form(("mk", "kn"), "mn"),
     "aten::baddbmm": _Form(("mn", "mk", "kn"), "mn"),
-    # A separate kernel only on devices from outside torch; elsewhere it arrives as addmm.
+    # A separate kernel only on devices from outside torch; elsewhere it arrives as
+    # addmm.
     "aten::linear": _Form(("mk", "nk", "n"), "mn"),
     "aten::convolution": _Form(("bc", "oc", "o"), "bo", padded="co", leading=True),
 }
@@ -55,9 +60,11 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplayedProduct:
-    """One matrix product or convolution on operands of one form, and how often a call runs it from that line.
+    """One matrix product or convolution on operands of one form, and how often a call
+    runs it from that line.
 
-    ``arguments`` are the arguments of ``function`` with an ``Operand`` in the place of each tensor; ``flops`` are of one run.
+    ``arguments`` are the arguments of ``function`` with an ``Operand`` in the place of
+    each tensor; ``flops`` are of one run.
     """
 
     op: str
@@ -93,7 +100,9 @@ class ReplayedProduct:
         return padding
 
     def shapes(self, padding: Mapping[str, int]) -> str:
-        """The shapes of the operands that are multiplied, e.g. ``31x1000 @ 1000x1000``, bias apart."""
+        """The shapes of the operands that are multiplied, e.g. ``31x1000 @ 1000x1000``,
+        bias apart.
+        """
         shapes = []
         for argument, letters in zip(self.arguments, self.form.arguments):
             if isinstance(argument, Operand) and letters not in (
@@ -107,9 +116,11 @@ class ReplayedProduct:
 
 
 def record_products(call: Call, *, root: Path) -> list[ReplayedProduct]:
-    """Make one call and return its products and convolutions, most operations of the call first.
+    """Make one call and return its products and convolutions, most operations of the
+    call first.
 
-    Left out are grouped and transposed convolutions, and operands other than dense floating point tensors.
+    Left out are grouped and transposed convolutions, and operands other than dense
+    floating point tensors.
     """
     from perfgate.measuring.counting.dispatch import WatchingMode
     from perfgate.measuring.counting.tally import SourceLines
@@ -146,7 +157,8 @@ def _can_be_replayed(call: OperatorCall) -> bool:
 def _product(call: OperatorCall, line: str | None) -> ReplayedProduct:
     flops = call.flops()
     if flops is None:
-        # linear has no formula: each element of the result takes a multiplication and an addition for each input.
+        # linear has no formula: each element of the result takes a multiplication and
+        # an addition for each input.
         flops = 2 * call.result.numel() * call.args[1].shape[1]
     keywords = [
         (name, _described(value)) for name, value in sorted(call.keywords.items())
@@ -172,7 +184,9 @@ def _described(argument: Any) -> Any:
 
 
 class ProductReplay:
-    """One product on random operands of its form, and the same numbers in operands padded with zeros."""
+    """One product on random operands of its form, and the same numbers in operands
+    padded with zeros.
+    """
 
     def __init__(
         self, product: ReplayedProduct, padding: Mapping[str, int], place: Any
@@ -204,7 +218,9 @@ class ProductReplay:
 def _lettered(
     letters: str, shape: tuple[int, ...], *, leading: bool
 ) -> list[tuple[str, int]]:
-    """Letters with the dimensions that they name; a bias with fewer dimensions has the last letters."""
+    """Letters with the dimensions that they name; a bias with fewer dimensions has the
+    last letters.
+    """
     if leading:
         return list(zip(letters, range(len(shape))))
     last = letters[-len(shape) :] if shape else ""
