@@ -106,7 +106,7 @@ def test_render_flame__sides_of_a_check__says_what_the_pairs_say_of_the_call() -
     ("why", "said"),
     [
         ("sign", "The profiled calls point the other way than the pairs."),
-        ("outside", "The profiled calls differ by an amount that the pairs exclude."),
+        ("outside", "The profile is too noisy to colour frames by time."),
         ("unpaired", "The pairs did not time this call."),
     ],
 )

@@ -66,7 +66,7 @@ _DOUBTS = phrases(
         "sign": "The profiled calls point the other way than the pairs.",
     }
 )
-_EXCLUDED = phrase("The profiled calls differ by an amount that the pairs exclude.")
+_EXCLUDED = phrase("The profile is too noisy to colour frames by time.")
 
 
 class SpeedscopeFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
