@@ -47,6 +47,10 @@ _BARE_LIST = re.compile(rb"\s*\[")
 _SEPARATOR = lazy_pattern(rb"\A\s*,")
 BORDER = lazy_pattern(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
 
+# A sector of a disk, 512 bytes, contains two places of this distance, wherever it lies.
+_PROBE = 256
+_BETWEEN = (_PROBE // 2, _PROBE // 4, 7)
+
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 # The change of depth by each byte outside of strings.
 _BRACKETS = np.zeros(256, dtype=np.int8)
@@ -134,23 +138,23 @@ _Event = TypeVar("_Event", bound=ChromeEvent)
 
 
 def event_lists(
-    path: Path,
+    text: TraceText,
     kind: type[_Event],
     *,
     advice: Activity | None = None,
-    around: bytearray | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[list[_Event]]:
     """Lists that together hold every event of a trace file, decoded, in order, each
     hardly larger than a block.
 
     The file is an object with a list ``traceEvents``, or that list itself, compressed
-    according to its suffix. ``around`` is given the file without its events,
+    according to its suffix. ``text.around`` becomes the file without its events,
     ``{"schemaVersion": 1, "traceEvents": []}``, once all are read. Raises DocumentError
     for a file that is truncated, too large, not a trace, or contains an invalid event.
     """
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
-    read = blocks(path, block_bytes)
+    path = text.path
+    read = text.blocks(block_bytes)
     header, buffer = header_and_rest(path, read)
     count = 0
     while True:
@@ -178,12 +182,7 @@ def event_lists(
         yield events
         buffer = buffer[end:]
         if is_last:
-            rest = buffer
-            # Reading to the end lets the sums of a compressed file be checked.
-            for block in read:
-                rest += block if len(rest) < MAX_HEADER_BYTES else b""
-            if around is not None:
-                around += header + rest
+            text.read_rest(header, buffer)
             return
         block = next(read, b"")
         if not block:
@@ -299,12 +298,15 @@ def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
 class TraceText:
     """The text of a trace file, decompressed if necessary.
 
-    Raises DocumentError, with cause and remedy, for a file that is unreadable,
-    truncated or too large.
+    ``uniform_bytes`` counts what was read in runs of one byte, which a disk or a copy
+    leaves in place of a block. Raises DocumentError, with cause and remedy, for a file
+    that is unreadable, truncated or too large.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
+        self.around = b""
+        self.uniform_bytes = 0
         self._size = 0
         with self._worded():
             self._stream = opened(path)
@@ -329,13 +331,22 @@ class TraceText:
                     break
                 filled += size
         self._size += filled
+        self.uniform_bytes += _uniform_bytes(np.frombuffer(room[:filled], np.uint8))
         if self._size > MAX_TRACE_BYTES:
             raise DocumentError(
                 "{path}: more than {limit} bytes of JSON; record fewer calls",
-                path=self._path,
+                path=self.path,
                 limit=MAX_TRACE_BYTES,
             )
         return filled
+
+    def read_rest(self, header: bytes, rest: bytes) -> None:
+        """Read to the end, where the sums of a compressed file are checked, and set
+        ``around``; ``rest`` follows the events and was read already.
+        """
+        for block in self.blocks(LOOK_BYTES):
+            rest += block if len(rest) < MAX_HEADER_BYTES else b""
+        self.around = header + rest
 
     def blocks(self, block_bytes: int) -> Iterator[bytes]:
         """Yield the rest of the text."""
@@ -350,18 +361,29 @@ class TraceText:
     def _worded(self) -> Iterator[None]:
         try:
             yield
-        except damage(self._path) as error:
+        except damage(self.path) as error:
             raise DocumentError(
                 "{path}: the compressed file is cut off or damaged ({error}); record the trace again",
-                path=self._path,
+                path=self.path,
                 error=error,
             ) from error
         except OSError as error:
             raise DocumentError(
                 "{path}: cannot be read: {error}; check the path and its permissions",
-                path=self._path,
+                path=self.path,
                 error=error,
             ) from error
+
+
+def _uniform_bytes(text: npt.NDArray[np.uint8]) -> int:
+    """The bytes of a text that lie in sectors of one byte, whole ones of the text."""
+    sampled = text[::_PROBE]
+    places = _PROBE * np.flatnonzero(sampled[1:] == sampled[:-1])
+    # Few of these are left by the bytes between, which are looked at one after another.
+    for distance in _BETWEEN:
+        places = places[text[places] == text[places + distance]]
+    spans = text[places[:, None] + np.arange(_PROBE)]
+    return _PROBE * int((spans == spans[:, :1]).all(axis=1).sum())
 
 
 def blocks(path: Path, block_bytes: int) -> Iterator[bytes]:

@@ -17,7 +17,11 @@ from perfgate.locale import Activity
 from perfgate.trace.model.events import nanoseconds
 from perfgate.trace.model.numbering import Numbering
 from perfgate.trace.scanner import library
-from perfgate.trace.scanner.chrome_events import ChromeEvent, event_lists
+from perfgate.trace.scanner.chrome_events import (
+    ChromeEvent,
+    TraceText,
+    event_lists,
+)
 from perfgate.trace.scanner.scanned import (
     ABSENT,
     NO_NUMBER,
@@ -43,12 +47,13 @@ def decode_events(
     """As the compiled scanner; ``keys`` are the arguments to take, each with whether
     whole numbers are wanted of it.
     """
-    around, collector = bytearray(), _Collector(keys)
+    collector = _Collector(keys)
     advice = advice or Activity("record it again")
-    for events in event_lists(path, _Event, advice=advice, around=around):
-        for event in events:
-            collector.add(event)
-    return collector.file(path, advice, bytes(around))
+    with TraceText(path) as text:
+        for events in event_lists(text, _Event, advice=advice):
+            for event in events:
+                collector.add(event)
+    return collector.file(text, advice)
 
 
 class _Collector:
@@ -103,11 +108,18 @@ class _Collector:
             rows.arguments[library.COUNTER_ARGUMENTS].put(row, self._text(arguments))
         self._events += 1
 
-    def file(self, path: Path, advice: Activity, around: bytes) -> ScannedFile:
+    def file(self, text: TraceText, advice: Activity) -> ScannedFile:
         places = np.array(list(self._places), dtype=np.int32).reshape(-1, 2)
-        texts = ScannedTexts(path, advice, list(self._texts), places, self._odd)
+        texts = ScannedTexts(
+            text.path,
+            advice,
+            list(self._texts),
+            places,
+            self._odd,
+            uniform_bytes=text.uniform_bytes,
+        )
         complete, others, arrows = (rows.events(texts) for rows in self._rows)
-        return ScannedFile(texts, complete, others, lambda: arrows, around)
+        return ScannedFile(texts, complete, others, lambda: arrows, text.around)
 
     def _values_of(self, raw: bytes) -> list[bytes]:
         """The arguments that are asked for, as written; an event's may be anything."""

@@ -172,8 +172,9 @@ class WindowedScan:
 
     def file(self) -> ScannedFile:
         """Raises UndecidedError, and DocumentError for a file that cannot be read."""
-        around = self._take_all()
+        text = self._take_all()
         texts = self._texts()
+        texts.uniform_bytes = text.uniform_bytes
         try:
             texts.words = decoded(texts.texts)
         except NO_TEXT_AT_ALL as error:
@@ -182,13 +183,13 @@ class WindowedScan:
         others = self._rows(library.OTHERS, texts)
         if library.ARROWS in self._sets:
             arrows = self._rows(library.ARROWS, texts)
-            return ScannedFile(texts, complete, others, lambda: arrows, around)
+            return ScannedFile(texts, complete, others, lambda: arrows, text.around)
         return ScannedFile(
             texts,
             complete,
             others,
             cache(partial(self._arrows, self._scan.events)),
-            around,
+            text.around,
         )
 
     def _arrows(self, events: int) -> ScannedEvents:
@@ -207,8 +208,8 @@ class WindowedScan:
             "{path}: has changed while it was being read; ask again", path=self._path
         )
 
-    def _take_all(self) -> bytes:
-        """Take every event; return the file without its events."""
+    def _take_all(self) -> TraceText:
+        """Take every event; return the text, read to its end."""
         with TraceText(self._path) as text:
             size = self._window or self._window_of(text.stored)
             # Most headers end in the first bytes, and a window that is read for them
@@ -219,12 +220,8 @@ class WindowedScan:
             while True:
                 end, state = self._take(window)
                 if state == library.CLOSED:
-                    rest = bytes(window.buffer[end : window.size])
-                    # Reading to the end lets the sums of a compressed file be checked;
-                    # mostly little is left.
-                    for block in text.blocks(_BEGIN_BYTES):
-                        rest += block if len(rest) < MAX_HEADER_BYTES else b""
-                    return header + rest
+                    text.read_rest(header, bytes(window.buffer[end : window.size]))
+                    return text
                 if (
                     state != library.WANTING
                     or window.size - end > MAX_EVENT_BYTES

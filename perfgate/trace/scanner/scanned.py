@@ -76,7 +76,7 @@ class ScannedTexts:
     written in JSON, and every place.
 
     A place is the texts of process and thread. ``odd`` has the texts of times that are
-    not plain numbers, by event and column.
+    not plain numbers, by event and column; ``uniform_bytes`` is that of TraceText.
     """
 
     def __init__(
@@ -86,9 +86,12 @@ class ScannedTexts:
         texts: list[bytes],
         places: CodeColumn,
         odd: dict[tuple[int, str], bytes],
+        *,
+        uniform_bytes: int = 0,
     ) -> None:
         self.path, self.advice = path, advice
         self.texts, self.places, self.odd = texts, places, odd
+        self.uniform_bytes = uniform_bytes
 
     @cached_property
     def words(self) -> list[str]:
@@ -163,6 +166,19 @@ class ScannedTexts:
             word=word,
             fault=error.args[0] if isinstance(error, ValueError) else error,
             advice=self.advice,
+        )
+
+    def overwritten(self) -> tuple[Message, ...]:
+        """A note on a part of the file that another one took the place of; empty if
+        there is none.
+        """
+        if not self.uniform_bytes:
+            return ()
+        return (
+            Message(
+                "notes.overwritten",
+                {"path": str(self.path), "bytes": self.uniform_bytes},
+            ),
         )
 
     def _plain(self, code: int) -> str:

@@ -76,15 +76,17 @@ def test_event_lists__small_file_that_unpacks_to_more_than_the_limit__refused(
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (1 << 21) + b"]}"))
     assert path.stat().st_size < 1 << 14
-    with pytest.raises(DocumentError, match=r"more than 1048576 bytes of JSON; record fewer calls"):
-        list(chrome_events.event_lists(path, chrome_events.ChromeEvent))
+    refused = pytest.raises(DocumentError, match=r"more than 1048576 bytes of JSON; record fewer calls")
+    with chrome_events.TraceText(path) as text, refused:
+        list(chrome_events.event_lists(text, chrome_events.ChromeEvent))
 
 
 def test_event_lists__just_the_limit__read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [event("X", 1, "mm")]}))
     monkeypatch.setattr(chrome_events, "MAX_TRACE_BYTES", path.stat().st_size)
-    (events,) = chrome_events.event_lists(path, chrome_events.ChromeEvent)
+    with chrome_events.TraceText(path) as text:
+        (events,) = chrome_events.event_lists(text, chrome_events.ChromeEvent)
     assert [found.name for found in events] == ["mm"]
 
 

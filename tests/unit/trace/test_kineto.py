@@ -13,7 +13,7 @@ from perfgate.trace.model.arithmetic import Intervals, union_length
 from perfgate.trace.model.events import KINDS, nanoseconds
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.readers.formats.kineto import read_kineto
-from perfgate.trace.scanner.chrome_events import event_lists
+from perfgate.trace.scanner.chrome_events import TraceText, event_lists
 from tests.each import each
 from tests.samples import recorded
 
@@ -117,7 +117,8 @@ def test_read_kineto__recorded_sample__equal_to_decimal_arithmetic(sample: str) 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 64, 1000])
 def test_event_lists__any_block_size__same_events(block: int) -> None:
-    lists = list(event_lists(DATA / "cpu.json", dict[str, Any], block_bytes=block))
+    with TraceText(DATA / "cpu.json") as text:
+        lists = list(event_lists(text, dict[str, Any], block_bytes=block))
 
     assert [event for events in lists for event in events] == json.loads((DATA / "cpu.json").read_text())["traceEvents"]
 
@@ -129,7 +130,8 @@ def test_event_lists__borders_inside_strings_and_arguments__same_events(tmp_path
     events = [{"ph": "X", "name": f'k{number} }}, {{"ph": "X"', "args": json.loads(false)} for number in range(40)]
     path = written(tmp_path, json.dumps({"traceEvents": events, "after": events[:3]}))
 
-    lists = list(event_lists(path, dict[str, Any], block_bytes=block))
+    with TraceText(path) as text:
+        lists = list(event_lists(text, dict[str, Any], block_bytes=block))
 
     assert [event for found in lists for event in found] == events
 

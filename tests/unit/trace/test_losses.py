@@ -18,6 +18,7 @@ from perfgate.flows.trace.job import Choice
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.trace.model.events import CALL
 from perfgate.trace.readers.contradictions import contradictions, possible_losses
+from perfgate.trace.scanner import library
 
 STEPS, OPERATORS = 4, 3
 Event = dict[str, Any]
@@ -263,7 +264,7 @@ def test_losses__call_with_the_arrow_of_another__said(tmp_path: Path) -> None:
     events = with_arrows()
     number = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1, "dur": 5, "name": "cudaMalloc"}
     call = {**number, "ts": 50.125, "args": {"correlation": 90}}
-    arrow = {"cat": "ac2g", "name": "ac2g", "id": 91, "ph": "f", "pid": 1, "tid": 1, "ts": 55.125}
+    arrow = {"cat": "ac2g", "name": "ac2g", "id": 91, "ph": "f", "pid": 1, "tid": 1, "ts": 50.125}
 
     assert codes_of(tmp_path / "t.pt.trace.json", [call, {**arrow, "id": 90}, *events]) == []
     assert codes_of(tmp_path / "t.pt.trace.json", [call, arrow, *events]) == ["notes.arrows-missing"]
@@ -280,6 +281,97 @@ def test_losses__operator_of_another_process_or_event_without_a_name__said(tmp_p
     ]
     for metadata in ({"ph": "M", "pid": 1}, {"ph": "M", "pid": 1, "name": "ac2g"}):
         assert codes_of(tmp_path / "t.pt.trace.json", [metadata, *operators]) == ["notes.nameless"]
+
+
+@pytest.mark.parametrize(
+    ("alter", "code"),
+    [
+        ({"ts": 500.125}, "notes.arrows-missing"),  # an arrow that begins before the launch that it follows
+        ({"cat": ""}, "notes.nameless"),
+    ],
+)
+def test_losses__arrow_of_another_event_by_time_or_kind__said(alter: Event, code: str, tmp_path: Path) -> None:
+    events = with_arrows()
+    place = next(place for place in range(60, len(events)) if events[place]["ph"] == "s")
+    damaged = {**events[place], **alter}
+    if not damaged["cat"]:
+        del damaged["cat"]
+    events[place] = damaged
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == [code]
+
+
+def test_losses__call_without_the_number_of_its_work__said(tmp_path: Path) -> None:
+    """Modelled on cuda-hta/a100_alexnet with a hole from the arguments of one event to those of another."""
+    events = [event for event in with_arrows(60) if event["ph"] == "X"]
+    query = {"ph": "X", "cat": "cuda_runtime", "name": "cudaEventRecord", "pid": 1, "tid": 1, "ts": 7000.5, "dur": 0.5}
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", [*events, query]) == ["notes.unlike-their-kind"]
+    # Profilers that number few calls lost none.
+    assert codes_of(tmp_path / "t.pt.trace.json", [*events, *[{**query, "ts": 7000.5 + n} for n in range(9)]]) == []
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaMalloc", "args": {"correlation": 900}},  # no duration
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "dur": 0.5, "args": {"correlation": 900}},
+        {"ph": "X", "cat": "gpu_memcpy", "name": "gemm", "pid": 0, "tid": 7, "dur": 0.5, "args": {"correlation": 60}},
+    ],
+)
+def test_losses__event_with_what_another_kind_has__said(damaged: Event, tmp_path: Path) -> None:
+    """Modelled on cuda-hta: a hole joins two events, or a byte of a key is another."""
+    events = [event for event in with_arrows(200) if event["ph"] == "X"]
+    operator = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 2, "dur": 5}
+    events += [{**operator, "ts": 10.125 * number} for number in range(200)]
+    damaged = {"pid": 1, "tid": 1, "ts": 6055.5, **damaged}
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", [*events, damaged])[0] == "notes.unlike-their-kind"
+
+
+def test_losses__operator_with_a_nameless_thread_to_itself__said(tmp_path: Path) -> None:
+    host = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 27187, "tid": 27187, "dur": 5}
+    operators = [{**host, "ts": 10.125 * number, "args": {"External id": number}} for number in range(1, 201)]
+    name = {"ph": "M", "name": "thread_name", "pid": 27187, "tid": 27187, "args": {"name": "python"}}
+    damaged = [*operators[:100], {**operators[100], "tid": 271887}, *operators[101:]]
+
+    assert codes_of(tmp_path / "t.pt.trace.json", [name, *operators]) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", [name, *damaged]) == ["notes.operators-alone"]
+    assert codes_of(tmp_path / "t.pt.trace.json", [name, {**name, "tid": 271887}, *damaged]) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", damaged) == []  # a profiler that names no thread
+
+
+@pytest.mark.parametrize("place", ["kineto", "chrome", "view"])
+@pytest.mark.parametrize("filler", [b" ", b"0"])
+@pytest.mark.parametrize("offset", [0, 1, 255, 300])
+def test_losses__sector_of_one_byte_from_name_to_name__said(
+    place: str, filler: bytes, offset: int, tmp_path: Path
+) -> None:
+    """Modelled on torch-native-privateuse1: what lies between two strings is gone, and the rest is JSON."""
+    operator = {"ph": "X", "cat": "cpu_op" if place == "kineto" else "", "pid": 1, "tid": 1, "dur": 5}
+    events = [{**operator, "name": "n" * 40, "ts": 10.125 * number} for number in range(100)]
+    begin = b"[" if place == "view" else b'{"traceEvents": ['
+    text = begin + b" " * offset + json.dumps(events)[1:].encode() + (b"" if place == "view" else b"}")
+    path = tmp_path / ("trace_view.json" if place == "view" else "t.pt.trace.json")
+    first, last = text.index(b'"nnnn', 1000) + 8, text.index(b'"nnnn', 1600) + 8
+    damaged = text[:first] + filler * (last - first) + text[last:]
+    assert last - first > 512
+    for scanner in ("compiled", "decoder"):
+        path.write_bytes(text)
+        assert _lost(path, scanner) == []
+        path.write_bytes(damaged)
+        (note,) = _lost(path, scanner)
+        assert note.code == "notes.overwritten"
+        assert 256 <= note.values["bytes"] <= last - first
+
+
+def _lost(path: Path, scanner: str) -> list[Message]:
+    with pytest.MonkeyPatch.context() as patch:
+        if scanner == "decoder":
+            patch.setattr(library, "load", lambda: None)
+        return [note for timeline in trace.read(path).timelines for note in possible_losses(timeline)]
 
 
 @pytest.mark.parametrize("first", [10, 16])

@@ -82,6 +82,7 @@ def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     correlation, arrows = _correlations(view, tracks)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=correlation)
     losses = [
+        *view.overwritten,
         *_of_arrows(arrows, view.bare_arrows),
         *_of_analysis(view, tracks, events),
     ]

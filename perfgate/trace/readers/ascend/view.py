@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from perfgate.document.message import Message
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import (
     Codes,
@@ -106,6 +107,7 @@ class View(msgspec.Struct, frozen=True):
     starts: Flows
     ends: Flows
     bare_arrows: int  # ends of other arrows at which no event begins
+    overwritten: tuple[Message, ...]
     names: TrackNames
     readings: dict[str, dict[str, Readings]]
 
@@ -152,6 +154,7 @@ def read_view(path: Path) -> View:
         starts=Flows(starts.flow(), of_starts, starts.times(durations=False)[0]),
         ends=Flows(ends.flow(), of_ends, ends.times(durations=False)[0]),
         bare_arrows=bare_arrows,
+        overwritten=texts.overwritten(),
         names=track_names(others),
         readings=_readings(others.select(others.is_phase("C"))),
     )

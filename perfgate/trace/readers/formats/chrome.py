@@ -130,7 +130,7 @@ def _read_file(path: Path) -> Recording:
     is_counter = file.others.is_phase("C")
     counters, unread = read_counters(file.others.select(is_counter))
     is_counter[is_counter] = ~unread
-    losses = file.others.of_unknown_phase(_PHASES)
+    losses = (*file.texts.overwritten(), *file.others.of_unknown_phase(_PHASES))
     if pairs.backwards:
         losses = (
             Message(

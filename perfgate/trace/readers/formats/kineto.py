@@ -60,6 +60,7 @@ from perfgate.trace.readers.kineto.losses import (
     arrows_behind,
     losses_of,
     marks_of,
+    named_threads,
     nameless,
 )
 from perfgate.trace.readers.rank_names import process_label, ranks_of_labels
@@ -265,15 +266,14 @@ def _spans(path: Path) -> _Spans:
         (spans.arguments[EVENT_INDEX].values, others.arguments[EVENT_INDEX].values)
     )
     allocations = _allocations(others)
-    marks = marks_of(others)
+    marks, named = marks_of(others), named_threads(others)
     spans = spans.with_others(allocations)
     by_category, on_device, unknown = _by_category(texts, spans)
     correlation = correlations(
         spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING))
     )
-    arrows = arrows_behind(
-        spans, others, correlation, read_arrows() if is_small else None
-    )
+    all_arrows = read_arrows() if is_small else None
+    arrows = arrows_behind(spans, others, correlation, all_arrows)
     is_counter = others.is_phase("C")
     counters, unread = read_counters(others.select(is_counter))
     is_counter[is_counter] = ~unread
@@ -281,13 +281,18 @@ def _spans(path: Path) -> _Spans:
     if is_counter.any():
         ignored = others.select(~is_counter)
     notes = (*ignored.ignored("BEbenC"), *_not_understood(path, spans, unknown))
-    losses = [*others.of_unknown_phase(_PHASES), *nameless(spans, others)]
+    losses = [
+        *texts.overwritten(),
+        *others.of_unknown_phase(_PHASES),
+        *nameless(spans, others, all_arrows),
+    ]
     readings = _readings(allocations, counters)
     del (
         others,
         ignored,
         allocations,
         read_arrows,
+        all_arrows,
     )  # there may be millions: free their memory first
     devices = _devices(spans, on_device)
     start, duration = spans.times()
@@ -322,7 +327,7 @@ def _spans(path: Path) -> _Spans:
     external = spans.numbers(EXTERNAL)
     give_shapes(events, spans, external, label)
     if label is None:
-        losses += losses_of(events, spans, indices, marks, arrows, external)
+        losses += losses_of(events, spans, indices, marks, arrows, external, named)
     return _Spans(
         events,
         devices,

@@ -5,7 +5,7 @@ their times were changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from perfgate.trace.model.launches import NOT_RECORDED, first_positions
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.readers.kineto.arguments import CORRELATION, EVENT_INDEX
 from perfgate.trace.scanner.scanned import (
+    ABSENT,
     NO_NUMBER,
     NO_TEXT,
     ScannedEvents,
@@ -27,6 +28,8 @@ from perfgate.trace.scanner.scanned import (
 # begin and its end (libkineto: output_json.cpp, finalizeTrace and handleTraceSpan).
 _RECORDING, _TORCH = "Trace", lazy_pattern("PyTorch Profiler")
 _MARKS = lazy_pattern(r"Iteration Start: PyTorch Profiler|Record Window End")
+# A copy is launched by a call of its name, or by that of a graph.
+_KERNEL_LAUNCH = lazy_pattern(r"LaunchKernel")
 # Metadata has names of several words: process_name, thread_sort_index, num_cpus.
 _METADATA = lazy_pattern(r"[A-Za-z]+_\w")
 # A file with less than half of the events that its profiler numbered is an excerpt
@@ -44,6 +47,19 @@ def marks_of(others: ScannedEvents) -> Mask:
     """The instants that torch writes for the begin and the end of the recording."""
     marks: Mask = others.of.flagged(others.name, _MARKS.match) & others.is_phase("i")
     return marks
+
+
+# The ids of a process and of its thread.
+Thread = tuple[str, str]
+
+
+def named_threads(others: ScannedEvents) -> set[Thread]:
+    is_name = others.is_phase("M") & others.of.flagged(
+        others.name, "thread_name".__eq__
+    )
+    rows = others.select(is_name)
+    _, threads = rows.of.number_tracks(rows)
+    return set(threads)
 
 
 class Arrows(NamedTuple):
@@ -64,7 +80,9 @@ def arrows_behind(
     """All events of a file that are neither spans nor others are arrows, so their
     places are known without reading them.
 
-    If they were read, an arrow must also have the number of the span that it follows.
+    If they were read, an arrow must also have the number of the span that it follows,
+    and the time of its begin (libkineto: output_json.cpp, handleLink; versions differ
+    in the track).
     """
     last = max(int(spans.event.max(initial=0)), int(others.event.max(initial=0)))
     is_arrow = np.ones(last + 2, dtype=bool)
@@ -75,22 +93,24 @@ def arrows_behind(
     stray = int(is_arrow.sum()) - int(follow.sum())
     if arrows is not None:
         number = np.full(last + 2, NO_NUMBER, dtype=np.int64)
+        time = np.zeros(last + 2, dtype=np.int64)
         known = arrows.event <= last
         number[arrows.event[known]] = arrows.flow()[known]
-        is_of_other = (
-            follow
-            & (correlation != NO_NUMBER)
-            & (number[spans.event + 1] != correlation)
-        )
-        stray += int(is_of_other.sum())
+        time[arrows.event[known]] = arrows.times(durations=False)[0][known]
+        behind = spans.event + 1
+        is_of_other = (correlation != NO_NUMBER) & (number[behind] != correlation)
+        is_of_other |= time[behind] != spans.times()[0]
+        stray += int((follow & is_of_other).sum())
     # Whether any follow the last event is not known.
     follow |= spans.event == last
     return Arrows(follow, stray)
 
 
-def nameless(spans: ScannedEvents, others: ScannedEvents) -> Iterator[Message]:
-    """A note on events without a name, which libkineto writes for each, and on metadata
-    with another kind of name.
+def nameless(
+    spans: ScannedEvents, others: ScannedEvents, arrows: ScannedEvents | None
+) -> Iterator[Message]:
+    """A note on events without a name, which libkineto writes for each, on metadata
+    with another kind of name, and on arrows without a category if nearly all have one.
     """
     is_metadata = others.is_phase("M")
     is_known = others.of.flagged(others.name, _METADATA.match)
@@ -98,6 +118,9 @@ def nameless(spans: ScannedEvents, others: ScannedEvents) -> Iterator[Message]:
         is_metadata & ~is_known
     )
     count = int(np.count_nonzero(spans.name == NO_TEXT)) + int(is_without.sum())
+    if arrows is not None:
+        bare = int(np.count_nonzero(arrows.category == NO_TEXT))
+        count += bare if bare <= _MOST_ARROWS * len(arrows) else 0
     if count:
         yield Message("notes.nameless", {"count": count})
 
@@ -109,11 +132,13 @@ def losses_of(
     marks: Mask,
     arrows: Arrows,
     external: Codes,
+    named: Set[Thread],
 ) -> Iterator[Message]:
     """A note for each sign; ``indices`` are the numbers that torch gave the events of
     the host.
 
-    ``external`` is the number of each event's operator.
+    ``external`` is the number of each event's operator, and ``named`` are the threads
+    that have a name.
     """
     is_recording = spans.of.flagged(spans.category, _RECORDING.__eq__)
     is_recording[is_recording] = spans.of.flagged(
@@ -124,11 +149,13 @@ def losses_of(
     yield from _missing_operators(events, external)
     yield from _missing_arrows(events, spans, arrows)
     yield from _without_thread(spans)
+    yield from _unlike_their_kind(events, spans)
     # A mask of a column costs eight times as much as positions.
     host_ops = events.track[np.flatnonzero(events.is_kind("host_op"))]
     operators = np.bincount(host_ops, minlength=len(events.tracks))
     yield from _in_another_process(events, operators)
     yield from _on_threads(events, operators)
+    yield from _alone_on_thread(events, operators, named)
     yield from _outside_recording(events, is_recording)
     yield from _missing_marks(marks, is_recording, indices)
 
@@ -226,6 +253,34 @@ def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
         yield Message("notes.without-thread", {"count": count, "events": len(spans)})
 
 
+def _unlike_their_kind(events: EventTable, spans: ScannedEvents) -> Iterator[Message]:
+    """A note on events that lack what nearly all of their kind have, or have what only
+    another kind has: a duration, the number that joins calls and work, and the call
+    that launches a kernel.
+    """
+    number = spans.arguments[CORRELATION]
+    has_number = np.zeros(len(spans), dtype=bool)
+    has_number[number.rows] = number.values != NO_NUMBER
+    is_joined = events.is_kind("runtime", *DEVICE_KINDS)
+    is_copied = events.is_kind("copy") & (events.launch != NOT_RECORDED)
+    copied = np.flatnonzero(is_copied)
+    is_launch = events.is_named(_KERNEL_LAUNCH.search)
+    count = (
+        _exceptions(spans.duration == ABSENT, np.ones(len(spans), dtype=bool))
+        + _exceptions(~has_number & is_joined, is_joined)
+        + _exceptions(has_number & events.is_kind("host_op"), events.is_kind("host_op"))
+        + int(is_launch[events.launch[copied]].sum())
+    )
+    if count:
+        yield Message("notes.unlike-their-kind", {"count": count})
+
+
+def _exceptions(are: Mask, among: Mask) -> int:
+    """The number of events that are, if few among these are."""
+    count = int(np.count_nonzero(are))
+    return count if count <= _MOST_ASTRAY * int(np.count_nonzero(among)) else 0
+
+
 def _in_another_process(events: EventTable, operators: IntColumn) -> Iterator[Message]:
     """A note on operators in another process than nearly all others: a profiler of
     torch records its own.
@@ -250,6 +305,28 @@ def _on_threads(events: EventTable, operators: IntColumn) -> Iterator[Message]:
     count = int(np.count_nonzero(operators[work]))
     if 0 < count <= _MOST_UNLIKE * work.size:
         yield Message("notes.work-on-threads", {"count": count, "work": work.size})
+
+
+def _alone_on_thread(
+    events: EventTable, operators: IntColumn, named: Set[Thread]
+) -> Iterator[Message]:
+    """A note on an operator that has a thread to itself, without the name that
+    libkineto gives nearly every thread.
+
+    Threads without one have 42 operators and more (HTA's test data).
+    """
+    of_process: Counter[str] = Counter()
+    alone: Counter[str] = Counter()
+    for thread, count in zip(events.tracks, operators.tolist()):
+        process, _ = thread
+        of_process[process] += thread in named
+        alone[process] += count == 1 and thread not in named
+    count = sum(alone[process] for process in alone if of_process[process])
+    if 0 < count <= _MOST_ASTRAY * int(operators.sum()):
+        yield Message(
+            "notes.operators-alone",
+            {"count": count, "operators": int(operators.sum())},
+        )
 
 
 def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Message]:
