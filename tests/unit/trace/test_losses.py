@@ -331,6 +331,17 @@ def test_losses__event_with_what_another_kind_has__said(damaged: Event, tmp_path
     assert codes_of(tmp_path / "t.pt.trace.json", [*events, damaged])[0] == "notes.unlike-their-kind"
 
 
+def test_losses__synchronization_without_its_call__said(tmp_path: Path) -> None:
+    events: list[Event] = []
+    for number in range(1, 11):
+        wait = {"ph": "X", "pid": 1, "tid": 1, "ts": 10.125 * number, "dur": 5, "args": {"correlation": number}}
+        events.append({**wait, "cat": "cuda_runtime", "name": "cudaStreamSynchronize"})
+        events.append({**wait, "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": 7})
+
+    assert codes_of(tmp_path / "t.pt.trace.json", events) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", events[:8] + events[9:]) == ["notes.unlike-their-kind"]
+
+
 def test_losses__operator_with_a_nameless_thread_to_itself__said(tmp_path: Path) -> None:
     host = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 27187, "tid": 27187, "dur": 5}
     operators = [{**host, "ts": 10.125 * number, "args": {"External id": number}} for number in range(1, 201)]

@@ -30,6 +30,8 @@ _RECORDING, _TORCH = "Trace", lazy_pattern("PyTorch Profiler")
 _MARKS = lazy_pattern(r"Iteration Start: PyTorch Profiler|Record Window End")
 # A copy is launched by a call of its name, or by that of a graph.
 _KERNEL_LAUNCH = lazy_pattern(r"LaunchKernel")
+# The wait of a stream, on a track of the device, with the number of the call for it.
+_SYNC = "cuda_sync"
 # Metadata has names of several words: process_name, thread_sort_index, num_cpus.
 _METADATA = lazy_pattern(r"[A-Za-z]+_\w")
 # A file with less than half of the events that its profiler numbered is an excerpt
@@ -255,8 +257,8 @@ def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
 
 def _unlike_their_kind(events: EventTable, spans: ScannedEvents) -> Iterator[Message]:
     """A note on events that lack what nearly all of their kind have, or have what only
-    another kind has: a duration, the number that joins calls and work, and the call
-    that launches a kernel.
+    another kind has: a duration, the number that joins calls and work, the call that
+    launches a kernel, and that of a synchronization.
     """
     number = spans.arguments[CORRELATION]
     has_number = np.zeros(len(spans), dtype=bool)
@@ -265,11 +267,17 @@ def _unlike_their_kind(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
     is_copied = events.is_kind("copy") & (events.launch != NOT_RECORDED)
     copied = np.flatnonzero(is_copied)
     is_launch = events.is_named(_KERNEL_LAUNCH.search)
+    is_sync = spans.of.flagged(spans.category, _SYNC.__eq__)
+    calls = np.flatnonzero(events.is_kind("runtime") & ~is_sync)
+    synced = events.correlation[np.flatnonzero(is_sync)]
+    call = first_positions(synced, events.correlation[calls])
+    uncalled = int(np.count_nonzero(call == NOT_RECORDED))
     count = (
         _exceptions(spans.duration == ABSENT, np.ones(len(spans), dtype=bool))
         + _exceptions(~has_number & is_joined, is_joined)
         + _exceptions(has_number & events.is_kind("host_op"), events.is_kind("host_op"))
         + int(is_launch[events.launch[copied]].sum())
+        + (uncalled if uncalled <= _MOST_UNLIKE * synced.size else 0)
     )
     if count:
         yield Message("notes.unlike-their-kind", {"count": count})
