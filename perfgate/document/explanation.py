@@ -84,6 +84,30 @@ class Part(FrozenStruct, kw_only=True):
     sites: list[Part] = []
 
 
+class ExplainedPart:
+    """What the kind of a part in an explanation means."""
+
+    __slots__ = ()
+    kind: PartKind | None
+
+    @property
+    def is_outside_operators(self) -> bool:
+        """Whether it is no operator's time: waiting, launching, or the rest outside
+        operators.
+        """
+        return self.kind in _OUTSIDE_OPERATORS
+
+    @property
+    def is_launching(self) -> bool:
+        """Whether it is the time between operators that grew with their number."""
+        return self.kind == "launching"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it runs more or less often."""
+        return self.kind in _COUNTED
+
+
 class OperatorCalls(ShapeEntry, kw_only=True):
     """The calls of one operator in one call of a shape, None if they are not known to
     differ.
@@ -139,7 +163,7 @@ class OperatorTest(OperatorTime, kw_only=True):
     alone: bool = False
 
 
-class OperatorDelta(OperatorTest, kw_only=True):
+class OperatorDelta(ExplainedPart, OperatorTest, kw_only=True):
     """The effect of the change on one operator of a shape: its calls, its time, the
     evidence of the pairs, and its place.
 
@@ -158,17 +182,7 @@ class OperatorDelta(OperatorTest, kw_only=True):
     @property
     def profiled(self) -> str:
         """The name under which the pairs profiled the operator."""
-        return OUTSIDE_OPERATORS if self.kind in _OUTSIDE_OPERATORS else self.op
-
-    @property
-    def is_launching(self) -> bool:
-        """Whether it is the time between operators that grew with their number."""
-        return self.kind == "launching"
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether it runs more or less often."""
-        return self.kind in _COUNTED
+        return OUTSIDE_OPERATORS if self.is_outside_operators else self.op
 
     @property
     def is_other_work(self) -> bool:
@@ -268,7 +282,7 @@ class CauseCount(CauseExplanation, kw_only=True):
     inclusive: bool = False
 
 
-class Cause(CauseCount, kw_only=True):
+class Cause(ExplainedPart, CauseCount, kw_only=True):
     """A cause of regressions in a shape of a workload; ``origin`` is the changed place
     behind it.
 
@@ -297,23 +311,11 @@ class Cause(CauseCount, kw_only=True):
         return self.kind == "outside"
 
     @property
-    def is_outside_operators(self) -> bool:
-        """Whether it is no operator's time: waiting, launching, or the rest outside
-        operators.
-        """
-        return self.kind in _OUTSIDE_OPERATORS
-
-    @property
-    def is_launching(self) -> bool:
-        """Whether it is the time between operators that grew with their number."""
-        return self.kind == "launching"
-
-    @property
     def is_inner(self) -> bool:
         """Whether it is a part of an operator that its line calls: it runs more often,
         and no counter names it.
         """
-        return not self.counted and self.kind in _COUNTED
+        return not self.counted and self.is_counted
 
     @property
     def changes_the_rest(self) -> bool:

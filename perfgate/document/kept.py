@@ -26,13 +26,13 @@ from perfgate.document.artifact import MAX_ARCHIVE_BYTES, MAX_ENTRIES, open_belo
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.document.files import content_sha256
 from perfgate.document.records import FrozenStruct, convert_record
-from perfgate.document.run import Artifact, RunDocument
+from perfgate.document.run import Artifact, ArtifactKind, RunDocument
 from perfgate.document.strict_json import DAMAGED, parse_json, refuse
 from perfgate.errors import DocumentError
 
 MAX_SET_BYTES = 1024 * 1024
 # Logs stay with the CI job: they may hold a model's output.
-KEPT_KINDS = ("trace", "flamegraph")
+KEPT_KINDS: tuple[ArtifactKind, ...] = ("trace", "flamegraph")
 # The page that is drawn of a decision; no document lists it.
 REPORT_PAGE = "report.html"
 # A path without a character that needs escaping in a URL, and without a part that leads
@@ -97,7 +97,7 @@ def set_of_run(run: RunDocument, run_id: str, kept_at: str) -> ArtifactSet:
         session=run.session.id,
         commit=run.source.commit,
         kept_at=kept_at,
-        files=_kept(run),
+        files=run.artifacts_of(*KEPT_KINDS),
     )
 
 
@@ -120,7 +120,10 @@ def set_of_check(
         kept_at=kept_at,
         base=base.source.commit,
         verdict=decision.verdict,
-        files=[*_below("base", _kept(base)), *_below("head", _kept(head))],
+        files=[
+            *_below("base", base.artifacts_of(*KEPT_KINDS)),
+            *_below("head", head.artifacts_of(*KEPT_KINDS)),
+        ],
     )
 
 
@@ -153,10 +156,6 @@ def _below(folder: str, files: Iterable[Artifact]) -> list[Artifact]:
     return [
         msgspec.structs.replace(file, path=f"{folder}/{file.path}") for file in files
     ]
-
-
-def _kept(run: RunDocument) -> list[Artifact]:
-    return [file for file in run.artifacts if file.kind in KEPT_KINDS]
 
 
 # --- files out of an untrusted artifact

@@ -532,11 +532,14 @@ class WorkloadRecord(FrozenStruct, kw_only=True):
         return self.name
 
 
+ArtifactKind = Literal["trace", "log", "report", "flamegraph"]
+
+
 class Artifact(FrozenStruct, kw_only=True):
     """A file kept with the document; ``path`` is relative to the document's folder."""
 
     name: str
-    kind: Literal["trace", "log", "report", "flamegraph"]
+    kind: ArtifactKind
     path: str
     bytes: int
     sha256: str
@@ -620,4 +623,7 @@ class RunDocument(FrozenStruct, kw_only=True):
     @property
     def traces(self) -> list[Artifact]:
         """The recordings among its artifacts."""
-        return [artifact for artifact in self.artifacts if artifact.kind == "trace"]
+        return self.artifacts_of("trace")
+
+    def artifacts_of(self, *kinds: ArtifactKind) -> list[Artifact]:
+        return [artifact for artifact in self.artifacts if artifact.kind in kinds]
