@@ -567,7 +567,8 @@ class Bench:
         names = set(self._settings_of(checkout).pass_env) - set(
             self.config.measure.pass_env
         )
-        names -= set(find_secrets(os.environ).names)
+        if names:
+            names -= set(find_secrets(os.environ).names)
         return {name: os.environ[name] for name in names if name in os.environ}
 
     def program_environment(

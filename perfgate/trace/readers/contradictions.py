@@ -48,6 +48,9 @@ _EXACT_NS, _FLOAT_NS, _FLOAT_STEP_NS = 2, 260, 250
 _ODD_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 # Launches into a graph that is being captured do not run.
 _SINGLE_LAUNCH = lazy_pattern(r"(?:cuda|hip|cu)(?:Module)?LaunchKernel")
+# Calls after which the device works, unless it is stopped; a memset may have nothing to
+# do.
+_STARTS_WORK = lazy_pattern(rf"{KERNEL_LAUNCH.pattern}|(cuda|hip|cu)Memcpy")
 _DEVICE_WAIT = lazy_pattern(r"DeviceSynchronize|SynchronizeDevice")
 _CAPTURE = lazy_pattern(r"(?:Begin|End)Capture|GraphInstantiate|aclmdlRICapture")
 
@@ -106,7 +109,7 @@ def _of_launches(events: EventTable) -> Iterator[Message]:
     yield from _of_single_launches(events, launched)
     joined = events.start[events.launch[launched]]
     begin = joined.min()
-    launches = events.rows_named(calls, KERNEL_LAUNCH.search)
+    launches = events.rows_named(calls, _STARTS_WORK.search)
     launches = launches[events.correlation[launches] != LAUNCHED_ELSEWHERE]
     if (events.name[events.launch[launched]] == events.name[launched]).all():
         # torch's own profiler writes a launch on an NPU as an instant with the name of

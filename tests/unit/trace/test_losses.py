@@ -342,6 +342,29 @@ def test_losses__synchronization_without_its_call__said(tmp_path: Path) -> None:
     assert codes_of(tmp_path / "t.pt.trace.json", events[:8] + events[9:]) == ["notes.unlike-their-kind"]
 
 
+def test_losses__copy_is_gone_from_between_others__said(tmp_path: Path) -> None:
+    """Modelled on cuda-hta/sampled_rank-0; a memset may have nothing to do."""
+    events = [event for event in with_arrows() if event["ph"] == "X"]
+    copies: list[Event] = []
+    for number in range(100, 106):
+        call = {"ph": "X", "pid": 1, "tid": 1, "ts": 905.5 + number, "dur": 0.5, "args": {"correlation": number}}
+        copies.append({**call, "cat": "cuda_runtime", "name": "cudaMemcpyAsync"})
+        copies.append({**call, "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 0, "tid": 9})
+    memset = {**copies[0], "name": "cudaMemsetAsync", "ts": 1111.5, "args": {"correlation": 106}}
+
+    assert codes_of(tmp_path / "t.pt.trace.json", [*events, *copies, memset]) == []
+    assert codes_of(tmp_path / "t.pt.trace.json", [*events, *copies[:5], *copies[6:]]) == ["notes.launches-unmatched"]
+
+
+def test_losses__call_on_the_track_of_a_stream__said(tmp_path: Path) -> None:
+    """Modelled on cuda-hta/mi250_rocm62 with a hole from the name of a call to that of a kernel."""
+    events = [event for event in with_arrows() if event["ph"] == "X"]
+    joined = {"ph": "X", "cat": "cuda_runtime", "name": "hipDeviceSyncambda()", "pid": 0, "tid": 7, "ts": 9000.5}
+
+    damaged = [*events, {**joined, "dur": 8, "args": {"correlation": 124}}]
+    assert codes_of(tmp_path / "t.pt.trace.json", damaged) == ["notes.unlike-their-kind"]
+
+
 def test_losses__operator_with_a_nameless_thread_to_itself__said(tmp_path: Path) -> None:
     host = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 27187, "tid": 27187, "dur": 5}
     operators = [{**host, "ts": 10.125 * number, "args": {"External id": number}} for number in range(1, 201)]

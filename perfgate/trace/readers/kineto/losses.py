@@ -258,7 +258,7 @@ def _without_thread(spans: ScannedEvents) -> Iterator[Message]:
 def _unlike_their_kind(events: EventTable, spans: ScannedEvents) -> Iterator[Message]:
     """A note on events that lack what nearly all of their kind have, or have what only
     another kind has: a duration, the number that joins calls and work, the call that
-    launches a kernel, and that of a synchronization.
+    launches a kernel, that of a synchronization, and the track of a stream.
     """
     number = spans.arguments[CORRELATION]
     has_number = np.zeros(len(spans), dtype=bool)
@@ -272,8 +272,10 @@ def _unlike_their_kind(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
     synced = events.correlation[np.flatnonzero(is_sync)]
     call = first_positions(synced, events.correlation[calls])
     uncalled = int(np.count_nonzero(call == NOT_RECORDED))
+    has_work = np.bincount(events.track[events.work_rows], minlength=len(events.tracks))
     count = (
-        _exceptions(spans.duration == ABSENT, np.ones(len(spans), dtype=bool))
+        int(np.count_nonzero(has_work[events.track[calls]]))
+        + _exceptions(spans.duration == ABSENT, np.ones(len(spans), dtype=bool))
         + _exceptions(~has_number & is_joined, is_joined)
         + _exceptions(has_number & events.is_kind("host_op"), events.is_kind("host_op"))
         + int(is_launch[events.launch[copied]].sum())
