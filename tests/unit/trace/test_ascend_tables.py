@@ -134,6 +134,16 @@ def test_top__table_cut_off_within_a_line__said(tmp_path: Path) -> None:
     )
 
 
+def test_top__line_break_among_the_titles__said(tmp_path: Path) -> None:
+    """Modelled on msprof-910B-20cores-2608 with a byte of the titles overwritten."""
+    titles = "Op Name,Task Duration(us),Task Start Time(us),OP Ty\re"
+    path = written(tmp_path, "op_summary_1.csv", titles + "\nA,1.5,10.5,Add\nB,1.5,20.5,Add\n")
+
+    (note,) = trace_top(path, Choice(), by="type", host=False).notes
+
+    assert text_of(note) == "1 rows of op_summary lack cells or have too many"
+
+
 def test_kernels__start_rounded_by_a_spreadsheet__no_start_and_no_event(tmp_path: Path) -> None:
     (kernel,) = kernels(tmp_path, "Name,Duration(us),Start Time(us)\nA,1,1.69512E+15\n")
 

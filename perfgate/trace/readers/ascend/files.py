@@ -9,6 +9,7 @@ msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608
 from __future__ import annotations
 
 import csv
+import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
@@ -260,8 +261,9 @@ def is_cut_off(path: Path) -> bool:
 
 
 def _cells(line: bytes) -> int:
-    """The number of cells in a line of a table."""
-    row: list[str] = next(csv.reader([line.decode("utf-8", "replace")]), [])
+    """The number of cells in a line of a table, up to a line break within it."""
+    text = io.StringIO(line.decode("utf-8", "replace"), newline="")
+    row: list[str] = next(csv.reader(text), [])
     return len(row)
 
 
