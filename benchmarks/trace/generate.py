@@ -84,8 +84,9 @@ def kineto(count: int) -> Iterator[str]:
             f'"Record function id": 0, "Concrete Inputs": ["", "", "1"], "Input type": ["float", "float", "Scalar"], '
             f'"Input Strides": [[512, 1], [1, 128], []], "Input Dims": {one.shape}, "Ev Idx": {one.number - 1}\n    }}\n  }}'
         )
+        call = "cudaMemcpyAsync" if one.kind == "copy" else "cudaLaunchKernel"
         yield (
-            f'  {{\n    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 50, "tid": 50,\n    "ts": '
+            f'  {{\n    "ph": "X", "cat": "cuda_runtime", "name": "{call}", "pid": 50, "tid": 50,\n    "ts": '
             f'{_us(one.launched)}, "dur": {_us(one.launch_length)},\n    "args": {{\n      "External id": {one.number}, '
             f'"cbid": 211, "correlation": {one.number}\n    }}\n  }}'
         )
