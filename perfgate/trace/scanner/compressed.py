@@ -5,7 +5,6 @@ by the end of their names.
 from __future__ import annotations
 
 import gzip
-import importlib
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -13,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+from perfgate.document.isal import isal_module
 from perfgate.errors import DocumentError
 
 Compression = Literal["gzip", "zstd"]
@@ -93,7 +93,7 @@ def opened(path: Path) -> IO[bytes]:
     """
     kind = compression(path)
     if kind == "gzip":
-        return cast(IO[bytes], (_isal("igzip") or gzip).open(path, "rb"))
+        return cast(IO[bytes], (isal_module("igzip") or gzip).open(path, "rb"))
     if kind == "zstd":
         return cast(IO[bytes], _zstd(path).open(path, "rb"))
     return path.open("rb")
@@ -105,7 +105,7 @@ def damage(path: Path) -> tuple[type[Exception], ...]:
         if compression(path) == "zstd":
             return EOFError, _zstd(path).ZstdError
     errors = EOFError, zlib.error, gzip.BadGzipFile
-    isal = _isal("isal_zlib")
+    isal = isal_module("isal_zlib")
     return errors if isal is None else (*errors, isal.error)
 
 
@@ -226,19 +226,9 @@ def gzipped(content: bytes) -> bytes:
     """The same bytes each time: by ISA-L in a seventh of zlib's time, if it is
     installed, for a twentieth more of them.
     """
-    packer = _isal("igzip") or gzip
+    packer = isal_module("igzip") or gzip
     packed: bytes = packer.compress(content, compresslevel=1, mtime=0)
     return packed
-
-
-def _isal(name: str) -> Any:
-    """A module of python-isal, which unpacks gzip in a fraction of zlib's time; None if
-    it is not installed.
-    """
-    try:
-        return importlib.import_module(f"isal.{name}")
-    except ImportError:
-        return None
 
 
 def _zstd(path: Path) -> Any:

@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from perfgate.service.connections import EndingConnection, allow_many_connections
+from perfgate.service.server import listening
 
 
 class ImpatientConnection(EndingConnection):
@@ -94,3 +95,13 @@ def test_allow_many_connections__any_limit__never_lower_than_before() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert raised == resource.RLIM_INFINITY or raised >= soft
     assert still_hard == hard
+
+
+def test_listener__accepted_connection__sends_a_second_packet_without_an_answer_to_the_first() -> None:
+    """Else the body of each page waits for the 40 ms in which the client delays its ACK of the headers."""
+    with (
+        listening("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -14,6 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from perfgate.document.history import Acceptance, Confirmation, GateRecord, Triage
+from perfgate.document.isal import isal_module
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
 from perfgate.judging.store.database import StoreDatabase
@@ -54,7 +55,8 @@ _NOTED: Mapping[type[LogEntry], AuditAction] = {
 _KEY = ("project", "kind", "key")
 # Databases take some thousand values in one statement.
 _AT_ONCE = 500
-# Of zlib: half the time of its default for a tenth more bytes.
+# Of zlib: half the time of its default for a tenth more bytes; of ISA-L a sixth of
+# that, for fewer.
 _LEVEL = 3
 # Sorts behind every hexadecimal digit.
 _AFTER_DIGITS = "g"
@@ -113,8 +115,9 @@ class SqlStore:
         the ids of the new runs.
         """
         # Not within the transaction, for which all other writers wait.
+        packer = isal_module("isal_zlib") or zlib
         packed = {
-            run_id: zlib.compress(data, _LEVEL) for run_id, data in documents.items()
+            run_id: packer.compress(data, _LEVEL) for run_id, data in documents.items()
         }
         # In a fixed order, so that two writers of the same runs cannot deadlock.
         ordered = sorted(
