@@ -13,11 +13,15 @@ from scipy.special import ndtri
 from perfgate.stats.arrays import Floats
 from perfgate.stats.summary import CONFIDENCE, SampleEstimate
 
-# Residuals beyond this multiple of their median weigh less and less (Huber 1964; 1.345
-# standard deviations are 95 % efficient for normal noise, and a standard deviation is
-# 1.4826 median deviations).
-_HUBER = 1.345 * 1.4826
+# Residuals beyond this number of standard deviations weigh less and less (Huber 1964),
+# which is 95 % efficient for normal noise.
+_HUBER_REACH = 1.345
+CENTER_ERROR = 1 / math.sqrt(0.95)
+# The same in median deviations, of which a standard deviation is 1.4826.
+_HUBER = _HUBER_REACH * 1.4826
 _ROUNDS = 20
+# A center that moves by less of a standard deviation has settled.
+_SETTLED = 1e-4
 
 
 def shift(first: Floats, second: Floats) -> SampleEstimate:
@@ -41,6 +45,24 @@ def shift(first: Floats, second: Floats) -> SampleEstimate:
     return SampleEstimate(
         float(np.median(differences)), low, high, first.size + second.size
     )
+
+
+def center(values: Floats, spread: float) -> float:
+    """Huber's estimate of location for a known standard deviation above 0: values
+    further than 1.345 of it from the center weigh less, so that they are pulled in.
+
+    Its standard error is ``CENTER_ERROR`` times that of the mean of normal values.
+    Source: Huber, Robust Estimation of a Location Parameter, Ann. Math. Stat. 35
+    (1964), by iterated reweighting from the median.
+    """
+    middle = float(np.median(values))
+    reach = _HUBER_REACH * spread
+    for _ in range(_ROUNDS):
+        weights = reach / np.maximum(np.abs(values - middle), reach)
+        before, middle = middle, float(weights @ values / weights.sum())
+        if abs(middle - before) <= _SETTLED * spread:
+            break
+    return middle
 
 
 class TransferLine(NamedTuple):

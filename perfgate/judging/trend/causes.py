@@ -21,6 +21,7 @@ from perfgate.document.trend import (
     TrendPlace,
     TrendSeries,
 )
+from perfgate.judging.trend.along import with_changes_along
 from perfgate.judging.trend.find import (
     CAP_OF_WORSE,
     direction_of,
@@ -97,7 +98,7 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
 
     Noise displaces a shift by some versions, and the effects of one commit would be
     reported as several causes. Counters give the exact place, and so do machines that
-    measured the same commits.
+    measured the same commits. Last come the changes of other times that moved along.
     """
     aligned = list(series)
     groups: dict[str, list[int]] = {}
@@ -108,7 +109,7 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
         alignment = _Alignment([series[index] for index in indices])
         for index, entry in zip(indices, alignment.align()):
             aligned[index] = entry
-    return _with_joined_workloads(aligned)
+    return with_changes_along(_with_joined_workloads(aligned))
 
 
 def _with_joined_workloads(series: Sequence[TrendSeries]) -> list[TrendSeries]:

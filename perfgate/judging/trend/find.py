@@ -20,6 +20,7 @@ from perfgate.stats.changes import (
     MIN_LAST,
     LevelShift,
     noise,
+    shift_at,
     shifts,
     steps,
 )
@@ -76,6 +77,24 @@ def with_changes(series: TrendSeries) -> TrendSeries:
         series, changes=changes, noise=float(noise(scaled))
     )
     return msgspec.structs.replace(searched, changes=_placed(searched))
+
+
+def change_at(
+    series: TrendSeries, at: int, *, standard_errors: float
+) -> TrendChange | None:
+    """The change at a version that is known from elsewhere; None if it is no larger
+    than this number of standard errors.
+
+    The series is one that ``with_changes`` searched, and its values are above 0.
+    """
+    values = _values(series)
+    if not np.isfinite(values).all() or not (values > 0).all():
+        return None
+    others = [change.at for change in series.changes]
+    shift = shift_at(np.log(values), at, others)
+    if shift.z < standard_errors:
+        return None
+    return _shift(series, shift, None)
 
 
 def _placed(series: TrendSeries) -> list[TrendChange]:

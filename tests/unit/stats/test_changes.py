@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from perfgate.stats.changes import ENOUGH_VALUES, noise, shifts, steps
+from perfgate.stats.changes import ENOUGH_VALUES, noise, shift_at, shifts, steps
 
 SERIES = 60
 
@@ -203,3 +203,24 @@ def test_noise__two_values__refused() -> None:
 )
 def test_steps__counts__where_they_change_for_good(counts: list[float], places: list[int]) -> None:
     assert steps(np.array(counts, dtype=np.float64)) == places
+
+
+def test_shift_at__known_place__between_the_levels_beside_it() -> None:
+    series = np.r_[np.zeros(10), np.ones(10), np.full(10, 3.0)] + np.random.default_rng(0).normal(0, 0.05, 30)
+
+    shift = shift_at(series, 10, [20])
+
+    assert (shift.before, shift.after) == (pytest.approx(0, abs=0.1), pytest.approx(1, abs=0.1))
+    assert shift.z > 20
+
+
+@pytest.mark.parametrize("at", [0, 30])
+def test_shift_at__place_at_an_end__refused(at: int) -> None:
+    with pytest.raises(ValueError, match="values on both sides"):
+        shift_at(np.arange(30.0), at)
+
+
+@pytest.mark.parametrize("count", [8, 14, 30, 100])
+def test_noise__of_normal_values__their_standard_deviation(count: int) -> None:
+    random = np.random.default_rng(count)
+    assert np.median([noise(random.normal(0, 1, count)) for _ in range(2000)]) == pytest.approx(1, abs=0.05)

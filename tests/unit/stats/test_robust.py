@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from perfgate.stats.robust import shift, theil_sen, transfer_line
+from perfgate.stats.robust import CENTER_ERROR, center, shift, theil_sen, transfer_line
 
 SIZES = 1024.0 * 4.0 ** np.arange(8)
 
@@ -89,3 +89,18 @@ def test_shift__too_few_entries__no_interval() -> None:
 def test_shift__empty__refused() -> None:
     with pytest.raises(ValueError, match="not empty"):
         shift(np.array([]), np.array([1.0]))
+
+
+def test_center__symmetric_values__their_middle() -> None:
+    assert center(np.array([1.0, 2.0, 3.0]), 1.0) == pytest.approx(2.0)
+
+
+def test_center__wild_value__hardly_moves_it() -> None:
+    values = np.array([1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 50.0])
+    assert center(values, 0.07) == pytest.approx(1.0, abs=0.03)
+
+
+def test_center__many_normal_samples__error_as_said() -> None:
+    samples = np.random.default_rng(1).normal(0, 1, (4000, 12))
+    centers = [center(sample, 1.0) for sample in samples]
+    assert np.std(centers) == pytest.approx(CENTER_ERROR / np.sqrt(12), rel=0.05)

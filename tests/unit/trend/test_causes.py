@@ -12,7 +12,7 @@ from tests.fakes.history import commit_of
 from tests.fakes.trends import make_change, make_series
 
 
-def levels(at: int, *, factor: float = 1.1, count: int = 40, sigma: float = 0.01, **fields: Any) -> TrendSeries:
+def levels(at: int, *, factor: float = 1.1, count: int = 60, sigma: float = 0.01, **fields: Any) -> TrendSeries:
     """The P50 of a history that got slower at one version, with noise."""
     random = np.random.default_rng(5)
     values = 0.036 * np.exp(random.normal(0, sigma, count)) * np.where(np.arange(count) >= at, factor, 1.0)
@@ -22,7 +22,7 @@ def levels(at: int, *, factor: float = 1.1, count: int = 40, sigma: float = 0.01
 
 
 def counted(at: int, **fields: Any) -> TrendSeries:
-    flat = make_series(count=40, metric="counters.syncs", unit="1", kind="exact", noise=None, **fields)
+    flat = make_series(count=60, metric="counters.syncs", unit="1", kind="exact", noise=None, **fields)
     points = [msgspec.structs.replace(point, value=float(index >= at)) for index, point in enumerate(flat.points)]
     return with_changes(msgspec.structs.replace(flat, points=points))
 
@@ -41,7 +41,7 @@ def only(found: list[TrendCause]) -> TrendCause:
 
 
 def test_align__shift_seen_one_version_late__put_where_the_counter_moved() -> None:
-    late = ambiguous(20, factor=1.018)
+    late = ambiguous(20, factor=1.017)
     assert late.changes[0].at == 21
     time, counter = align([late, counted(20)])
     assert (time.changes[0].at, time.changes[0].last_good, time.changes[0].first_bad) == (
@@ -61,13 +61,13 @@ def test_align__clear_shift_beside_the_counter_of_another_commit__stays_where_it
 
 
 def test_align__counter_of_another_workload_or_testbed__says_nothing_of_this_one() -> None:
-    late = ambiguous(20, factor=1.018)
+    late = ambiguous(20, factor=1.017)
     for other in (counted(20, workload="decoder"), counted(20, fingerprint="e" * 64)):
         assert align([late, other])[0].changes[0].at == 21
 
 
 def test_align__times_without_a_counter__follow_the_clearest_shift() -> None:
-    late, clear = ambiguous(20, factor=1.018, metric="latency.p99"), with_changes(levels(20, factor=1.5))
+    late, clear = ambiguous(20, factor=1.017, metric="latency.p99"), with_changes(levels(20, factor=1.5))
     aligned = align([late, clear])
     assert [entry.changes[0].at for entry in aligned] == [20, 20]
 
@@ -212,7 +212,7 @@ def test_align__slowdown_of_five_percent_and_its_counter__one_cause_in_most_hist
     for seed in range(100):
         random = np.random.default_rng(seed)
         factors = np.where(np.arange(40) >= 20, 1.05, 1.0) * np.exp(random.normal(0, 0.012, 40))
-        flat = make_series(count=40, noise=None)
+        flat = make_series(count=60, noise=None)
         points = [
             msgspec.structs.replace(point, value=0.036 * float(factor)) for point, factor in zip(flat.points, factors)
         ]
