@@ -42,36 +42,53 @@ def with_changes_along(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     ]
 
 
-def with_repairs_along(series: Sequence[TrendSeries]) -> list[TrendSeries]:
-    """The series, whose changes are judged, with every change settled that another time
-    of the same calls shows to be undone, if this time moved back by as much.
+def with_outcomes_along(series: Sequence[TrendSeries]) -> list[TrendSeries]:
+    """The series, whose changes are judged, with the outcome of a change for the other
+    times of the same calls: it is undone for those that moved back by as much, and
+    refuted for those that were not measured side by side.
 
-    After a change of testbed it moved there, in the series that continues this one.
+    After a change of testbed a time moves back in the series that continues it.
     """
     undone: dict[_Event, str] = {}
-    for entry in series:
+    measured: dict[_Event, list[TrendChange]] = {}
+    for entry in filter(_is_time, series):
         for change in entry.changes:
-            if change.resolved_by and change.standing == "resolved" and _is_time(entry):
+            if change.standing == "resolved" and change.resolved_by:
                 undone[_event(entry, change)] = change.resolved_by
-    settled: list[TrendSeries] = []
+            if change.confirmation is not None:
+                measured.setdefault(_event(entry, change), []).append(change)
+    completed: list[TrendSeries] = []
     for entry in series:
         changes = list(entry.changes)
         # A commit that undid one change of a series undid no other.
         repairs = {change.resolved_by for change in changes}
         for number, change in enumerate(changes):
+            if not change.is_unsettled or not _is_time(entry):
+                continue
             commit = undone.get(_event(entry, change))
-            if (
+            outcomes = measured.get(_event(entry, change), [])
+            if change.confirmation is None and _are_refuted(outcomes):
+                changes[number] = msgspec.structs.replace(
+                    change,
+                    evidence="refuted",
+                    standing="refuted",
+                    confirmation=outcomes[0].confirmation,
+                )
+            elif (
                 commit
                 and commit not in repairs
-                and change.is_unsettled
-                and _is_time(entry)
                 and _moved_back(change, commit, _of_place(entry, series))
             ):
                 changes[number] = msgspec.structs.replace(
                     change, standing="resolved", resolved_by=commit
                 )
-        settled.append(msgspec.structs.replace(entry, changes=changes))
-    return settled
+        completed.append(msgspec.structs.replace(entry, changes=changes))
+    return completed
+
+
+def _are_refuted(changes: Sequence[TrendChange]) -> bool:
+    """Whether all of at least one change are."""
+    return bool(changes) and all(change.standing == "refuted" for change in changes)
 
 
 def _event(series: TrendSeries, change: TrendChange) -> _Event:

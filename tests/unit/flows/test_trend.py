@@ -205,8 +205,8 @@ def test_trend__checklist_moved_with_a_regression__one_cause_that_the_regression
     (cause,) = [one for one in document.causes if one.first_bad == commit_of(STEP)]
     assert cause.direction == "worse"
     moved = [document.series[place.series] for place in cause.changes]
-    assert [one.informing for one in moved] == [False] * 3 + [True] * 2
-    assert {one.metric for one in moved[3:]} == {"latency.p90", "utilization.busy"}
+    assert [one.informing for one in moved] == [False] * 4 + [True] * 2
+    assert {one.metric for one in moved[4:]} == {"latency.p90", "utilization.busy"}
 
 
 def test_trend__metric_asked_for_by_name__is_judged(project: Project) -> None:

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from perfgate.document.trend import TrendSeries
-from perfgate.judging.trend.along import with_changes_along, with_repairs_along
+from perfgate.judging.trend.along import with_changes_along, with_outcomes_along
 from perfgate.judging.trend.find import with_changes
-from tests.fakes.trends import commit_of, make_series
+from tests.fakes.trends import commit_of, make_confirmation, make_series
 
 AT, BACK = 15, 40
 
@@ -59,19 +59,19 @@ def settled(entry: TrendSeries, **standing: Any) -> TrendSeries:
     return msgspec.structs.replace(entry, changes=[msgspec.structs.replace(first, **standing), *rest])
 
 
-def test_with_repairs_along__other_time_shows_the_repair__settled_if_it_moved_back() -> None:
+def test_with_outcomes_along__other_time_shows_the_repair__settled_if_it_moved_back() -> None:
     repaired = settled(series("latency.p50", 1.1, back=0.0), standing="resolved", resolved_by=commit_of(BACK))
     for back, standing in ((0.0, "resolved"), (1.0, "open")):
         other = settled(series("latency.p90", 1.1, back=back), standing="open")
         only_found = msgspec.structs.replace(other, changes=other.changes[:1])
 
-        _, completed = with_repairs_along([repaired, only_found])
+        _, completed = with_outcomes_along([repaired, only_found])
 
         assert completed.changes[0].standing == standing
         assert completed.changes[0].resolved_by == (commit_of(BACK) if standing == "resolved" else None)
 
 
-def test_with_repairs_along__commit_undid_another_change_of_the_series__stays_open() -> None:
+def test_with_outcomes_along__commit_undid_another_change_of_the_series__stays_open() -> None:
     """Of two regressions of one size, two times may hold either for the one that a commit reverted."""
     repaired = settled(series("latency.p50", 1.1, back=0.0), standing="resolved", resolved_by=commit_of(BACK))
     other = settled(series("latency.p90", 1.1, back=0.0), standing="open")
@@ -80,13 +80,26 @@ def test_with_repairs_along__commit_undid_another_change_of_the_series__stays_op
     )
     other = msgspec.structs.replace(other, changes=[other.changes[0], further])
 
-    assert with_repairs_along([repaired, other])[1] == other
+    assert with_outcomes_along([repaired, other])[1] == other
 
 
-def test_with_repairs_along__value_of_zero__left_alone() -> None:
+def test_with_outcomes_along__value_of_zero__left_alone() -> None:
     repaired = settled(series("latency.p50", 1.1, back=0.0), standing="resolved", resolved_by=commit_of(BACK))
     other = settled(series("latency.std", 1.1, back=0.0), standing="open")
     points = [msgspec.structs.replace(other.points[0], value=0.0), *other.points[1:]]
     other = msgspec.structs.replace(other, points=points, changes=other.changes[:1])
 
-    assert with_repairs_along([repaired, other])[1] == other
+    assert with_outcomes_along([repaired, other])[1] == other
+
+
+def test_with_outcomes_along__other_times_refuted_side_by_side__refuted_unless_one_is_confirmed() -> None:
+    refuted = settled(
+        series("latency.p50", 1.1), evidence="refuted", standing="refuted", confirmation=make_confirmation("unchanged")
+    )
+    confirmed = settled(
+        series("latency.mean", 1.1), evidence="confirmed", standing="open", confirmation=make_confirmation("unchanged")
+    )
+    unmeasured = settled(series("latency.p90", 1.1), standing="open")
+
+    assert with_outcomes_along([refuted, unmeasured])[1].changes[0].standing == "refuted"
+    assert with_outcomes_along([refuted, confirmed, unmeasured])[2] == unmeasured

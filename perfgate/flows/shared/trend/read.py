@@ -38,7 +38,7 @@ from perfgate.flows.shared.session import now
 from perfgate.flows.shared.trend.operators import with_operators
 from perfgate.judging.store.index import Index, ProjectLog, Series
 from perfgate.judging.store.store import SeriesPlace
-from perfgate.judging.trend.along import with_repairs_along
+from perfgate.judging.trend.along import with_outcomes_along
 from perfgate.judging.trend.carried import continuations, replaced_testbeds
 from perfgate.judging.trend.causes import (
     align,
@@ -231,7 +231,7 @@ def find_trend(
                 continuation=followed.get(number),
             )
         )
-    series = with_repairs(with_repairs_along(with_culprits(series)))
+    series = with_repairs(with_outcomes_along(with_culprits(series)))
     series = with_superseded(series, _explained(series, triaged, documents))
     explained = _explained(series, triaged, documents)
     searched = [entry for entry in series if entry.current and is_long_enough(entry)]
