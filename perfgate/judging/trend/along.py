@@ -49,78 +49,88 @@ def with_outcomes_along(series: Sequence[TrendSeries]) -> list[TrendSeries]:
 
     After a change of testbed a time moves back in the series that continues it.
     """
-    undone: dict[_Event, str] = {}
-    measured: dict[_Event, list[TrendChange]] = {}
-    for entry in filter(_is_time, series):
-        for change in entry.changes:
-            if change.standing == "resolved" and change.resolved_by:
-                undone[_event(entry, change)] = change.resolved_by
-            if change.confirmation is not None:
-                measured.setdefault(_event(entry, change), []).append(change)
+    outcomes = _Outcomes(series)
     completed: list[TrendSeries] = []
     for entry in series:
         changes = list(entry.changes)
-        # A commit that undid one change of a series undid no other.
-        repairs = {change.resolved_by for change in changes}
         for number, change in enumerate(changes):
-            if not change.is_unsettled or not _is_time(entry):
-                continue
-            commit = undone.get(_event(entry, change))
-            outcomes = measured.get(_event(entry, change), [])
-            if change.confirmation is None and _are_refuted(outcomes):
-                changes[number] = msgspec.structs.replace(
-                    change,
-                    evidence="refuted",
-                    standing="refuted",
-                    confirmation=outcomes[0].confirmation,
-                )
-            elif (
-                commit
-                and commit not in repairs
-                and _moved_back(change, commit, _of_place(entry, series))
-            ):
-                changes[number] = msgspec.structs.replace(
-                    change, standing="resolved", resolved_by=commit
-                )
+            if change.is_unsettled and _is_time(entry):
+                changes[number] = outcomes.applied(entry, change)
         completed.append(msgspec.structs.replace(entry, changes=changes))
     return completed
 
 
-def _are_refuted(changes: Sequence[TrendChange]) -> bool:
-    """Whether all of at least one change are."""
-    return bool(changes) and all(change.standing == "refuted" for change in changes)
+class _Outcomes:
+    """The repairs and the measurements of changes, which all times of the calls share."""
+
+    def __init__(self, series: Sequence[TrendSeries]) -> None:
+        self._series = series
+        self._undone_by: dict[_Event, str] = {}
+        self._measured: dict[_Event, list[TrendChange]] = {}
+        for entry in filter(_is_time, series):
+            for change in entry.changes:
+                event = _event(entry, change)
+                if change.standing == "resolved" and change.resolved_by:
+                    self._undone_by[event] = change.resolved_by
+                if change.confirmation is not None:
+                    self._measured.setdefault(event, []).append(change)
+
+    def applied(self, series: TrendSeries, change: TrendChange) -> TrendChange:
+        """An unsettled change with the outcome of the other times, if there is one."""
+        event = _event(series, change)
+        measured = self._measured.get(event, [])
+        if measured and all(other.standing == "refuted" for other in measured):
+            return msgspec.structs.replace(
+                change,
+                evidence="refuted",
+                standing="refuted",
+                confirmation=measured[0].confirmation,
+            )
+        commit = self._undone_by.get(event)
+        # A commit that undid one change of a series undid no other.
+        repairs = {own.resolved_by for own in series.changes}
+        if (
+            commit
+            and commit not in repairs
+            and self._has_moved_back(series, change, commit)
+        ):
+            return msgspec.structs.replace(
+                change, standing="resolved", resolved_by=commit
+            )
+        return change
+
+    def _has_moved_back(
+        self, series: TrendSeries, change: TrendChange, commit: str
+    ) -> bool:
+        """Whether this time moved at the commit by at least half of the change, in the
+        other direction, on the testbed that has versions before it.
+        """
+        if not (change.before > 0 and change.after > 0):
+            return False
+        size = math.log(change.after / change.before)
+        for entry in self._series:
+            at = index_of(entry, commit)
+            if at and _is_same_time(entry, series) and _is_positive(entry):
+                values = np.log([point.value for point in entry.points])
+                begin = index_of(entry, change.first_bad or "") or 0
+                before = values[min(begin, at - 1) : at]
+                back = float(np.median(values[at:]) - np.median(before))
+                return back * size < 0 and abs(back) >= LEFT_OVER * abs(size)
+        return False
 
 
 def _event(series: TrendSeries, change: TrendChange) -> _Event:
     return (*_calls(series), change.first_bad, change.direction)
 
 
-def _of_place(
-    series: TrendSeries, candidates: Sequence[TrendSeries]
-) -> list[TrendSeries]:
-    """This metric of these calls on all testbeds."""
-    return [
-        other
-        for other in candidates
-        if (other.workload, other.shape, other.metric, other.labels)
-        == (series.workload, series.shape, series.metric, series.labels)
-    ]
-
-
-def _moved_back(
-    change: TrendChange, commit: str, testbeds: Sequence[TrendSeries]
-) -> bool:
-    """Whether a time moved at this commit by at least half of the change, in the other
-    direction.
-    """
-    for series in testbeds:
-        at = index_of(series, commit)
-        if at and _is_positive(series):
-            values = np.log([point.value for point in series.points])
-            back = float(np.median(values[at:]) - np.median(values[:at]))
-            size = math.log(change.after / change.before)
-            return back * size < 0 and abs(back) >= LEFT_OVER * abs(size)
-    return False
+def _is_same_time(one: TrendSeries, other: TrendSeries) -> bool:
+    """Whether both are one metric of the same calls, of any testbed."""
+    return (one.workload, one.shape, one.metric, one.labels) == (
+        other.workload,
+        other.shape,
+        other.metric,
+        other.labels,
+    )
 
 
 def _calls(series: TrendSeries) -> _Calls:
