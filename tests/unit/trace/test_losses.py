@@ -365,18 +365,6 @@ def test_losses__call_on_the_track_of_a_stream__said(tmp_path: Path) -> None:
     assert codes_of(tmp_path / "t.pt.trace.json", damaged) == ["notes.unlike-their-kind"]
 
 
-def test_losses__operator_with_a_nameless_thread_to_itself__said(tmp_path: Path) -> None:
-    host = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 27187, "tid": 27187, "dur": 5}
-    operators = [{**host, "ts": 10.125 * number, "args": {"External id": number}} for number in range(1, 201)]
-    name = {"ph": "M", "name": "thread_name", "pid": 27187, "tid": 27187, "args": {"name": "python"}}
-    damaged = [*operators[:100], {**operators[100], "tid": 271887}, *operators[101:]]
-
-    assert codes_of(tmp_path / "t.pt.trace.json", [name, *operators]) == []
-    assert codes_of(tmp_path / "t.pt.trace.json", [name, *damaged]) == ["notes.operators-alone"]
-    assert codes_of(tmp_path / "t.pt.trace.json", [name, {**name, "tid": 271887}, *damaged]) == []
-    assert codes_of(tmp_path / "t.pt.trace.json", damaged) == []  # a profiler that names no thread
-
-
 @pytest.mark.parametrize("place", ["kineto", "chrome", "view"])
 @pytest.mark.parametrize("filler", [b" ", b"0"])
 @pytest.mark.parametrize("offset", [0, 1, 255, 300])

@@ -60,7 +60,6 @@ from perfgate.trace.readers.kineto.losses import (
     arrows_behind,
     losses_of,
     marks_of,
-    named_threads,
     nameless,
 )
 from perfgate.trace.readers.rank_names import process_label, ranks_of_labels
@@ -266,7 +265,7 @@ def _spans(path: Path) -> _Spans:
         (spans.arguments[EVENT_INDEX].values, others.arguments[EVENT_INDEX].values)
     )
     allocations = _allocations(others)
-    marks, named = marks_of(others), named_threads(others)
+    marks = marks_of(others)
     spans = spans.with_others(allocations)
     by_category, on_device, unknown = _by_category(texts, spans)
     correlation = correlations(
@@ -327,7 +326,7 @@ def _spans(path: Path) -> _Spans:
     external = spans.numbers(EXTERNAL)
     give_shapes(events, spans, external, label)
     if label is None:
-        losses += losses_of(events, spans, indices, marks, arrows, external, named)
+        losses += losses_of(events, spans, indices, marks, arrows, external)
     return _Spans(
         events,
         devices,

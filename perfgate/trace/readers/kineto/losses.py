@@ -5,7 +5,7 @@ their times were changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -49,19 +49,6 @@ def marks_of(others: ScannedEvents) -> Mask:
     """The instants that torch writes for the begin and the end of the recording."""
     marks: Mask = others.of.flagged(others.name, _MARKS.match) & others.is_phase("i")
     return marks
-
-
-# The ids of a process and of its thread.
-Thread = tuple[str, str]
-
-
-def named_threads(others: ScannedEvents) -> set[Thread]:
-    is_name = others.is_phase("M") & others.of.flagged(
-        others.name, "thread_name".__eq__
-    )
-    rows = others.select(is_name)
-    _, threads = rows.of.number_tracks(rows)
-    return set(threads)
 
 
 class Arrows(NamedTuple):
@@ -134,13 +121,11 @@ def losses_of(
     marks: Mask,
     arrows: Arrows,
     external: Codes,
-    named: Set[Thread],
 ) -> Iterator[Message]:
     """A note for each sign; ``indices`` are the numbers that torch gave the events of
     the host.
 
-    ``external`` is the number of each event's operator, and ``named`` are the threads
-    that have a name.
+    ``external`` is the number of each event's operator.
     """
     is_recording = spans.of.flagged(spans.category, _RECORDING.__eq__)
     is_recording[is_recording] = spans.of.flagged(
@@ -157,7 +142,6 @@ def losses_of(
     operators = np.bincount(host_ops, minlength=len(events.tracks))
     yield from _in_another_process(events, operators)
     yield from _on_threads(events, operators)
-    yield from _alone_on_thread(events, operators, named)
     yield from _outside_recording(events, is_recording)
     yield from _missing_marks(marks, is_recording, indices)
 
@@ -315,28 +299,6 @@ def _on_threads(events: EventTable, operators: IntColumn) -> Iterator[Message]:
     count = int(np.count_nonzero(operators[work]))
     if 0 < count <= _MOST_UNLIKE * work.size:
         yield Message("notes.work-on-threads", {"count": count, "work": work.size})
-
-
-def _alone_on_thread(
-    events: EventTable, operators: IntColumn, named: Set[Thread]
-) -> Iterator[Message]:
-    """A note on an operator that has a thread to itself, without the name that
-    libkineto gives nearly every thread.
-
-    Threads without one have 42 operators and more (HTA's test data).
-    """
-    of_process: Counter[str] = Counter()
-    alone: Counter[str] = Counter()
-    for thread, count in zip(events.tracks, operators.tolist()):
-        process, _ = thread
-        of_process[process] += thread in named
-        alone[process] += count == 1 and thread not in named
-    count = sum(alone[process] for process in alone if of_process[process])
-    if 0 < count <= _MOST_ASTRAY * int(operators.sum()):
-        yield Message(
-            "notes.operators-alone",
-            {"count": count, "operators": int(operators.sum())},
-        )
 
 
 def _outside_recording(events: EventTable, is_recording: Mask) -> Iterator[Message]:
