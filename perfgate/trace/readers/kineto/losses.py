@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask, Positions
 from perfgate.trace.model.events import DEVICE_KINDS, KIND_CODES, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED, first_positions
 from perfgate.trace.model.patterns import lazy_pattern
@@ -248,25 +248,40 @@ def _unlike_their_kind(events: EventTable, spans: ScannedEvents) -> Iterator[Mes
     has_number = np.zeros(len(spans), dtype=bool)
     has_number[number.rows] = number.values != NO_NUMBER
     is_joined = events.is_kind("runtime", *DEVICE_KINDS)
-    is_copied = events.is_kind("copy") & (events.launch != NOT_RECORDED)
-    copied = np.flatnonzero(is_copied)
-    is_launch = events.is_named(_KERNEL_LAUNCH.search)
+    is_operator = events.is_kind("host_op")
     is_sync = spans.of.flagged(spans.category, _SYNC.__eq__)
     calls = np.flatnonzero(events.is_kind("runtime") & ~is_sync)
-    synced = events.correlation[np.flatnonzero(is_sync)]
-    call = first_positions(synced, events.correlation[calls])
-    uncalled = int(np.count_nonzero(call == NOT_RECORDED))
     has_work = np.bincount(events.track[events.work_rows], minlength=len(events.tracks))
     count = (
-        int(np.count_nonzero(has_work[events.track[calls]]))
-        + _exceptions(spans.duration == ABSENT, np.ones(len(spans), dtype=bool))
-        + _exceptions(~has_number & is_joined, is_joined)
-        + _exceptions(has_number & events.is_kind("host_op"), events.is_kind("host_op"))
-        + int(is_launch[events.launch[copied]].sum())
-        + (uncalled if uncalled <= _MOST_UNLIKE * synced.size else 0)
+        _exceptions(spans.duration == ABSENT, np.ones(len(spans), dtype=bool))
+        + _exceptions(is_joined & ~has_number, is_joined)
+        + _exceptions(is_operator & has_number, is_operator)
+        + int(np.count_nonzero(has_work[events.track[calls]]))
+        + _copies_launched_as_kernels(events)
+        + _syncs_without_call(events, np.flatnonzero(is_sync), calls)
     )
     if count:
         yield Message("notes.unlike-their-kind", {"count": count})
+
+
+def _copies_launched_as_kernels(events: EventTable) -> int:
+    is_launched = events.is_kind("copy") & (events.launch != NOT_RECORDED)
+    launches = events.launch[np.flatnonzero(is_launched)]
+    return int(events.is_named(_KERNEL_LAUNCH.search)[launches].sum())
+
+
+def _syncs_without_call(events: EventTable, syncs: Positions, calls: Positions) -> int:
+    """The number of synchronizations whose call is not in the file, between calls that
+    are, if most have theirs.
+    """
+    if not calls.size:
+        return 0
+    starts = events.start[calls]
+    own = events.start[syncs]
+    inside = syncs[(own > starts.min()) & (own < starts.max())]
+    call = first_positions(events.correlation[inside], events.correlation[calls])
+    count = int(np.count_nonzero(call == NOT_RECORDED))
+    return count if count <= _MOST_UNLIKE * syncs.size else 0
 
 
 def _exceptions(are: Mask, among: Mask) -> int:
