@@ -212,6 +212,8 @@ PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
 # is given, from pip's own index if it is empty, and otherwise from where the CPU builds are.
 TORCH_FROM = index="$${TORCH_INDEX-$$($(1)/python .ci/torch_index.py)}"
 CONSTRAINTS ?=
+# Tools of the tests that ask for newer packages do without them; hatchling cannot, and builds in an environment of its own.
+OVERRIDE = $(CONSTRAINTS:%=UV_OVERRIDE=%)
 INSTALL := $(BIN)/python .ci/install.py
 # On all CPUs, where pip would compile one file after the other and uv everything. It is not left to the first import, because a check
 # watches the packages for changes; tests of packages, and the packages that install others, are never imported by it. Some packages
@@ -236,8 +238,8 @@ $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) $(CONSTRAINTS)
 	@echo "Installing perfgate, and what it and the tests need"
 	$(COMPILE_TORCH) & \
-	$(INSTALL) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' && wait
-	$(INSTALL) --quiet --no-deps --no-build-isolation $(PLUGINS:%=--editable %)
+	$(OVERRIDE) $(INSTALL) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' && wait
+	$(INSTALL) --quiet --no-deps $(if $(CONSTRAINTS),,--no-build-isolation) $(PLUGINS:%=--editable %)
 	$(COMPILE_ALL)
 	touch $@ $(VENV)/.runnable
 

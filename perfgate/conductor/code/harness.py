@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.machinery import SOURCE_SUFFIXES
@@ -19,7 +19,7 @@ from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference
-from perfgate.document.run import ErrorDetail, Harness
+from perfgate.document.run import ErrorDetail, Harness, Side
 
 References = Mapping[str, WorkloadReference]
 _PROSE = (".md", ".rst")
@@ -31,11 +31,14 @@ def read_harnesses(
     base: Checkout,
     head: Checkout,
     references: tuple[References, References],
+    *,
+    begins: Callable[[Side], None],
 ) -> tuple[list[Harness], list[Harness]]:
     """Read the workload files of both sides, for workloads with a different entry or
     file.
 
-    ``references`` are the workloads each side's own perfgate.toml names. Comments and
+    ``references`` are the workloads each side's own perfgate.toml names; ``begins`` is
+    called before code of a side runs. Comments and
     formatting do not count as a difference. A file that cannot be imported is kept with
     its error.
     """
@@ -53,10 +56,12 @@ def read_harnesses(
             continue
         of_base = None
         if old is not None:
+            begins("base")
             of_base = _read(bench, own_base, old)
             before.append(of_base)
         if new is None:
             continue
+        begins("head")
         of_head = _read(bench, head, new)
         lines = []
         if old is not None:

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 import msgspec
 
 from perfgate.conductor.code.harness import read_harnesses, unknown_harnesses
-from perfgate.conductor.workers.bench import Bench
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.run import Harness
-from perfgate.flows.check.measured import Job
+from perfgate.flows.check.measured import CheckContext, Job
 from perfgate.job_settings import JobReference
 
 # The others limit seconds and memory, or ask for further steps.
@@ -22,8 +21,9 @@ _MEASURING = (
 )
 
 
-def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
+def harnesses_of(check: CheckContext) -> tuple[list[Harness], list[Harness]]:
     """The harnesses of base and head."""
+    job = check.job
     unreadable, config = (
         job.change.base_config.unreadable,
         job.change.base_config.config,
@@ -38,7 +38,9 @@ def harnesses_of(bench: Bench, job: Job) -> tuple[list[Harness], list[Harness]]:
         jobs_before = {entry.name: entry for entry in config.selected_jobs(names)}
     after = {reference.name: reference for reference in job.workloads}
     base, head = job.checkouts["base"], job.checkouts["head"]
-    of_base, of_head = read_harnesses(bench, base, head, (before, after))
+    of_base, of_head = read_harnesses(
+        check.bench, base, head, (before, after), begins=check.begin_side
+    )
     if unreadable:
         return unknown_harnesses(list(after), unreadable), of_head
     jobs_after = {entry.name: entry for entry in job.jobs}

@@ -129,18 +129,21 @@ def _measure_workloads(check: CheckContext) -> None:
     check.forecast.plan(names, PARTS)
     if references:
         _begin_host_builds(check, references[0])
-    measured.coverage, trials = try_sides(bench, job)
+    # Before code runs that may write beside the workload.
+    measured.harnesses = harnesses_of(check)
+    measured.coverage, trials = try_sides(check)
     if settles(measured.coverage, job.policy) and not job.options.always:
         return
-    measured.harnesses = harnesses_of(bench, job)
-    measured.loaded = loaded_packages(bench, job)
+    measured.loaded = loaded_packages(check)
     for number, reference in enumerate(references, start=1):
         if number > 1:
             _begin_host_builds(check, reference)
+        check.begin_side("base")
         _confirm_host_builds(check, reference, trials.get(reference.name))
         # Both sides load for the checklist at once, if every process builds its own
         # model and both fit.
         if bench.loads_slowly and bench.fits(len(check.checkouts)):
+            job.seals.begin("base", "head")
             for checkout in check.checkouts.values():
                 bench.load_ahead(checkout, reference)
         too_slow = pairs_too_slow(
@@ -300,7 +303,7 @@ def _confirm_host_builds(
 ROOM = 1.2
 
 
-def try_sides(bench: Bench, job: Job) -> tuple[Coverage | None, dict[str, Tried]]:
+def try_sides(check: CheckContext) -> tuple[Coverage | None, dict[str, Tried]]:
     """Try the workloads: what they run of the changed code, and by workload the trial
     of the head.
 
@@ -309,22 +312,26 @@ def try_sides(bench: Bench, job: Job) -> tuple[Coverage | None, dict[str, Tried]
     errors of the new stack are its result. If the workload's check rejects only the
     head's output, measuring goes on, because that is a finding about the change.
     """
+    bench, job = check.bench, check.job
     if job.session.command == "upgrade":
         return None, {}
     base, head, references = job.checkouts["base"], job.checkouts["head"], job.workloads
     trials: dict[str, Tried] = {}
     for reference in references:
         bench.say(sentence("testing workload {name}", name=reference.name))
+        check.begin_side("head")
         trial = job.code.try_workload(bench, head, reference, "head")
         trials[reference.name] = trial
         if in_ci(os.environ):
             continue
+        check.begin_side("base")
         if (
             trial.failed != "check"
             or bench.try_workload(base, reference).failed == "check"
         ):
             refuse_failed(reference, trial)
     if job.code.needs_base():
+        check.begin_side("base")
         for reference in references:
             bench.say(
                 sentence("testing workload {name} on the base", name=reference.name)
@@ -334,17 +341,19 @@ def try_sides(bench: Bench, job: Job) -> tuple[Coverage | None, dict[str, Tried]
 
 
 def loaded_packages(
-    bench: Bench, job: Job
+    check: CheckContext,
 ) -> tuple[list[str] | None, list[str] | None]:
     """The packages that the workloads load on each side; None if both share an
     environment, or if they are unknown.
     """
-    if job.environments.base.record is None or job.jobs:
+    if check.job.environments.base.record is None or check.job.jobs:
         return None, None
-    return _packages_of(bench, job, "base"), _packages_of(bench, job, "head")
+    return _packages_of(check, "base"), _packages_of(check, "head")
 
 
-def _packages_of(bench: Bench, job: Job, side: Side) -> list[str] | None:
+def _packages_of(check: CheckContext, side: Side) -> list[str] | None:
+    check.begin_side(side)
+    bench, job = check.bench, check.job
     loaded: set[str] = set()
     for reference in job.workloads:
         bench.say(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.sides.function.workload import PairedMeasurement
-from perfgate.conductor.sides.job_turns import MeasuredJob
+from perfgate.conductor.sides.job_turns import NAMES, MeasuredJob
 from perfgate.conductor.sides.server.server import RATE_SHARE
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.checkout import Checkout
@@ -153,6 +153,13 @@ class CheckContext:
     def checklist_budget(self) -> float:
         """The seconds for turns of the checklist of a workload."""
         return self.options.checklist_seconds(self.job.config.gate)
+
+    def begin_side(self, side: Side) -> None:
+        """Code of this side runs now: what changes is its doing. On an accelerator the
+        other side's may run too, which is built or loads meanwhile.
+        """
+        sides = NAMES if self.bench.is_accelerated else (side,)
+        self.job.seals.begin(*sides)
 
     def look_at(
         self, name: str, *, to_come: int = 0, measured: Measured | None = None

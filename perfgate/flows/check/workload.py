@@ -86,7 +86,7 @@ class WorkloadMeasurement:
             check.bench,
             self.reference,
             sides,
-            begins=self._begin_side,
+            begins=check.begin_side,
             deadline=job.deadline,
             leave_out_waits=True,
         )
@@ -140,13 +140,6 @@ class WorkloadMeasurement:
             checklist.compare()
         return True
 
-    def _begin_side(self, side: Side) -> None:
-        """Code of this side runs now; on an accelerator the other side's too, which is
-        built or loads meanwhile.
-        """
-        sides = NAMES if self.check.bench.is_accelerated else (side,)
-        self.check.job.seals.begin(*sides)
-
     def _count_slow_calls(
         self, too_slow: FailedPair
     ) -> Mapping[Side, Sequence[CounterSet]]:
@@ -188,7 +181,7 @@ class WorkloadMeasurement:
         )
 
     def _count_operators(self, name: Side) -> list[CounterSet]:
-        self._begin_side(name)
+        self.check.begin_side(name)
         return count_operators(
             self.check.bench, self.check.checkouts[name], self.reference
         )
