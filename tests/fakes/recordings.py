@@ -13,6 +13,7 @@ ALL_REDUCE, UPLOAD = "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "Memcpy HtoD (Pi
 # Kernel, microseconds: a step computes for 400 of its 1000 us, and copies for 50 more before anything is computed.
 STEP = ((UPLOAD, 50), (TO_NHWC, 40), (GEMM, 250), (ADD, 60), (TO_NHWC, 50), (ALL_REDUCE, 100))
 _CATEGORIES = {UPLOAD: "gpu_memcpy"}
+_CALLS = {UPLOAD: "cudaMemcpyAsync"}
 
 
 def kineto_recording(
@@ -34,7 +35,7 @@ def kineto_recording(
             correlation += 1
             launch = {"correlation": correlation, "External id": correlation}
             events.append(_event("cpu_op", "aten::op", 77, 77, at - 15, 8, {}))
-            events.append(_event("cuda_runtime", "cudaLaunchKernel", 77, 77, at - 12, 4, launch))
+            events.append(_event("cuda_runtime", _CALLS.get(name, "cudaLaunchKernel"), 77, 77, at - 12, 4, launch))
             on_device = {"device": 0, "stream": 7, **launch}
             events.append(_event(_CATEGORIES.get(name, "kernel"), name, 0, 7, at, length, on_device))
             at += length + 1
