@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -55,33 +56,27 @@ def rows_of_job(
     _add_record(table, record)
     for row, turn in _turns_by_row(name, turns):
         _add_turn(table, row, turn)
-        if turn.requests or not record.is_server:
-            table.announce(
-                row._replace(metric=REQUESTS),
-                _text_of([turn.requests, sorted(turn.without)]),
-            )
+        if record.is_server and not turn.requests:
+            table.announce(row.of(REQUESTS), whole=False)
         else:
-            table.announce(row._replace(metric=REQUESTS), whole=False)
+            requests = [turn.requests, sorted(turn.without)]
+            table.announce(row.of(REQUESTS), _text_of(requests))
     _promise_fields(table, record, turns)
     if settings is not None:
-        _promise_proofs(table, record, turns, settings, work)
+        _add_proofs(table, _Proofs(record, settings, turns), work)
     return table
 
 
 def _add_turn(table: RowTable, row: Row, turn: Turn) -> None:
-    table.add(row._replace(metric=TURNS))
+    table.add(row.of(TURNS))
     for metric, value in turn.values.items():
-        number = row._replace(metric=metric)
+        number = row.of(metric)
         table.add(number)
-        table.add(row_of_job(row.workload, metric, MEASURED))
+        table.add(Row(row.workload).of(metric, MEASURED))
         if value == 0:
-            table.add(number._replace(key=(*row.key, ZERO)))
+            table.add(number.marked(ZERO))
         if 0 < value < math.inf:
-            table.add(number._replace(key=(*row.key, ABOVE_ZERO)))
-
-
-def row_of_job(name: str, metric: str, *key: str) -> Row:
-    return Row(name, "", metric, key=key)
+            table.add(number.marked(ABOVE_ZERO))
 
 
 def _turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]]:
@@ -96,25 +91,23 @@ def _turns_by_row(name: str, turns: Iterable[Turn]) -> Iterator[tuple[Row, Turn]
 
 
 def _add_record(table: RowTable, record: JobRecord) -> None:
-    name = record.name
+    job = Row(record.name)
     has_gating = any(number.gating for number in record.numbers)
-    table.announce(
-        row_of_job(name, NUMBERS), _text_of(record.numbers), whole=has_gating
-    )
-    table.announce(row_of_job(name, SETTINGS), _text_of(replace(record, numbers=[])))
+    table.announce(job.of(NUMBERS), _text_of(record.numbers), whole=has_gating)
+    table.announce(job.of(SETTINGS), _text_of(replace(record, numbers=[])))
     table.add(
-        row_of_job(name, SETTINGS, CONFIGURED),
+        job.of(SETTINGS, CONFIGURED),
         settings_text(record.kind, record.sha256),
     )
     for number in record.numbers:
         metric = number.metric
-        table.add(row_of_job(name, metric, LISTED))
-        table.add(row_of_job(name, f"{metric}.unit"), number.unit)
-        table.add(row_of_job(name, f"{metric}.better"), number.better)
+        table.add(job.of(metric, LISTED))
+        table.add(job.of(f"{metric}.unit"), number.unit)
+        table.add(job.of(f"{metric}.better"), number.better)
         if number.gating:
-            table.add(row_of_job(name, metric, GATES))
+            table.add(job.of(metric, GATES))
         if metric.startswith(NUMBER):
-            table.add(row_of_job(name, NUMBERS, OF_PROGRAM))
+            table.add(job.of(NUMBERS, OF_PROGRAM))
 
 
 def settings_text(kind: str, sha256: str) -> str:
@@ -129,43 +122,30 @@ def _promise_fields(table: RowTable, record: JobRecord, turns: Sequence[Turn]) -
     """Promise the fields that turns report, such as a side's earlier activity or the
     delay of its requests.
     """
-    starts = set()
-    unreported = 0
-    are_timely = True
-    answers = {}
-    for turn in turns:
-        starts.add(turn.start)
-        unreported += turn.out_of_turn is None
-        are_timely = are_timely and turn.late is not None
-        if turn.texts:
-            answers[turn.start] = len(turn.texts)
+    job = Row(record.name)
+    starts = {turn.start for turn in turns}
     if not record.starts_afresh:
         # The first turn of a start has no turn before it, on either half of the
         # devices.
         halves = 2 if record.fits == "swap" else 1
-        table.promise(
-            row_of_job(record.name, "out_of_turn"),
-            whole=unreported <= halves * len(starts),
-        )
+        unreported = sum(turn.out_of_turn is None for turn in turns)
+        table.promise(job.of("out_of_turn"), whole=unreported <= halves * len(starts))
     if record.has_ranks:
-        table.promise(row_of_job(record.name, "counts"), whole=_are_counted(turns))
+        table.promise(job.of("counts"), whole=_are_counted(turns))
     if record.is_server:
-        table.promise(row_of_job(record.name, "late"), whole=are_timely)
+        are_timely = all(turn.late is not None for turn in turns)
+        table.promise(job.of("late"), whole=are_timely)
     if record.is_command:
-        table.promise(
-            row_of_job(record.name, "counters"),
-            whole=len(counted_lines(turns)) >= FEWEST_COUNTED,
-        )
+        has_lines = len(counted_lines(turns)) >= FEWEST_COUNTED
+        table.promise(job.of("counters"), whole=has_lines)
+    answers = {turn.start: len(turn.texts) for turn in turns if turn.texts}
     if answers:
         # Starts are counted from 0: with other numbers, a side's answers would match no
         # start of the other side. And with one answer less, those behind it would be
         # compared with the answers to other requests.
         is_whole = answers.keys() == starts and min(starts) >= 0
-        table.announce(
-            row_of_job(record.name, "texts"),
-            _text_of(sorted(set(answers.values()))),
-            whole=is_whole,
-        )
+        counts = _text_of(sorted(set(answers.values())))
+        table.announce(job.of("texts"), counts, whole=is_whole)
 
 
 def _are_counted(turns: Sequence[Turn]) -> bool:
@@ -194,108 +174,117 @@ def _are_counted(turns: Sequence[Turn]) -> bool:
 # --- rows that the trusted settings of a job ask for
 
 
-def _promise_proofs(
-    table: RowTable,
-    record: JobRecord,
-    turns: Sequence[Turn],
-    settings: JobReference,
-    work: Iterable[str],
-) -> None:
-    """Promise the proof that the turns of both sides are comparable: their work and
-    their output.
+def _add_proofs(table: RowTable, proofs: _Proofs, stored: Iterable[str]) -> None:
+    """Promise the proof that the turns of both sides are comparable, and add how they
+    were made.
     """
-    own = settings.settings
-    name = settings.name
-    proofs: list[tuple[Row, bool]] = []
-    divisors = _work_of(record, settings, work)
-    with_output = set(_turns_with_output(record, settings, turns))
-    for row, turn in _turns_by_row(name, turns):
-        for count_name, times in divisors.items():
-            count = turn.work.get(count_name)
-            is_done = count is not None and (
-                times is None or (count > 0 and count % times == 0)
-            )
-            proofs.append((row._replace(metric=f"work.{count_name}"), is_done))
-        proofs.append((row._replace(metric=OUTPUT), row in with_output))
-    # Whether each turn with a time per output token has the times between tokens that
-    # it is the mean of.
-    has_token_times = True
-    for turn in turns:
-        has_own = any(entry.metric == ITL for entry in turn.samples)
-        has_token_times = has_token_times and (TPOT not in turn.values or has_own)
-    proofs.append((row_of_job(name, ITL), has_token_times))
-    if own.loss_tolerance:
-        has_losses = all(RANKS_LOSS in turn.values for turn in turns)
-        proofs.append((row_of_job(name, RANKS_LOSS), has_losses))
-    for row, is_whole in proofs:
+    for row, is_whole in chain(
+        proofs.of_work(stored), proofs.of_output(), proofs.of_samples()
+    ):
         table.promise(row, whole=is_whole, named_by="configuration")
-    steps: set[int] = set()
-    for turn in turns:
-        steps.update(count.steps for count in turn.counts)
-    has_steps = steps <= {0, own.steps}
-    table.add(
-        row_of_job(name, STEPS_COUNTED), AS_SET if has_steps else str(sorted(steps))
-    )
-    is_shared = _shares_devices_as(settings, record, turns)
-    table.add(row_of_job(name, FITS), AS_SET if is_shared else record.fits)
+    table.add(proofs.job.of(STEPS_COUNTED), proofs.counted_steps())
+    table.add(proofs.job.of(FITS), proofs.shared_devices())
 
 
-def _work_of(
-    record: JobRecord, settings: JobReference, stored: Iterable[str]
-) -> dict[str, int | None]:
-    """The counts of work that each turn must have, each with its divisor: a visit of
-    ``alternate`` has several turns.
+class _Proofs:
+    """The proofs that the settings of a job ask a side's turns for, each with whether
+    it is there.
     """
-    own = settings.settings
-    divisors: dict[str, int | None] = dict.fromkeys(
-        _WORK[record.kind] or sorted(stored)
-    )
-    if record.has_ranks:
-        divisors |= {"steps": own.steps, "ranks": own.ranks}
-    if record.is_server:
-        divisors["requests"] = _requests_of(settings)
-        if own.streams_tokens:  # an answer has at least one
-            divisors["output_tokens"] = 1
-    return divisors
+
+    def __init__(
+        self, record: JobRecord, settings: JobReference, turns: Sequence[Turn]
+    ) -> None:
+        self.job = Row(settings.name)
+        self._record = record
+        self._settings = settings.settings
+        self._turns = turns
+        self._rows = list(_turns_by_row(settings.name, turns))
+        load = self._settings.load or LoadSettings(concurrency=1)
+        self._requests = load.requests
+
+    def of_work(self, stored: Iterable[str]) -> Iterator[tuple[Row, bool]]:
+        divisors = self._divisors(stored)
+        for row, turn in self._rows:
+            for name, divisor in divisors.items():
+                is_done = _is_multiple(turn.work.get(name), divisor)
+                yield row.of(f"work.{name}"), is_done
+
+    def _divisors(self, stored: Iterable[str]) -> dict[str, int | None]:
+        """The counts of work that each turn must have, each with its divisor: a visit
+        of ``alternate`` has several turns.
+        """
+        divisors: dict[str, int | None] = dict.fromkeys(
+            _WORK[self._record.kind] or sorted(stored)
+        )
+        if self._record.has_ranks:
+            divisors["steps"] = self._settings.steps
+            divisors["ranks"] = self._settings.ranks
+        if self._record.is_server:
+            divisors["requests"] = self._requests
+            if self._settings.streams_tokens:  # an answer has at least one
+                divisors["output_tokens"] = 1
+        return divisors
+
+    def of_output(self) -> Iterator[tuple[Row, bool]]:
+        """Yield whether each turn has the output that the settings let both sides
+        compare, or needs none.
+
+        A program that checks a server's answers sees only the answers in the first turn
+        of a start, and if the share of equal answers is compared, a start has them
+        once.
+        """
+        settings = self._settings
+        needs_none = self._record.is_command or not (
+            settings.same_output or settings.check
+        )
+        checked = {turn.start for turn in self._turns if self._shows_start(turn)}
+        for row, turn in self._rows:
+            has_own = bool(turn.output) and not settings.compares_share
+            yield row.of(OUTPUT), needs_none or has_own or turn.start in checked
+
+    def _shows_start(self, turn: Turn) -> bool:
+        """Whether a turn has the output for its whole start."""
+        settings = self._settings
+        if settings.compares_share:
+            return len(turn.texts) == settings.probe_loads * self._requests
+        return bool(settings.check and turn.output)
+
+    def of_samples(self) -> Iterator[tuple[Row, bool]]:
+        # Each turn with a time per output token has the times between tokens that it is
+        # the mean of.
+        yield self.job.of(ITL), all(map(_has_token_times, self._turns))
+        if self._settings.loss_tolerance:
+            has_losses = all(RANKS_LOSS in turn.values for turn in self._turns)
+            yield self.job.of(RANKS_LOSS), has_losses
+
+    def counted_steps(self) -> str:
+        steps: set[int] = set()
+        for turn in self._turns:
+            steps.update(count.steps for count in turn.counts)
+        if steps <= {0, self._settings.steps}:
+            return AS_SET
+        return str(sorted(steps))
+
+    def shared_devices(self) -> str:
+        """How the sides shared the devices: as set, if the starts of turns agree."""
+        fits = self._record.fits
+        allowed = [self._settings.fits]
+        if allowed == ["auto"]:
+            allowed = ["resident", "alternate"]
+        starts_agree = not self._record.starts_afresh or all(
+            turn.start == turn.quad for turn in self._turns
+        )
+        if fits in allowed and starts_agree:
+            return AS_SET
+        return fits
 
 
-def _requests_of(settings: JobReference) -> int:
-    return (settings.settings.load or LoadSettings(concurrency=1)).requests
+def _is_multiple(count: int | None, divisor: int | None) -> bool:
+    """Whether there is a count, and it is a multiple of its divisor, if it has one."""
+    if count is None or divisor is None:
+        return count is not None
+    return count > 0 and count % divisor == 0
 
 
-def _turns_with_output(
-    record: JobRecord, settings: JobReference, turns: Sequence[Turn]
-) -> Iterator[Row]:
-    """Yield the turns that have the output that the settings let both sides compare, or
-    need none.
-
-    A program that checks a server's answers sees only the answers in the first turn of
-    a start, and if the share of equal answers is compared, a start has them once.
-    """
-    own = settings.settings
-    needs_none = record.is_command or not (own.same_output or own.check)
-    answers = own.probe_loads * _requests_of(settings)
-    checked = set()
-    for turn in turns:
-        if own.compares_share:
-            has_output = len(turn.texts) == answers
-        else:
-            has_output = bool(own.check and turn.output)
-        if has_output:
-            checked.add(turn.start)
-    for row, turn in _turns_by_row(settings.name, turns):
-        has_own = bool(turn.output) and not own.compares_share
-        if needs_none or has_own or turn.start in checked:
-            yield row
-
-
-def _shares_devices_as(
-    settings: JobReference, record: JobRecord, turns: Iterable[Turn]
-) -> bool:
-    """Whether the sides shared the devices as set, and the starts of their turns agree."""
-    allowed = [settings.settings.fits]
-    if allowed == ["auto"]:
-        allowed = ["resident", "alternate"]
-    if record.fits not in allowed:
-        return False
-    return not record.starts_afresh or all(turn.start == turn.quad for turn in turns)
+def _has_token_times(turn: Turn) -> bool:
+    return TPOT not in turn.values or any(entry.metric == ITL for entry in turn.samples)

@@ -6,7 +6,7 @@ No sample is unpacked for them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
@@ -61,9 +61,9 @@ _COLUMNS = {
 }
 # Distinguish rows of one metric: the shape was counted, a count is known to repeat or
 # to vary, and an output was checked.
-COUNTED = ("counted",)
-STEADINESS = ("steadiness",)
-CHECKED = ("checked",)
+COUNTED = "counted"
+STEADINESS = "steadiness"
+CHECKED = "checked"
 
 
 class Row(NamedTuple):
@@ -81,6 +81,18 @@ class Row(NamedTuple):
     arm: RowArm = "run"
     unit: int = 0
     key: tuple[str | float, ...] = ()
+
+    def of(self, metric: str, *key: str | float) -> Row:
+        """The row of another metric, with an addition to the key."""
+        return self._replace(metric=metric, key=(*self.key, *key))
+
+    def at(self, shape: str, metric: str) -> Row:
+        """The row of another metric of a shape."""
+        return self._replace(shape=shape, metric=metric)
+
+    def marked(self, *key: str | float) -> Row:
+        """The row of the same metric with an addition to the key."""
+        return self._replace(key=(*self.key, *key))
 
 
 class Expected(NamedTuple):
@@ -215,39 +227,38 @@ def _add_replicate(
     """Add a process of a pair or a stretch, its settings, and its lanes: a shape's
     blocks of calls or of preprocessing.
     """
-    name = replicate.workload
-    own_member = "first" if side == "base" else "second"
-    is_own = replicate.arm != "aa" and replicate.member == own_member
-    process = Row(
-        name,
-        "",
-        LATENCY,
-        replicate.arm,
-        replicate.pair,
-        () if is_own else (replicate.member,),
-    )
-    if (
-        process not in table.rows
-        and replicate.arm == "aa"
-        and replicate.member == "second"
-    ):
-        table.add(Row(name, "", TWINS, key=(len(table.of_metric(TWINS)),)))
+    process = _row_of_process(replicate, side)
+    if replicate.arm == "aa" and replicate.member == "second":
+        _add_twins(table, process)
     table.add(process)
-    for key in replicate.worker.settings:
-        table.add(process._replace(metric=f"{SETTING}{key}"))
-    if profiles and replicate.arm == "ab":
-        _add_profiles(table, process, replicate)
-    for metric, lanes in (
-        (LATENCY, replicate.shapes),
-        (PREPROCESSING, replicate.preprocess),
-    ):
-        for shape, columns in lanes.items():
-            table.announce(Row(name, shape), whole=False)
-            if replicate.arm == "ab":
-                table.add(Row(name, shape, metric))
-            _add_lane(table, process._replace(shape=shape, metric=metric), columns)
+    for setting in replicate.worker.settings:
+        table.add(process.of(f"{SETTING}{setting}"))
+    for shape, columns in replicate.shapes.items():
+        _add_lane(table, process.at(shape, LATENCY), columns)
+    for shape, columns in replicate.preprocess.items():
+        _add_lane(table, process.at(shape, PREPROCESSING), columns)
     if replicate.arm == "ab":
         _add_kernels(table, process, replicate)
+        if profiles:
+            _add_profiles(table, process, replicate)
+
+
+def _row_of_process(replicate: Replicate, side: Side) -> Row:
+    """The row of a process; its member is the key, unless it is a pair's member of this
+    side.
+    """
+    own_member = "first" if side == "base" else "second"
+    row = Row(replicate.workload, "", LATENCY, replicate.arm, replicate.pair)
+    if replicate.arm == "aa" or replicate.member != own_member:
+        return row.marked(replicate.member)
+    return row
+
+
+def _add_twins(table: RowTable, second: Row) -> None:
+    """Count a pair of base against base, by its second member."""
+    if second not in table.rows:
+        number = len(table.of_metric(TWINS))
+        table.add(Row(second.workload, "", TWINS, key=(number,)))
 
 
 def _add_kernels(table: RowTable, process: Row, replicate: Replicate) -> None:
@@ -255,8 +266,7 @@ def _add_kernels(table: RowTable, process: Row, replicate: Replicate) -> None:
     for shape, kernels in replicate.kernels.items():
         for quad, busy_ns in zip(kernels.quad, kernels.busy_ns):
             if busy_ns > 0:
-                key = (*process.key, quad)
-                table.add(process._replace(shape=shape, metric=BUSY, key=key))
+                table.add(process.at(shape, BUSY).marked(quad))
 
 
 def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:
@@ -267,31 +277,38 @@ def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:
     ):
         for shape, times in shapes.items():
             if times:
-                table.add(process._replace(shape=shape, metric=kind))
+                table.add(process.at(shape, kind))
             for name in times.keys() - {OUTSIDE_OPERATORS}:
-                table.add(process._replace(shape=shape, metric=f"{prefix}{name}"))
+                table.add(process.at(shape, f"{prefix}{name}"))
 
 
 def _add_lane(table: RowTable, lane: Row, columns: BlockColumns) -> None:
+    table.announce(Row(lane.workload, lane.shape), whole=False)
+    if lane.arm == "ab":
+        table.add(Row(lane.workload, lane.shape, lane.metric))
     table.add(lane)
     for part, names in _COLUMNS.items():
         for name in names:
             if getattr(getattr(columns, part), name):
                 table.add(column_of(lane, name))
-    if lane.metric != LATENCY:
-        return
+    if lane.metric == LATENCY:
+        _add_quads(table, lane, columns.quad)
+
+
+def _add_quads(table: RowTable, lane: Row, quads: Sequence[int]) -> None:
+    """Add the quads of a stretch, or the blocks in each quad of a pair."""
     if lane.arm == "stretch":
-        for quad in columns.quad:
+        for quad in quads:
             table.add(lane._replace(metric=MEAN, key=(quad,)))
     if lane.arm == "ab":
-        for quad, blocks in Counter(columns.quad).items():
+        for quad, blocks in Counter(quads).items():
             for block in range(blocks):
                 table.add(lane._replace(metric=QUAD, key=(quad, block)))
 
 
 def column_of(lane: Row, column: str) -> Row:
     """The row of a column of the blocks in a lane."""
-    return lane._replace(metric=column, key=(*lane.key, lane.metric))
+    return lane.of(column, lane.metric)
 
 
 def _add_harness(table: RowTable, harness: Harness) -> None:
@@ -306,58 +323,52 @@ def _add_harness(table: RowTable, harness: Harness) -> None:
 def _add_counters(table: RowTable, counters: CounterSet) -> None:
     place = Row(counters.workload, counters.shape)
     table.announce(place, whole=False)
-    table.add(place._replace(metric=FRAMEWORK_OPS, key=COUNTED))
+    table.add(place.of(FRAMEWORK_OPS, COUNTED))
     names = {*counters.values, *counters.steady, *counters.unstable}
     for name in sorted(names):
-        table.announce(place._replace(metric=name), whole=name in counters.values)
+        table.announce(place.of(name), whole=name in counters.values)
     for name in (*counters.steady, *counters.unstable, *counters.not_applicable):
-        table.add(place._replace(metric=name, key=STEADINESS))
+        table.add(place.of(name, STEADINESS))
     for name in counters.not_applicable:
-        table.add(place._replace(metric=name))
-    table.uncounted |= {place._replace(metric=name) for name in counters.uncounted}
+        table.add(place.of(name))
+    table.uncounted |= {place.of(name) for name in counters.uncounted}
     for name in sorted(counters.unstable):
-        table.promise(
-            place._replace(metric=f"ranges.{name}"), whole=name in counters.ranges
-        )
+        table.promise(place.of(f"ranges.{name}"), whole=name in counters.ranges)
     if counters.sites or counters.values.get(LOW_PRECISION_OPS):
-        table.add(place._replace(metric=SITES))
+        table.add(place.of(SITES))
     for part, is_whole in _parts_of_sites(counters):
-        table.promise(place._replace(metric=part), whole=is_whole)
+        table.promise(place.of(part), whole=is_whole)
 
 
 def _parts_of_sites(counters: CounterSet) -> Iterator[tuple[str, bool]]:
     """Yield the parts of the sites that the gate judges by, and whether each adds up to
     its counter or operator.
     """
-    by_metric: dict[str, Counter[str]] = {
-        FRAMEWORK_OPS: Counter(),
-        LOW_PRECISION_OPS: Counter(),
-    }
-    has_varying = False
+    framework: Counter[str] = Counter()
+    low_precision: Counter[str] = Counter()
+    by_metric = {FRAMEWORK_OPS: framework, LOW_PRECISION_OPS: low_precision}
     for site in counters.sites:
-        has_varying = has_varying or bool(site.between)
         if site.metric in by_metric:
             by_metric[site.metric][site.name] += site.count
     for metric, by_operator in by_metric.items():
         yield f"sites.{metric}", by_operator.total() == counters.values.get(metric, 0)
     # A count that varies does so at places: the other places are compared exactly.
     if FRAMEWORK_OPS in counters.unstable:
+        has_varying = any(site.between for site in counters.sites)
         yield f"sites.between:{FRAMEWORK_OPS}", has_varying
-    runs: Counter[str] = Counter()
-    for operator in counters.ops:
-        runs[operator.op] = operator.count
-    for name, count in sorted(by_metric[FRAMEWORK_OPS].items()):
+    runs = Counter({operator.op: operator.count for operator in counters.ops})
+    for name, count in sorted(framework.items()):
         yield f"ops.count:{name}", runs[name] == count
     # No operator can have run in low precision more often than it ran.
-    for name, count in sorted(by_metric[LOW_PRECISION_OPS].items()):
+    for name, count in sorted(low_precision.items()):
         yield f"sites.{LOW_PRECISION_OPS}:{name}", count <= runs[name]
 
 
 def _add_check(table: RowTable, check: CorrectnessResult) -> None:
     place = Row(check.workload, check.shape)
     table.announce(place, whole=False)
-    table.add(place._replace(metric=CORRECTNESS))
-    checked = place._replace(metric=CORRECTNESS, key=CHECKED)
+    table.add(place.of(CORRECTNESS))
+    checked = place.of(CORRECTNESS, CHECKED)
     # Only a workload that has a check passes one, and both sides are measured by one
     # file.
     if check.status == "passed":
@@ -366,6 +377,4 @@ def _add_check(table: RowTable, check: CorrectnessResult) -> None:
         table.add(checked)
     # Every returned value has a signature; if none could be made, there is an error.
     if check.status != "error":
-        table.promise(
-            place._replace(metric=SIGNATURE), whole=check.signature is not None
-        )
+        table.promise(place.of(SIGNATURE), whole=check.signature is not None)

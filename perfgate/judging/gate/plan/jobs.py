@@ -25,7 +25,6 @@ from perfgate.judging.gate.evidence.job_rows import (
     STEPS_COUNTED,
     TURNS,
     ZERO,
-    row_of_job,
     settings_text,
 )
 from perfgate.judging.gate.evidence.rows import Row, RowTable
@@ -39,7 +38,7 @@ class JobPlan(EvidencePlan):
 
     def __init__(self, rows: JobRows, required: RequiredJob | None) -> None:
         super().__init__(rows.tables)
-        self._name = rows.name
+        self._job = Row(rows.name)
         self._rows = rows
         self._required = required
 
@@ -47,10 +46,9 @@ class JobPlan(EvidencePlan):
         """Require the rows; only the job itself if a document has no record or no turns
         of it.
         """
-        whole = Row(self._name)
         record = self._rows.record
-        if record is None or not self.tables.both_have(whole):
-            self.require(whole)
+        if record is None or not self.tables.both_have(self._job):
+            self.require(self._job)
             return
         for table in self.tables:
             for expected in table.announced:
@@ -74,7 +72,7 @@ class JobPlan(EvidencePlan):
             numbers.add(turn.key)
         for quad in range(last + 1):
             for number in sorted(numbers):
-                self.require(Row(self._name, "", TURNS, "turn", quad, number))
+                self.require(Row(self._rows.name, "", TURNS, "turn", quad, number))
 
     def _require_values(self, record: JobRecord) -> None:
         """Require in every turn the numbers that any other turn has; gating numbers
@@ -90,7 +88,7 @@ class JobPlan(EvidencePlan):
         for metric in sorted(metrics):
             for side, table in self.sides:
                 for turn in table.of_metric(TURNS):
-                    self.require(turn._replace(metric=metric), side=side)
+                    self.require(turn.of(metric), side=side)
         for metric, number in numbers.items():
             if not number.gating or (
                 self._is_count(number) and self._is_always_zero(metric)
@@ -98,7 +96,7 @@ class JobPlan(EvidencePlan):
                 continue
             for side, table in self.sides:
                 for turn in _of_turns(table, metric):
-                    self.require(turn._replace(key=(*turn.key, ABOVE_ZERO)), side=side)
+                    self.require(turn.marked(ABOVE_ZERO), side=side)
 
     def _is_count(self, number: JobNumber) -> bool:
         """Whether a program named the number, and counts with it."""
@@ -114,7 +112,7 @@ class JobPlan(EvidencePlan):
     def _is_always_zero(self, metric: str) -> bool:
         for table in self.tables:
             for turn in _of_turns(table, metric):
-                if turn._replace(key=(*turn.key, ZERO)) not in table.rows:
+                if turn.marked(ZERO) not in table.rows:
                     return False
         return True
 
@@ -141,10 +139,10 @@ class JobPlan(EvidencePlan):
         if settings.settings.file:
             self._require_fixed(NUMBERS, "", OF_PROGRAM)
         for metric in sorted(required.numbers):
-            self.require(row_of_job(self._name, metric, LISTED), named_by="store")
+            self.require(self._job.of(metric, LISTED), named_by="store")
 
     def _require_fixed(self, metric: str, text: str, *key: str) -> None:
-        self.require(row_of_job(self._name, metric, *key), text, "configuration")
+        self.require(self._job.of(metric, *key), text, "configuration")
 
 
 def _of_turns(table: RowTable, metric: str) -> list[Row]:

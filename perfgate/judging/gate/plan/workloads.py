@@ -208,7 +208,7 @@ class WorkloadPlan(EvidencePlan):
             self.require(lane, named_by=named_by)
             for side, table in self.sides:
                 for process in _pairs(table):
-                    row = process._replace(shape=lane.shape, metric=lane.metric)
+                    row = process.at(lane.shape, lane.metric)
                     self.require(row, side=side)
 
     def _require_stretches(self) -> None:
@@ -255,7 +255,7 @@ class WorkloadPlan(EvidencePlan):
                 processes = processes[:_PAIRS_WITH_KERNELS]
             for process in processes:
                 for shape in self._shapes:
-                    lane = process._replace(shape=shape, metric=BUSY)
+                    lane = process.at(shape, BUSY)
                     if lane not in profiled:
                         profiled.add(lane)
                         self.require(lane)
@@ -281,7 +281,7 @@ class WorkloadPlan(EvidencePlan):
         for side, table in self.sides:
             for name in sorted(names):
                 for process in _processes(table):
-                    self.require(process._replace(metric=name), side=side)
+                    self.require(process.of(name), side=side)
 
     def _require_profiles(self, place: ShapePlace) -> None:
         """Require the profile of each pair, and in it every time named by a tolerance
@@ -294,7 +294,7 @@ class WorkloadPlan(EvidencePlan):
             if not judges_subroutines(self._policy.tolerances, prefixes):
                 continue
             for process in _pairs(self.tables.head):
-                self.require(process._replace(shape=place.shape, metric=kind))
+                self.require(process.at(place.shape, kind))
             for name in self.tables.metrics(prefixes):
                 is_counted = (
                     kind == OPERATORS and name.removeprefix(OPERATOR_TIME) in changed
@@ -315,7 +315,7 @@ class WorkloadPlan(EvidencePlan):
         for side, table in self.sides:
             is_known = kind == OPERATORS or not table.rows.keys().isdisjoint(rows)
             for row in rows:
-                if is_known and row._replace(metric=kind) in table.rows:
+                if is_known and row.of(kind) in table.rows:
                     self.require(row, side=side)
 
     # --- counts and checks of the checklist
@@ -343,7 +343,7 @@ class WorkloadPlan(EvidencePlan):
 
     def _require_counters(self, shape: str) -> None:
         place = Row(self._name, shape)
-        counted = place._replace(metric=FRAMEWORK_OPS, key=COUNTED)
+        counted = place.of(FRAMEWORK_OPS, COUNTED)
         if not self.tables.both_have(counted):
             # Recordings of a host alone, or of a device alone, count only their own
             # part.
@@ -364,8 +364,8 @@ class WorkloadPlan(EvidencePlan):
                 ):
                     counts.add(row.metric)
         for metric in sorted(counts - {""}):
-            self._require_count(place._replace(metric=metric))
-        judges_sites = self.tables.any_has(place._replace(metric=SITES))
+            self._require_count(place.of(metric))
+        judges_sites = self.tables.any_has(place.of(SITES))
         self._require_promises(
             shape,
             but=_PER_SHAPE if judges_sites else (*_PER_SHAPE, "sites.", "ops.count:"),
@@ -384,19 +384,17 @@ class WorkloadPlan(EvidencePlan):
                 continue
             self.require(count, named_by=named_by, side=side)
             if self._rows.provenance.says_steady:
-                self.require(
-                    count._replace(key=STEADINESS), named_by=named_by, side=side
-                )
+                self.require(count.marked(STEADINESS), named_by=named_by, side=side)
 
     def _require_checks(self, shape: str) -> None:
         check = Row(self._name, shape, CORRECTNESS)
         if not self._rows.provenance.is_recorded or self.tables.any_has(check):
             self._require_shared(check)
-        passed = check._replace(key=CHECKED)
+        passed = check.marked(CHECKED)
         for table in self._tables_of_all:
             if Expected(passed) in table.announced:
                 self._require_shared(passed)
-        signature = check._replace(metric=SIGNATURE)
+        signature = check.of(SIGNATURE)
         for side, table in self.sides:
             if Expected(signature) in table.promised:
                 self.require(signature, named_by=self._named_by(signature), side=side)
