@@ -32,9 +32,6 @@ from perfgate.stats.summary import median
 
 SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.origin.sampled)
 
-# The logarithms of base and head, pair by pair and metric by metric.
-_Levels = dict[str, list[tuple[float, float]]]
-
 
 def sampled_effects(
     base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks
@@ -49,35 +46,46 @@ def sampled_effects(
     process over its time awake and its CPUs.
     """
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
-    if clock == "awake":
-        clock = None
-    items = np.array([_batch(base, place), _batch(head, place)])
-    levels: _Levels = defaultdict(list)
+    batch_of_base = _batch(base, place)
+    batch_of_head = _batch(head, place)
+    calls = _BothSides()
+    processes = _BothSides()
     pairs = pairs_of(base.pairs.replicates, head.pairs.replicates)[place.workload]
     for first, second in timing(pairs, place.shape):
-        quads, _ = clean_pair(first.shapes[place.shape], second.shapes[place.shape])
-        if quads is not None:
-            _add(
-                levels,
-                _sampled(first, place, quads, clock),
-                _sampled(second, place, quads, clock),
+        before = first.shapes[place.shape]
+        after = second.shapes[place.shape]
+        quads, _ = clean_pair(before, after)
+        if quads is None:
+            continue
+        processes.add(
+            _host_utilization(first, before, quads),
+            _host_utilization(second, after, quads),
+        )
+        if clock is not None and clock != "awake":
+            calls.add(
+                _numbers_of_calls(before, quads, clock, batch_of_base),
+                _numbers_of_calls(after, quads, clock, batch_of_head),
             )
-    effects = {}
-    for name, of_pairs in levels.items():
-        by: Clock = "awake"
-        if clock is not None and name != HOST_UTILIZATION:
-            by = clock
-        if name != THROUGHPUT:
-            effects[name] = log_ratios(of_pairs, clock=by)
-        elif items.min() > 0:
-            effects[name] = log_ratios(np.log(items) + of_pairs, clock=by)
+    effects = calls.effects(clock or "wall") | processes.effects("awake")
     # Stretches hold the rare slow calls that the processes of pairs never reach.
     return effects | _tail_effects(base, head, place)
 
 
-def _add(levels: _Levels, base: Mapping[str, float], head: Mapping[str, float]) -> None:
-    for name in base.keys() & head.keys():
-        levels[name].append((base[name], head[name]))
+class _BothSides:
+    """The logarithms of numbers of base and head, pair by pair or quad by quad."""
+
+    def __init__(self) -> None:
+        self._levels: dict[str, list[tuple[float, float]]] = defaultdict(list)
+
+    def add(self, base: Mapping[str, float], head: Mapping[str, float]) -> None:
+        for name in base.keys() & head.keys():
+            self._levels[name].append((base[name], head[name]))
+
+    def effects(self, clock: Clock) -> dict[str, PairedEffect]:
+        return {
+            name: log_ratios(levels, clock=clock)
+            for name, levels in self._levels.items()
+        }
 
 
 def _batch(run: RunDocument, place: ShapePlace) -> int:
@@ -87,48 +95,42 @@ def _batch(run: RunDocument, place: ShapePlace) -> int:
     return 0
 
 
-def _sampled(
-    process: Replicate, place: ShapePlace, quads: frozenset[int], clock: Clock | None
+def _numbers_of_calls(
+    blocks: BlockColumns, quads: frozenset[int], clock: Clock, batch: int
 ) -> dict[str, float]:
-    """The logarithms of a process's numbers in these quads; without a ``clock`` it has
-    none of its calls.
-    """
-    blocks = process.shapes[place.shape]
-    numbers = {}
-    utilization = _host_utilization(process, blocks, quads)
-    if utilization is not None:
-        numbers[HOST_UTILIZATION] = utilization
-    if clock is not None:
-        used = UsedBlocks.of(blocks, quads)
-        times = used.times(clock)
+    """The logarithms of the numbers of a process's calls in these quads."""
+    used = UsedBlocks.of(blocks, quads)
+    times = used.times(clock)
+    numbers = _tail(times)
+    if batch > 0:
         if clock == "wall":
             seconds = block_seconds(blocks)[used.is_used]
         else:
             seconds = sum_by_block(times, used.calls)
-        # Calls a second in a block.
-        rates = used.calls / np.maximum(seconds, SHORTEST)
-        numbers |= {**_tail(times), THROUGHPUT: float(np.log(median(rates)))}
+        calls_per_second = used.calls / np.maximum(seconds, SHORTEST)
+        rate = np.log(median(calls_per_second))
+        numbers[THROUGHPUT] = float(np.log(batch) + rate)
     return numbers
 
 
 def _host_utilization(
     process: Replicate, blocks: BlockColumns, quads: frozenset[int]
-) -> float | None:
+) -> dict[str, float]:
     """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads;
-    None if that is not known.
+    empty if that is not known.
     """
-    if not (
-        blocks.conductor.used_ns and blocks.conductor.seen_ns and process.worker.cpus
-    ):
-        return None
+    observed = blocks.conductor
+    cpus = len(process.worker.cpus)
+    if not observed.used_ns or not observed.seen_ns or not cpus:
+        return {}
     awake = awake_by_block(blocks)
-    used_ns = np.asarray(blocks.conductor.used_ns, dtype=np.float64)
-    counts = np.isfinite(awake) & np.isin(blocks.quad, list(quads))
-    cpu_seconds = float(used_ns[counts].sum()) / 1e9
-    awake_seconds = float(awake[counts].sum())
+    used_ns = np.asarray(observed.used_ns, dtype=np.float64)
+    is_known = np.isfinite(awake) & np.isin(blocks.quad, list(quads))
+    cpu_seconds = float(used_ns[is_known].sum()) / 1e9
+    awake_seconds = float(awake[is_known].sum())
     if min(cpu_seconds, awake_seconds) <= 0:
-        return None
-    return math.log(cpu_seconds / (awake_seconds * len(process.worker.cpus)))
+        return {}
+    return {HOST_UTILIZATION: math.log(cpu_seconds / (awake_seconds * cpus))}
 
 
 def _tail(times: Floats) -> dict[str, float]:
@@ -147,18 +149,17 @@ def _tail_effects(
     """P90, slowest tenth and standard deviation of calls without waits, one difference
     a quad of the long stretches.
     """
-    levels: _Levels = defaultdict(list)
-    stretches = pairs_of(base.pairs.replicates, head.pairs.replicates, "stretch")[
-        place.workload
-    ]
+    replicates = base.pairs.replicates, head.pairs.replicates
+    stretches = pairs_of(*replicates, "stretch")[place.workload]
+    tails = _BothSides()
     for first, second in timing(stretches, place.shape):
         before = first.shapes[place.shape]
         after = second.shapes[place.shape]
         quads, _ = clean_pair(before, after)
         for quad in sorted(quads or ()):
             of_quad = frozenset({quad})
-            tail_of_base = _tail(UsedBlocks.of(before, of_quad).wall)
-            _add(levels, tail_of_base, _tail(UsedBlocks.of(after, of_quad).wall))
-    return {
-        name: log_ratios(of_quads, clock="awake") for name, of_quads in levels.items()
-    }
+            tails.add(
+                _tail(UsedBlocks.of(before, of_quad).wall),
+                _tail(UsedBlocks.of(after, of_quad).wall),
+            )
+    return tails.effects("awake")
