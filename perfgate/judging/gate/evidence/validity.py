@@ -110,31 +110,40 @@ def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
 
 
 def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
-    pairs: Counter[ShapePlace] = Counter()
-    tainted: Counter[ShapePlace] = Counter()
-    taints: dict[ShapePlace, Counter[Taint]] = defaultdict(Counter)
+    """Yield the shapes with too few pairs of undisturbed quads."""
+    taints_of_pairs: dict[ShapePlace, list[Counter[Taint]]] = defaultdict(list)
+    spoiled: Counter[ShapePlace] = Counter()
     for workload, replicates in (*evidence.pairs.items(), *evidence.stretches.items()):
         for first, second in replicates:
             for shape in first.shapes.keys() & second.shapes.keys():
                 place = ShapePlace(workload, shape)
-                quads, of_pair = clean_pair(first.shapes[shape], second.shapes[shape])
-                pairs[place] += 1
-                tainted[place] += quads is None
-                taints[place].update(of_pair)
-    for place, count in sorted(pairs.items()):
-        few = tainted[place]
-        if count - few < LEAST_CLEAN * count:
-            # Without a disturbance the sides have different blocks.
-            kind: InvalidKind = "too_few_clean"
-            what = Message("gate.other-blocks")
-            for most, times in taints[place].most_common(1):
-                what = _TAINTS[most]
-                if times > taints[place].total() / 2:
-                    kind = most
+                quads, taints = clean_pair(first.shapes[shape], second.shapes[shape])
+                taints_of_pairs[place].append(taints)
+                spoiled[place] += quads is None
+    for place, of_pairs in sorted(taints_of_pairs.items()):
+        pairs = len(of_pairs)
+        few = spoiled[place]
+        if pairs - few < LEAST_CLEAN * pairs:
+            kind, cause = _disturbance(of_pairs)
             message = Message(
-                "gate.too-few-blocks", {"what": what, "few": few, "pairs": count}
+                "gate.too-few-blocks", {"what": cause, "few": few, "pairs": pairs}
             )
             yield _invalid(place, kind, message)
+
+
+def _disturbance(
+    taints_of_pairs: Iterable[Counter[Taint]],
+) -> tuple[InvalidKind, Message]:
+    """The most frequent disturbance; it names the kind if it is behind most quads."""
+    taints: Counter[Taint] = Counter()
+    for of_pair in taints_of_pairs:
+        taints.update(of_pair)
+    if not taints:  # the sides have different blocks
+        return "too_few_clean", Message("gate.other-blocks")
+    most, times = taints.most_common(1)[0]
+    if times > taints.total() / 2:
+        return most, _TAINTS[most]
+    return "too_few_clean", _TAINTS[most]
 
 
 def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
@@ -143,9 +152,8 @@ def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
     """
     for place in evidence.places:
         change = evidence.clock_shift(place)
-        if change and not counts_cycles(
-            evidence.pairs.get(place.workload, ()), place.shape
-        ):
+        pairs = evidence.pairs.get(place.workload, ())
+        if change and not counts_cycles(pairs, place.shape):
             message = Message("gate.clocks-differ", {"change": rounded(change)})
             yield _invalid(place, "clocks_differ", message)
 
@@ -179,9 +187,8 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     """Compare a worker's own times of its blocks with the conductor's."""
     calls = np.asarray(columns.calls)
     wall = unpack(columns.times.wall)
-    spans = np.asarray(columns.worker.end_ns, dtype=np.float64) - np.asarray(
-        columns.worker.start_ns
-    )
+    began = np.asarray(columns.worker.start_ns)
+    spans = np.asarray(columns.worker.end_ns, dtype=np.float64) - began
     if (sum_by_block(wall, calls) > spans).any() or (spans <= 0).any():
         return Message("gate.calls-exceed-block")
     if (wall <= 0).any():
@@ -194,16 +201,12 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     unseen = float(np.quantile(_unseen_shares(columns, spans), CLOCK_QUANTILE))
     if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / median(seen)):
         return None
-    waited = float(
-        _or_zeros(columns.conductor.run_delay_ns, seen.size).sum() / seen.sum()
-    )
-    # Caches that other processes emptied look the same, so the message also names a
-    # busy machine.
-    code = (
-        "gate.clock-misses-time"
-        if waited < BUSY_SHARE
-        else "gate.clock-misses-time-busy"
-    )
+    delays = _or_zeros(columns.conductor.run_delay_ns, seen.size)
+    waited = float(delays.sum() / seen.sum())
+    code = "gate.clock-misses-time"
+    if waited >= BUSY_SHARE:
+        # Caches that other processes emptied look the same.
+        code = "gate.clock-misses-time-busy"
     return Message(code, {"share": rounded(unseen), "waited": rounded(waited)})
 
 
@@ -220,18 +223,16 @@ def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
     blocks = len(observed.seen_ns)
     calls = np.asarray(columns.calls)
     delays = _or_zeros(observed.run_delay_ns, blocks)
-    awake = np.asarray(observed.seen_ns) - _or_zeros(
-        observed.conductor_delay_ns, blocks
-    )
-    expected = (
-        spans * (calls + 1) / calls
-    )  # one call of every block is made and not recorded
+    own_delays = _or_zeros(observed.conductor_delay_ns, blocks)
+    awake = np.asarray(observed.seen_ns) - own_delays
+    # One call of every block is made and not recorded.
+    expected = spans * (calls + 1) / calls
     shares: Floats = 1 - expected / np.maximum(1, awake - delays)
     if worker.took_ns:
         outside = np.maximum(0, delays - _or_zeros(worker.took_delay_ns, blocks))
-        shares = np.maximum(
-            shares, 1 - np.asarray(worker.took_ns) / np.maximum(1, awake - outside)
-        )
+        took = np.asarray(worker.took_ns)
+        of_turn = 1 - took / np.maximum(1, awake - outside)
+        shares = np.maximum(shares, of_turn)
     return shares
 
 
@@ -244,18 +245,19 @@ def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
     # have waited in between.
     seen = used = 0
     for _, columns in replicate.lanes:
-        seen += sum(columns.conductor.seen_ns) + sum(
-            columns.conductor.conductor_delay_ns
-        )
-        used += sum(columns.conductor.used_ns)
+        observed = columns.conductor
+        seen += sum(observed.seen_ns) + sum(observed.conductor_delay_ns)
+        used += sum(observed.used_ns)
     granted = len(replicate.worker.cpus)
     if seen and used > CPU_SHARE * granted * seen:
-        cpus: dict[str, MessageValue] = {
-            "used": rounded(used / seen),
-            "granted": granted,
-        }
         message = Message(
-            "gate.too-many-cpus", {"side": side, "pair": replicate.pair, **cpus}
+            "gate.too-many-cpus",
+            {
+                "side": side,
+                "pair": replicate.pair,
+                "used": rounded(used / seen),
+                "granted": granted,
+            },
         )
         yield from _every_shape(replicate, "worker_changed", message)
 
@@ -267,16 +269,13 @@ def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
         for name in sorted((of_base.keys() & of_head.keys()) - {STOPPED}):
             before = of_base[name]
             after = of_head[name]
-            if before != after:
-                values: dict[str, MessageValue] = {
-                    "pair": first.pair,
-                    "name": name,
-                    "before": before,
-                    "after": after,
-                }
-                yield from _every_shape(
-                    first, "worker_changed", Message("gate.settings-differ", values)
-                )
+            if before == after:
+                continue
+            message = Message(
+                "gate.settings-differ",
+                {"pair": first.pair, "name": name, "before": before, "after": after},
+            )
+            yield from _every_shape(first, "worker_changed", message)
 
 
 def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
@@ -305,13 +304,15 @@ def _works_out_of_turn(base: float, head: float) -> Message | None:
     if high - low <= OUT_OF_TURN_SHARE + low:
         return None
     busy, idle = ("head", "base") if head > base else ("base", "head")
-    values: dict[str, MessageValue] = {
-        "busy": busy,
-        "other": idle,
-        "share": rounded(high),
-        "other_share": rounded(low),
-    }
-    return Message("gate.works-out-of-turn", values)
+    return Message(
+        "gate.works-out-of-turn",
+        {
+            "busy": busy,
+            "other": idle,
+            "share": rounded(high),
+            "other_share": rounded(low),
+        },
+    )
 
 
 def _unsteady(pairs: list[Pair]) -> Iterator[Invalid]:
@@ -348,9 +349,8 @@ def invalid_turns(evidence: Evidence) -> list[Invalid]:
             if message is not None:
                 invalid.append(_invalid(job.place, "out_of_turn", message))
         late = [turn.late for turn in (*job.base, *job.head) if turn.late is not None]
-        share = _typical(late or [0.0])
-        if share > LATE_SHARE:
-            message = Message("gate.requests-late", {"share": rounded(share)})
+        if late and _typical(late) > LATE_SHARE:
+            message = Message("gate.requests-late", {"share": rounded(_typical(late))})
             invalid.append(_invalid(job.place, "late", message))
     return invalid
 
