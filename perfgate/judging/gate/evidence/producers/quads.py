@@ -38,6 +38,7 @@ from perfgate.judging.gate.evidence.quads import (
     LOOKS,
     RATIOS,
     JobOfSides,
+    Quad,
     answers_of,
     common_ratio,
     looks_of,
@@ -91,39 +92,32 @@ class JobQuads:
         for entry in self._trusted.numbers:
             effect = self._effect(entry.metric)
             if effect is not None:
-                yield self._number(entry, effect)
+                yield self._reported(entry, effect)
 
     def _effect(self, name: str) -> PairedEffect | None:
         turns = [*self._base, *self._head]
         if not turns or not all(name in turn.values for turn in turns):
             return None
-        levels = []
-        starts = []
-        for quad in self._job.quads:
-            levels.append((_mean_log(quad.base, name), _mean_log(quad.head, name)))
-            starts.append(quad.start)
-        if not np.isfinite(levels).all():
+        base = np.array([_mean_log(quad.base, name) for quad in self._job.quads])
+        head = np.array([_mean_log(quad.head, name) for quad in self._job.quads])
+        if not np.isfinite([base, head]).all():
             return None
-        base, head = np.array(levels).T
-        if self._record.starts_afresh:
-            differences = Differences.of(head - base)
-        else:
-            differences = Differences.of(head - base, starts)
+        starts: list[int] | None = None
+        if not self._record.starts_afresh:
+            starts = [quad.start for quad in self._job.quads]
+        differences = Differences.of(head - base, starts)
         return PairedEffect.of(differences, math.exp(median(base)), "quad")
 
-    def _number(self, entry: JobNumber, effect: PairedEffect) -> Number:
-        """A number on the terms of a job.
+    def _reported(self, entry: JobNumber, effect: PairedEffect) -> Number:
+        """A number as the trusted side lists it.
 
         The tail of few requests is weak evidence: it may only fail the gate.
         """
-        number = self._rules.number(self._place, entry.metric, effect, JOB)
-        is_tail = entry.metric == TTFT_P99 and not entry.gating
         margin = self._rules.policy.ok_margin
         if margin is None:
             margin = JOB_OK_MARGIN * metric(entry.metric).gate.ok_margin_scale
-        allowed = number.terms.tolerance
-        return number._replace(
-            terms=Terms(allowed, (max(allowed, margin),), self._looks),
+        is_tail = entry.metric == TTFT_P99 and not entry.gating
+        return self._number(entry.metric, effect, margin)._replace(
             unit=entry.unit,
             better=entry.better,
             gating=entry.gating or is_tail,
@@ -131,44 +125,42 @@ class JobQuads:
             only_worse=is_tail,
         )
 
+    def _number(self, name: str, effect: PairedEffect, margin: float = 0.0) -> Number:
+        """A number on the terms of a job: "unchanged" excludes ``margin``, or what is
+        tolerated if that is more.
+        """
+        number = self._rules.number(self._place, name, effect, JOB)
+        allowed = number.terms.tolerance
+        return number._replace(
+            terms=Terms(allowed, (max(allowed, margin),), self._looks)
+        )
+
     def stalls(self) -> Iterator[Number]:
         effect = stall_effect(self._job.quads)
         if effect is not None:
-            number = self._rules.number(self._place, STALLS, effect, JOB)
-            allowed = number.terms.tolerance
-            yield number._replace(
-                terms=Terms(allowed, (allowed,), self._looks), unit="1", only_worse=True
-            )
+            yield self._number(STALLS, effect)._replace(only_worse=True)
 
     def halves(self) -> Iterator[Number]:
         """Yield the slowdown on the second half of the devices relative to the first,
         by the first number that gates.
         """
-        entry = next(
-            (number for number in self._trusted.numbers if number.gating), None
-        )
-        if self._record.fits != "swap" or entry is None:
+        gating = [number for number in self._trusted.numbers if number.gating]
+        if self._record.fits != "swap" or not gating:
             return
-        sign = -1.0 if entry.better == "higher" else 1.0
-        gains = []
-        starts = []
-        for quad in self._job.quads:
-            # A quad with fewer turns is missing evidence.
-            if min(len(quad.base), len(quad.head)) > 1:
-                # The head begins on the second half of the devices, and the base ends
-                # there.
-                of_base = _mean_logs_of_halves(quad.base, entry.metric)
-                of_head = _mean_logs_of_halves(quad.head, entry.metric)
-                gain = (of_head[0] - of_base[0]) - (of_head[1] - of_base[1])
-                gains.append(sign * gain / 2)
-                starts.append(quad.start)
-        if gains and np.isfinite(gains).all():
-            differences = Differences.of(gains, starts)
-            number = self._rules.number(
-                self._place, JOB_HALVES, PairedEffect.of(differences, 1.0, "quad"), JOB
-            )
-            yield number._replace(
-                terms=Terms(1.0, (1.0,), self._looks), unit="1", gating=False
+        # A quad with fewer turns is missing evidence.
+        quads = [
+            quad
+            for quad in self._job.quads
+            if len(quad.base) > 1 and len(quad.head) > 1
+        ]
+        slowdowns = np.array(
+            [_slowdown_on_second_half(quad, gating[0]) for quad in quads]
+        )
+        if quads and np.isfinite(slowdowns).all():
+            differences = Differences.of(slowdowns, [quad.start for quad in quads])
+            effect = PairedEffect.of(differences, 1.0, "quad")
+            yield self._number(JOB_HALVES, effect)._replace(
+                terms=Terms(1.0, (1.0,), self._looks), gating=False
             )
 
     def ratios_of_counters(self) -> Iterator[Number]:
@@ -181,13 +173,11 @@ class JobQuads:
         """Yield the communication of profiled steps, start by start."""
         base = profiled_starts(self._base)
         head = profiled_starts(self._head)
-        if base and head:
-            yield self._profiled(
-                RANKS_EXPOSED, list(map(exposed, base)), list(map(exposed, head))
-            )
-            yield self._profiled(
-                RANKS_SKEW, list(map(skew, base)), list(map(skew, head))
-            )
+        if not base or not head:
+            return
+        for name, seconds_of in ((RANKS_EXPOSED, exposed), (RANKS_SKEW, skew)):
+            before = list(map(seconds_of, base))
+            yield self._profiled(name, before, list(map(seconds_of, head)))
 
     def _profiled(
         self, name: str, base: Sequence[float], head: Sequence[float]
@@ -198,15 +188,12 @@ class JobQuads:
         level = statistics.median(base)
         ratios = _log_ratios(base, head)
         if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:
-            return self._rules.number(
-                self._place, name, Levels(level, statistics.median(head)), ALONE
-            )
+            levels = Levels(level, statistics.median(head))
+            return self._rules.number(self._place, name, levels, ALONE)
         effect = PairedEffect.of(Differences.of(ratios), level, "quad")
         number = self._rules.number(self._place, name, effect, ALONE)
-        return number._replace(
-            terms=Terms(_PROFILED_MARGIN, (_PROFILED_MARGIN,), (len(ratios),)),
-            gating=False,
-        )
+        terms = Terms(_PROFILED_MARGIN, (_PROFILED_MARGIN,), (len(ratios),))
+        return number._replace(terms=terms, gating=False)
 
     def answers(self) -> Iterator[Number]:
         counts = answers_of(self._job.base, self._job.head)
@@ -221,6 +208,16 @@ def _mean_log(turns: Sequence[Turn], name: str) -> float:
         value = turn.values.get(name, math.nan)
         logarithms.append(math.log(value) if value > 0 else -math.inf)
     return float(np.mean(logarithms))
+
+
+def _slowdown_on_second_half(quad: Quad, number: JobNumber) -> float:
+    """The head begins on the second half of the devices, and the base ends there."""
+    head_on_second, head_on_first = _mean_logs_of_halves(quad.head, number.metric)
+    base_on_first, base_on_second = _mean_logs_of_halves(quad.base, number.metric)
+    more = ((head_on_second - base_on_first) - (head_on_first - base_on_second)) / 2
+    if number.better == "higher":
+        return -more
+    return more
 
 
 def _mean_logs_of_halves(turns: Sequence[Turn], name: str) -> tuple[float, float]:
