@@ -160,6 +160,12 @@ class Count:
         return self.base.most, self.base.most
 
     @property
+    def gap(self) -> float:
+        """The difference between the closest counts."""
+        base, head = self.closest
+        return abs(head - base)
+
+    @property
     def outcome(self) -> Outcome:
         base, head = self.closest
         if head > base * (1 + self.allowed) and head > base + self.allowed_more:

@@ -6,7 +6,8 @@ Counts have no noise, so any worsening counts, and names its operator and line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -39,7 +40,11 @@ _NAMED_COUNTS = 5
 _COUNTED = ("counters.", "memory.", OPERATOR_COUNT)
 # A call that runs none of them any more may not have computed its output.
 _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
+_WAVERS = "gate.unstable-in-head"
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
+
+
+_Kind = TypeVar("_Kind", Exact, Checked)
 
 
 def compare_counters(rows: Iterable[Counted], policy: Policy) -> list[Exact | Checked]:
@@ -69,37 +74,129 @@ def _compare(shape: CountedShape, name: str) -> Exact | Checked:
         return shape.comparison(Exact, name, outcome, Message("gate.unknown-metric"))
     if name == LOW_PRECISION_OPS:
         return compare_precision(shape)
+    counter = _Counter(shape, name)
     if name == AUTOGRAD_OPS and name not in shape.unstable:
-        return compare_autograd(shape) or _compare_exact(shape, name)
+        return compare_autograd(shape) or counter.compare_values()
     if name == BLOCKING_TRANSFERS and _keeps_unblocked_transfers(shape):
         return replace(shape.comparison(Exact, name, "unchanged"), tolerance=0.0)
-    if _lost_all_work(shape, name):
-        return _compare_lost_work(shape, name)
+    if counter.lost_all_work():
+        return counter.compare_lost_work()
     if name in shape.unstable:
-        return _compare_outside(shape, name) or _compare_ranges(shape, name)
-    if not shape.is_of_calls and base.values[name] != head.values[name]:
-        reason = Message("gate.whole-recordings")
-        parts = _largest_parts(shape, name)
-        return shape.comparison(Exact, name, "inconclusive", reason, parts)
-    return _compare_exact(shape, name)
+        return counter.compare_outside() or counter.compare_ranges()
+    if shape.is_of_calls or base.values[name] == head.values[name]:
+        return counter.compare_values()
+    return counter.undecided(Exact, Message("gate.whole-recordings"))
 
 
-def _compare_exact(shape: CountedShape, name: str) -> Exact:
-    before = shape.base.values[name]
-    after = shape.head.values[name]
-    count = shape.count(name, (before, before), (after, after))
-    if count.outcome == "unchanged":
-        return count.comparison
-    reason = None
-    if count.outcome == "regressed":
-        reason = _REASONS.get(name) or _counted_once(shape)
-    return replace(count.comparison, reason=reason, parts=_largest_parts(shape, name))
+class _Counter:
+    """A known counter of a shape that both sides have."""
 
+    def __init__(self, shape: CountedShape, name: str) -> None:
+        self._shape = shape
+        self._name = name
+        self._base = shape.base
+        self._head = shape.head
+        self._before = shape.base.values[name]
+        self._after = shape.head.values[name]
 
-def _largest_parts(
-    shape: CountedShape, name: str, *, varying: bool = False
-) -> list[Part]:
-    return shape.parts(name, varying=varying)[:MAX_PARTS]
+    def compare_values(self) -> Exact:
+        count = self._count(self._before, self._after)
+        if count.outcome == "unchanged":
+            return count.comparison
+        reason: Message | None = None
+        if count.outcome == "regressed":
+            reason = _REASONS.get(self._name) or _counted_once(self._shape)
+        return self._explained(count, reason)
+
+    def compare_outside(self) -> Exact | None:
+        """Compare the part of a count at the places where it differs neither between
+        calls nor between processes.
+
+        None if that part is the same on both sides, or unknown because the places do
+        not add up to the count, or none of them varies although the count does.
+        """
+        steady = []
+        for side in (self._base, self._head):
+            rows = side.located(self._name)
+            is_explained = side.is_exact(self._name) or any(
+                map(self._shape.varies, rows)
+            )
+            if not is_explained or total(rows) != side.values[self._name]:
+                return None
+            steady.append(total(self._shape.steady(rows)))
+        count = self._count(*steady)
+        if count.outcome == "unchanged":
+            return None
+        return self._explained(count, Message("gate.outside-varying"))
+
+    def compare_ranges(self) -> Exact:
+        """Compare a count that differs between repeated calls: all calls of one side
+        must lie beyond all of the other.
+
+        With three calls a side, equal code does so once in 20 gates. If the base's own
+        calls differ, the gap must also be wider than RANGES_APART times the wider
+        range: less than once in 500, for normal, uniform and log-normal counts. What
+        differs between processes is seen only in several of them, so the conductor
+        counts a difference in five of each side.
+        """
+        name = self._name
+        before = self._base.ends(name)
+        after = self._head.ends(name)
+        if before is not None and after is not None:
+            count = self._shape.count(name, before, after)
+            if count.outcome != "unchanged" and count.gap > self._needed_gap(count):
+                reason = Message("gate.ranges-apart")
+                return self._explained(count, reason, varying=True)
+        if not self._base.is_exact(name):
+            reason = self._shape.overlap(name)
+            return self._shape.comparison(Exact, name, "not_comparable", reason)
+        # The change made it waver.
+        reason = Message(_WAVERS)
+        row = self._shape.comparison(Exact, name, "inconclusive", reason)
+        return replace(row, gating=False)
+
+    def _needed_gap(self, count: Count) -> float:
+        if self._base.is_exact(self._name):
+            return 0.0
+        return RANGES_APART * max(count.base.width, count.head.width)
+
+    def lost_all_work(self) -> bool:
+        return (
+            self._name in _PROOFS_OF_WORK
+            and self._head.is_exact(self._name)
+            and self._shape.is_of_calls
+            and self._before > self._after == 0
+        )
+
+    def compare_lost_work(self) -> Exact | Checked:
+        """A head without the work that the base does is not an improvement: its output
+        may not have been computed.
+
+        Uncounted sources, such as a captured graph or a custom kernel, may also produce
+        the output. The workload's check decides between the two: if it accepts the
+        output, the loss warns; otherwise the gate cannot pass.
+        """
+        if self._shape.is_checked:
+            return self.undecided(Checked, Message("gate.nothing-left-checked"))
+        return self.undecided(Exact, Message("gate.nothing-left"))
+
+    def undecided(self, kind: type[_Kind], reason: Message) -> _Kind:
+        parts = self._parts()
+        return self._shape.comparison(kind, self._name, "inconclusive", reason, parts)
+
+    def _count(self, before: float, after: float) -> Count:
+        """A count that is exact on both sides."""
+        return self._shape.count(self._name, (before, before), (after, after))
+
+    def _explained(
+        self, count: Count, reason: Message | None, *, varying: bool = False
+    ) -> Exact:
+        parts = self._parts(varying=varying)
+        return replace(count.comparison, reason=reason, parts=parts)
+
+    def _parts(self, *, varying: bool = False) -> list[Part]:
+        """The parts with the largest changes."""
+        return self._shape.parts(self._name, varying=varying)[:MAX_PARTS]
 
 
 def _counted_once(shape: CountedShape) -> Message | None:
@@ -115,57 +212,6 @@ def _counted_once(shape: CountedShape) -> Message | None:
     return None
 
 
-def _compare_outside(shape: CountedShape, name: str) -> Exact | None:
-    """Compare the part of a count at the places where it differs neither between calls
-    nor between processes.
-
-    None if that part is the same on both sides, or unknown because the places do not
-    add up to the count, or none of them varies although the count does.
-    """
-    steady = []
-    for side in (shape.base, shape.head):
-        rows = side.located(name)
-        is_explained = side.is_exact(name) or any(map(shape.varies, rows))
-        if not is_explained or total(rows) != side.values[name]:
-            return None
-        steady.append(total(shape.steady(rows)))
-    before, after = steady
-    count = shape.count(name, (before, before), (after, after))
-    if count.outcome == "unchanged":
-        return None
-    reason = Message("gate.outside-varying")
-    return replace(count.comparison, reason=reason, parts=_largest_parts(shape, name))
-
-
-def _compare_ranges(shape: CountedShape, name: str) -> Exact:
-    """Compare a count that differs between repeated calls: all calls of one side must
-    lie beyond all of the other.
-
-    With three calls a side, equal code does so once in 20 gates. If the base's own
-    calls differ, the gap must also be wider than RANGES_APART times the wider range:
-    less than once in 500, for normal, uniform and log-normal counts. What differs
-    between processes is seen only in several of them, so the conductor counts a
-    difference in five of each side.
-    """
-    before = shape.base.ends(name)
-    after = shape.head.ends(name)
-    if before is not None and after is not None:
-        count = shape.count(name, before, after)
-        needed = 0.0
-        if not shape.base.is_exact(name):
-            needed = RANGES_APART * max(count.base.width, count.head.width)
-        base, head = count.closest
-        if count.outcome != "unchanged" and abs(head - base) > needed:
-            parts = _largest_parts(shape, name, varying=True)
-            reason = Message("gate.ranges-apart")
-            return replace(count.comparison, reason=reason, parts=parts)
-    if not shape.base.is_exact(name):
-        return shape.comparison(Exact, name, "not_comparable", shape.overlap(name))
-    # The change made it waver.
-    reason = Message("gate.unstable-in-head")
-    return replace(shape.comparison(Exact, name, "inconclusive", reason), gating=False)
-
-
 def _keeps_unblocked_transfers(shape: CountedShape) -> bool:
     """Whether no request that lets the host go on was lost: one that may block is then
     another request.
@@ -173,31 +219,6 @@ def _keeps_unblocked_transfers(shape: CountedShape) -> bool:
     before = total(shape.base.located(UNBLOCKED_TRANSFERS))
     after = total(shape.head.located(UNBLOCKED_TRANSFERS))
     return after >= before
-
-
-def _lost_all_work(shape: CountedShape, name: str) -> bool:
-    is_exact = shape.head.is_exact(name) and shape.is_of_calls
-    return (
-        name in _PROOFS_OF_WORK
-        and is_exact
-        and shape.base.values[name] > shape.head.values[name] == 0
-    )
-
-
-def _compare_lost_work(shape: CountedShape, name: str) -> Exact | Checked:
-    """A head without the work that the base does is not an improvement: its output may
-    not have been computed.
-
-    Uncounted sources, such as a captured graph or a custom kernel, may also produce the
-    output. The workload's check decides between the two: if it accepts the output, the
-    loss warns; otherwise the gate cannot pass.
-    """
-    parts = _largest_parts(shape, name)
-    if shape.is_checked:
-        reason = Message("gate.nothing-left-checked")
-        return shape.comparison(Checked, name, "inconclusive", reason, parts)
-    reason = Message("gate.nothing-left")
-    return shape.comparison(Exact, name, "inconclusive", reason, parts)
 
 
 def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
@@ -210,22 +231,20 @@ def _compare_operators(shape: CountedShape) -> Iterator[Exact]:
         return
     base = shape.base
     head = shape.head
-    views = {
-        operator.op
-        for operator in (*base.counters.ops, *head.counters.ops)
-        if operator.view
-    }
-    uncounted = _uncounted_operators(shape)
+    skipped = _uncounted_operators(shape)
+    for operator in (*base.counters.ops, *head.counters.ops):
+        if operator.view:
+            skipped.add(operator.op)
     parts = shape.parts(FRAMEWORK_OPS)
-    for operator in sorted(base.calls.keys() | head.calls.keys()):
-        before = base.calls.get(operator, 0)
-        after = head.calls.get(operator, 0)
-        name = OPERATOR_COUNT + operator
-        if before == after or name in shape.unstable:
-            continue
-        if operator not in views and operator not in uncounted:
-            count = Count(shape.place, name, Range(before, before), Range(after, after))
-            of_operator = [part for part in parts if part.name == operator]
+    for name in sorted((base.calls.keys() | head.calls.keys()) - skipped):
+        before = base.calls.get(name, 0)
+        after = head.calls.get(name, 0)
+        metric_name = OPERATOR_COUNT + name
+        if before != after and metric_name not in shape.unstable:
+            count = Count(
+                shape.place, metric_name, Range(before, before), Range(after, after)
+            )
+            of_operator = [part for part in parts if part.name == name]
             yield replace(count.comparison, gating=False, parts=of_operator)
 
 
@@ -244,17 +263,18 @@ def _uncounted_operators(shape: CountedShape) -> set[str]:
     return uncounted - counted
 
 
-def is_differing_count(compared: Comparison) -> bool:
+def is_differing_count(comparison: Comparison) -> bool:
     """Whether a count differs between the sides, or between processes of the head
     alone.
     """
-    if not compared.metric.startswith(_COUNTED):
+    if not comparison.metric.startswith(_COUNTED):
         return False
-    wavers = (
-        compared.reason is not None and compared.reason.code == "gate.unstable-in-head"
-    )
-    return wavers or (
-        isinstance(compared, Exact) and compared.outcome in ("regressed", "improved")
+    reason = comparison.reason
+    if reason is not None and reason.code == _WAVERS:
+        return True
+    return isinstance(comparison, Exact) and comparison.outcome in (
+        "regressed",
+        "improved",
     )
 
 
@@ -313,16 +333,22 @@ def compare_settings(
         reasons = []
         if of_base and not of_head:
             reasons.append(Message("gate.no-settings"))
-        elif of_base:
-            for name in sorted(of_base.keys() | of_head.keys()):
-                before = of_base.get(name)
-                after = of_head.get(name)
-                if before != after and (row.place.workload, name) not in reported:
-                    reported.add((row.place.workload, name))
-                    reasons.append(_difference(name, before, after, changes))
+        for name in _differing(of_base, of_head):
+            if (row.place.workload, name) not in reported:
+                reported.add((row.place.workload, name))
+                values = of_base.get(name), of_head.get(name)
+                reasons.append(_difference(name, *values, changes))
         for reason in reasons:
             warning = compared(Exact, row.place, SETTINGS, reason=reason)
             yield replace(warning, gating=False)
+
+
+def _differing(base: Mapping[str, str], head: Mapping[str, str]) -> list[str]:
+    """The settings that differ; none if a side has no settings at all."""
+    if not base or not head:
+        return []
+    names = sorted(base.keys() | head.keys())
+    return [name for name in names if base.get(name) != head.get(name)]
 
 
 def _difference(
