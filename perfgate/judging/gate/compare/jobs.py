@@ -41,6 +41,7 @@ from perfgate.judging.gate.evidence.quads import (
     CACHED,
     FEWEST_COUNTED,
     JobOfSides,
+    Quad,
     common_ratio,
     counted_lines,
 )
@@ -91,35 +92,39 @@ def compare_job(
 def _other_output(job: JobOfSides, policy: Policy) -> Iterator[Checked]:
     """Yield a comparison that fails if equal work gave different output."""
     tolerated = configured_tolerance(policy, RANKS_LOSS, job.place) or 0.0
-    compared = differing = 0
-    for quad in job.quads:
-        # If a program checks a server's answers, only the first turns of a start have
-        # an output.
-        if any(
-            turn.output or RANKS_LOSS in turn.values
-            for turn in (*quad.base, *quad.head)
-        ):
-            compared += 1
-            outputs_of_base = {turn.output for turn in quad.base}
-            outputs_of_head = {turn.output for turn in quad.head}
-            differing += outputs_of_base != outputs_of_head or losses_differ(
-                quad.base, quad.head, tolerated
-            )
+    # If a program checks a server's answers, only the first turns of a start have an
+    # output.
+    quads = list(filter(_has_output, job.quads))
+    differing = sum(_outputs_differ(quad, tolerated) for quad in quads)
     if differing:
-        reason = Message("gate.other-output", {"count": differing, "quads": compared})
+        values = {"count": differing, "quads": len(quads)}
+        reason = Message("gate.other-output", values)
         yield differing_output(job.place, JOB_OUTPUT, reason)
 
 
-def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) -> bool:
+def _has_output(quad: Quad) -> bool:
+    turns = (*quad.base, *quad.head)
+    return any(turn.output or RANKS_LOSS in turn.values for turn in turns)
+
+
+def _outputs_differ(quad: Quad, tolerated: float) -> bool:
+    outputs_of_base = {turn.output for turn in quad.base}
+    outputs_of_head = {turn.output for turn in quad.head}
+    return outputs_of_base != outputs_of_head or losses_differ(
+        quad.base, quad.head, tolerated
+    )
+
+
+def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerated: float) -> bool:
     """Whether the mean losses of turns with the same steps are further apart than
-    ``tolerance``, as a share.
+    ``tolerated``, as a share.
     """
     for before, after in zip(base, head):
         loss = before.values.get(RANKS_LOSS)
         loss_of_head = after.values.get(RANKS_LOSS)
         if loss is None or loss_of_head is None:
             continue
-        if not math.isclose(loss, loss_of_head, rel_tol=tolerance):
+        if not math.isclose(loss, loss_of_head, rel_tol=tolerated):
             return True
     return False
 
@@ -213,12 +218,12 @@ def _compare_lines(
     base = Range.of(map(rounded, before))
     head = Range.of(map(rounded, after))
     count = Count(place, COMMAND_LINES, base, head, allowed, fewer=allowed)
-    spread = max(base.most / base.least, head.most / head.least) - 1
+    variation = max(base.most / base.least, head.most / head.least) - 1
     reason: Message | None = None
     if of_stacks:
         reason = Message("gate.lines-of-stacks")
-    elif spread > allowed:
-        reason = Message("gate.lines-vary", {"spread": rounded(spread)})
+    elif variation > allowed:
+        reason = Message("gate.lines-vary", {"spread": rounded(variation)})
     if reason is None:
         yield count.comparison
     else:
@@ -331,30 +336,32 @@ def _differing(
     """The counts that differ: one part if every rank has the same count, else one for
     each rank that differs.
     """
-    names: dict[str, None] = {}
-    ranks = set()
-    for operator, rank in (*base, *head):
-        names[operator] = None
-        ranks.add(rank)
+    keys = (*base, *head)
+    ranks = sorted({key.rank for key in keys})
     parts: list[Part] = []
-    for name in names:
-        amounts = set()
-        of_name = []
-        for rank in sorted(ranks):
-            key = RankOperator(name, rank)
-            part = Part(
-                name=name,
-                ranks=str(rank),
-                base=base.get(key, 0.0),
-                head=head.get(key, 0.0),
-            )
-            amounts.add((part.base, part.head))
-            if part.base != part.head:
-                of_name.append(part)
+    for name in dict.fromkeys(key.operator for key in keys):
+        of_name = [
+            _part_of_rank(RankOperator(name, rank), base, head) for rank in ranks
+        ]
+        amounts = {(part.base, part.head) for part in of_name}
+        differing = [part for part in of_name if part.base != part.head]
         if len(ranks) > 1 and len(amounts) == 1:
-            of_name = [replace(part, ranks="each") for part in of_name[:1]]
-        parts += of_name
+            differing = [replace(part, ranks="each") for part in differing[:1]]
+        parts += differing
     return parts
+
+
+def _part_of_rank(
+    key: RankOperator,
+    base: Mapping[RankOperator, float],
+    head: Mapping[RankOperator, float],
+) -> Part:
+    return Part(
+        name=key.operator,
+        ranks=str(key.rank),
+        base=base.get(key, 0.0),
+        head=head.get(key, 0.0),
+    )
 
 
 def _operator_parts(
@@ -369,8 +376,7 @@ def _operator_parts(
     for key, times in head.items():
         growth[key.operator] += times
     differing = [name for name, more in growth.items() if more]
-    most = sorted(differing, key=lambda name: (-abs(growth[name]), name))[
-        :_NAMED_OPERATORS
-    ]
+    differing.sort(key=lambda name: (-abs(growth[name]), name))
+    most = differing[:_NAMED_OPERATORS]
     parts = [part for part in _differing(base, head) if part.name in most]
     return sorted(parts, key=lambda part: most.index(part.name))

@@ -31,6 +31,7 @@ from perfgate.judging.gate.evidence.quads import Quad
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import exposed
 from perfgate.judging.gate.evidence.work_table import PairedTimes, WorkTable
+from perfgate.stats.arrays import Floats
 from perfgate.stats.signed_rank import estimate, lower_bound
 from perfgate.stats.summary import median
 
@@ -82,18 +83,17 @@ def _grown_kernels(pairs: PairedTimes, comparison: Paired) -> list[Part]:
     """The kernels that take longer without doubt and explain a good part of the loss,
     the largest first.
     """
-    loss = (comparison.head or 0.0) - (comparison.base or 0.0)
     if not comparison.looks_worse or len(pairs) < MIN_PAIRS:
         return []
+    loss = (comparison.head or 0.0) - (comparison.base or 0.0)
     parts = []
     for name in pairs.names:
         base, head = pairs.of_part(name).T
         added = estimate(head - base)
         if added >= LEAST_OF_LOSS * loss and lower_bound(head - base, _TAIL) > 0:
-            level = median(base)
-            parts.append(
-                Part(name=name, base=rounded(level), head=rounded(level + added))
-            )
+            before = median(base)
+            after = before + added
+            parts.append(Part(name=name, base=rounded(before), head=rounded(after)))
     return most_grown(parts)[:MOST_KERNELS]
 
 
@@ -112,11 +112,10 @@ def grown_lines(
     new code comes before it, unless it adds less than half the most.
     """
     grown = []
-    most = 0.0
     for pair in _aligned_by_code(before, after, base_code):
         if pair.head and pair.delta > 0:
             grown.append(pair)
-            most = max(most, pair.delta)
+    most = max((pair.delta for pair in grown), default=0.0)
 
     def order(pair: AlignedWork) -> tuple[bool, float, str, int]:
         is_second = pair.row.code in base_code or pair.delta < most / 2
@@ -178,15 +177,11 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
         metric, unit = RANKS_MEMORY, 1.0
     of_base = [_medians(quad.base, metric) for quad in quads]
     of_head = [_medians(quad.head, metric) for quad in quads]
-    known = [by_rank.keys() for by_rank in (*of_base, *of_head)]
-    ranks = sorted(set[int]().union(*known).intersection(*known))
+    ranks = _common_ranks([*of_base, *of_head])
     if len(ranks) < 2:
         return []
-    rows = []
-    for by_rank in (*of_base, *of_head):
-        rows.append([by_rank[rank] for rank in ranks])
-    # A row for each quad, a column for each rank.
-    base, head = np.split(np.array(rows), 2)
+    base = _by_quad_and_rank(of_base, ranks)
+    head = _by_quad_and_rank(of_head, ranks)
     grown = head - base
     level = max(float(np.median(base)), 1e-9)
     starts = [quad.start for quad in quads]
@@ -201,6 +196,23 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
                 Part(name=f"rank {rank}", base=rounded(before), head=rounded(after))
             )
     return most_grown(parts)
+
+
+def _common_ranks(medians: Sequence[dict[int, float]]) -> list[int]:
+    """The ranks that all turns of all quads have."""
+    if not medians:
+        return []
+    return sorted(set(medians[0]).intersection(*medians))
+
+
+def _by_quad_and_rank(
+    medians: Iterable[dict[int, float]], ranks: Sequence[int]
+) -> Floats:
+    """A row for each quad, a column for each rank."""
+    rows = []
+    for by_rank in medians:
+        rows.append([by_rank[rank] for rank in ranks])
+    return np.array(rows)
 
 
 def _medians(turns: Iterable[Turn], metric: str) -> dict[int, float]:

@@ -70,14 +70,9 @@ def compare_sides(
     floors = list(map(noise_floor, numbers.twins))
     invalid = [*numbers.invalid_times, *base_differs(floors), *numbers.invalid_turns]
     reasons = {entry.place: entry.message for entry in invalid}
-    paired: list[Comparison] = []
-    checked: list[Comparison] = []
     judged = judge_numbers(numbers.measured, shares, floors, numbers.waited)
-    for comparison in with_parts(judged, work):
-        if isinstance(comparison, Paired):
-            paired.append(comparison)
-        else:
-            checked.append(comparison)
+    rows = list(with_parts(judged, work))
+    paired = [row for row in rows if isinstance(row, Paired)]
     comparisons: list[Comparison] = [
         *compare_rules(numbers.of_head, policy.kernels),
         *compare_counters(work.counted, policy),
@@ -88,5 +83,7 @@ def compare_sides(
     ]
     for name, job in work.jobs.items():
         comparisons += compare_job(job, policy, of_stacks=work.of_stacks)
-        comparisons += [row for row in checked if row.workload == name]
+        for row in rows:
+            if row.workload == name and not isinstance(row, Paired):
+                comparisons.append(row)
     return SessionComparisons(with_costless(comparisons, policy), floors, invalid)
