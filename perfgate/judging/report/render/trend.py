@@ -61,7 +61,6 @@ _COLOURS = {
     "PASS": Words("#18794e"),
     "SKIPPED": Words("#5c6470"),
 }
-_HISTORY = 16  # blocks
 _MAX_NAMES = 30
 _PRINTED_ROWS, _PRINTED_FOLDS = 40, 2
 _ENDINGS: dict[Medium, str] = {"markdown": "md", "html": "html", "terminal": "txt"}

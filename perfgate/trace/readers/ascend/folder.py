@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -31,8 +30,6 @@ from perfgate.trace.readers.ascend.tables import Tables
 from perfgate.trace.readers.ascend.timeline import device_timelines, events_of_tables
 from perfgate.trace.readers.ascend.view import read_view
 from perfgate.trace.readers.foreign import refuse_foreign, refuse_pointers
-
-_Item = TypeVar("_Item")
 
 
 def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:

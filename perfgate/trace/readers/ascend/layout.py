@@ -16,7 +16,6 @@ from perfgate.trace.scanner.compressed import named
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 MSPROF_OUTPUT = "mindstudio_profiler_output"
 MAX_FOLDERS = 4096
-MAX_FILES = 50_000
 # A folder with any of these is an analysed one.
 TRACE_VIEWS = named("trace_view.json")
 _ANALYSED = ("kernel_details.csv", *TRACE_VIEWS, "step_trace_time.csv", "analysis.db")
