@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perfgate.document.trend import TrendPoint, TrendSeries, place_of
@@ -78,19 +79,20 @@ def render_series(series: TrendSeries, branch: str, page: SitePage) -> str:
     """The page of a series, of the runs of one branch alone if ``branch`` is not empty."""
     points = series.points[-_MAX_VALUES:]
     values = [_value_row(point, series) for point in reversed(points)]
+    rows = []
+    for change in reversed(series.changes):
+        rows.append(moved_cells(MovedSeries(series, change), page))
+    plot = trend_svg.series_plot(
+        [series], None, lambda point: page.to_run(point.run_id)
+    )
     return page.render(
         "series",
         Words(f"{metric_name(series.metric)} · {clean(series.place_words)}"),
         series=series,
         branch=branch,
-        filters=_filters(series, page, branch),
-        plot=trend_svg.series_plot(
-            [series], None, lambda point: page.to_run(point.run_id)
-        ),
-        rows=[
-            moved_cells(MovedSeries(series, change), page)
-            for change in reversed(series.changes)
-        ],
+        filters=_Neighbours(series, branch, page).filters(),
+        plot=plot,
+        rows=rows,
         has_open=is_regressed(series),
         values=values[:_VALUES_SHOWN],
         more_values=values[_VALUES_SHOWN:],
@@ -107,65 +109,88 @@ def _value_row(point: TrendPoint, series: TrendSeries) -> ValueRow:
     return ValueRow(point, value, interval)
 
 
-def _filters(
-    series: TrendSeries, page: SitePage, branch: str
-) -> list[tuple[Words, list[FilterChoice]]]:
-    """The ways to the neighbours of a series: for each property its other values, the
-    rest unchanged if possible.
-    """
-    names = say("workload"), say("shape"), say("metric"), say("testbed")
-    filters = []
-    for number, name in enumerate(names):
-        choices = _choices(number, series, page, branch)
-        if len(choices) > 1:
-            filters.append((name, choices))
-    branches = _branches(series, page, branch)
-    if len(branches) > 1:
-        filters.append((say("branch"), branches))
-    return filters
+class _Properties(NamedTuple):
+    """The properties of a series, as a page names them."""
+
+    workload: str
+    shape: str
+    metric: str
+    testbed: str
+
+    @classmethod
+    def of(cls, series: TrendSeries) -> _Properties:
+        shape = place_of(series.shape or "–", "", series.labels)
+        testbed = series.fingerprint[:10]
+        return cls(series.workload, shape, metric_name(series.metric), testbed)
+
+    def differing(self, other: _Properties) -> set[str]:
+        """The names of the properties that differ."""
+        names = zip(self._fields, self, other)
+        return {name for name, own, theirs in names if own != theirs}
 
 
-def _choices(
-    number: int, series: TrendSeries, page: SitePage, branch: str
-) -> list[FilterChoice]:
-    """The values of one property: each leads to the series with most of the other
-    properties in common.
-    """
-    own = _properties(series)
-    best: dict[str, tuple[int, TrendSeries]] = {}
-    candidates = page.content.trend.series
-    if branch:
-        candidates = page.content.branches.get(branch, [])
-    for entry in candidates:
-        theirs = _properties(entry)
-        same = sum(a == b for a, b in zip(own, theirs)) - (
-            own[number] == theirs[number]
-        )
-        # A metric is chosen for the same place, a place for the same metric; a workload
-        # may have other shapes.
-        is_near = same == len(own) - 1 or (number == 0 and own[2] == theirs[2])
-        value = theirs[number]
-        if is_near and (value not in best or same > best[value][0]):
-            best[value] = (same, entry)
-    choices = []
-    for value, (_, entry) in list(best.items())[:_MAX_CHOICES]:
-        address = page.to_series(entry, branch)
-        if address:
-            choices.append(FilterChoice(value, address, value == own[number]))
-    return choices
+class _Neighbours:
+    """The ways from a series, of all runs or of those of a branch, to its neighbours."""
+
+    def __init__(self, series: TrendSeries, branch: str, page: SitePage) -> None:
+        self._series = series
+        self._own = _Properties.of(series)
+        self._branch = branch
+        self._page = page
+
+    def filters(self) -> list[tuple[Words, list[FilterChoice]]]:
+        """For each property its other values, the rest unchanged if possible."""
+        filters = [
+            (say("workload"), self._choices("workload")),
+            (say("shape"), self._choices("shape")),
+            (say("metric"), self._choices("metric")),
+            (say("testbed"), self._choices("testbed")),
+            (say("branch"), self._branches()),
+        ]
+        return [(name, choices) for name, choices in filters if len(choices) > 1]
+
+    def _choices(self, name: str) -> list[FilterChoice]:
+        """The values of one property: each leads to the series with most of the other
+        properties in common.
+
+        A metric is chosen for the same place, a place for the same metric; a workload
+        may have other shapes.
+        """
+        nearest: dict[str, TrendSeries] = {}
+        distances: dict[str, int] = {}
+        for entry in self._candidates():
+            properties = _Properties.of(entry)
+            differing = self._own.differing(properties) - {name}
+            if differing and (name != "workload" or "metric" in differing):
+                continue
+            value = properties._asdict()[name]
+            if value not in nearest or len(differing) < distances[value]:
+                nearest[value] = entry
+                distances[value] = len(differing)
+        own = self._own._asdict()[name]
+        choices = []
+        for value, entry in list(nearest.items())[:_MAX_CHOICES]:
+            address = self._page.to_series(entry, self._branch)
+            choices.append(FilterChoice(value, address, value == own))
+        return _with_page(choices)
+
+    def _candidates(self) -> Sequence[TrendSeries]:
+        content = self._page.content
+        if self._branch:
+            return content.branches.get(self._branch, [])
+        return content.trend.series
+
+    def _branches(self) -> list[FilterChoice]:
+        series = self._series
+        choices = [
+            FilterChoice(say("all"), self._page.to_series(series), not self._branch)
+        ]
+        for name, entries in self._page.content.branches.items():
+            if any(entry.key == series.key for entry in entries):
+                address = self._page.to_series(series, name)
+                choices.append(FilterChoice(name, address, name == self._branch))
+        return _with_page(choices)
 
 
-def _branches(series: TrendSeries, page: SitePage, branch: str) -> list[FilterChoice]:
-    choices = [FilterChoice(say("all"), page.to_series(series), not branch)]
-    for name, entries in page.content.branches.items():
-        if any(entry.key == series.key for entry in entries):
-            choices.append(
-                FilterChoice(name, page.to_series(series, name), name == branch)
-            )
+def _with_page(choices: Iterable[FilterChoice]) -> list[FilterChoice]:
     return [choice for choice in choices if choice.address]
-
-
-def _properties(series: TrendSeries) -> tuple[str, str, str, str]:
-    """Workload, shape, metric and testbed, as a page names them."""
-    shape = place_of(series.shape or "–", "", series.labels)
-    return series.workload, shape, metric_name(series.metric), series.fingerprint[:10]
