@@ -166,11 +166,10 @@ def facts(summary: Summary) -> SectionText | None:
     differs = summary.verdict == "INCONCLUSIVE" and bool(
         summary.decision.sides.testbed_differences
     )
-    counts = counts_line(summary) if summary.is_measured else EMPTY
     return section_text(
         summary,
         "facts",
-        counts=counts,
+        counts=counts_line(summary) if summary.is_measured else EMPTY,
         base=base_line(summary),
         fold=summary.is_measured and not differs,
     )

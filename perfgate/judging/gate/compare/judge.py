@@ -217,10 +217,10 @@ def informing_because(comparison: Paired, reason: Message) -> Paired:
     if name == INSTRUCTIONS:
         shown = reason if comparison.outcome == "regressed" else comparison.reason
         return replace(comparison, gating=False, reason=shown)
-    informing = replace(comparison, gating=False, reason=reason, pairs_needed=None)
+    row = replace(comparison, gating=False, reason=reason, pairs_needed=None)
     if name in HOST_TIMES or name in OF_STRETCHES:
-        return replace(informing, outcome="informs", excluded=None)
-    return informing
+        return replace(row, outcome="informs", excluded=None)
+    return row
 
 
 def _implied_by(

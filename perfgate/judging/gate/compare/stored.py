@@ -189,12 +189,12 @@ def compare_stored(
     return rows
 
 
-def accepts(acceptance: Acceptance, metric: str, place: ShapePlace) -> bool:
-    """Whether an acceptance covers this metric; accepting one time of a call accepts
-    that calls take longer.
+def accepts(acceptance: Acceptance, name: str, place: ShapePlace) -> bool:
+    """Whether an acceptance covers a metric; accepting one time of a call accepts that
+    calls take longer.
     """
-    names = _OF_A_CALL if metric in _OF_A_CALL else (metric,)
-    return any(key_matches(acceptance.metric, name, place) for name in names)
+    names = _OF_A_CALL if name in _OF_A_CALL else (name,)
+    return any(key_matches(acceptance.metric, covered, place) for covered in names)
 
 
 def _compare(
@@ -234,30 +234,28 @@ def _compare(
 
 
 def beside_level(
-    series: TrendSeries, value: float | None, level: Sequence[float]
+    series: TrendSeries, value: float | None, versions: Sequence[float]
 ) -> BesideLevel:
-    """A number of a run next to its level; ``level`` are the level's versions without
-    the run itself.
-    """
-    interval = prediction_interval(level, series.metric)
+    """A number of a run next to its level, of which ``versions`` are all others."""
+    interval = prediction_interval(versions, series.metric)
     return BesideLevel(
         series=series,
         value=value,
-        versions=len(level),
-        typical=rounded(median(level, series.metric)) if level else None,
+        versions=len(versions),
+        typical=rounded(median(versions, series.metric)) if versions else None,
         interval=interval,
         confidence=rounded(2 * LEVEL - 1) if interval else None,
-        position=_position(value, interval, len(level)),
+        position=_position(value, interval, len(versions)),
     )
 
 
 def _position(
-    value: float | None, interval: tuple[float, float] | None, versions: int
+    value: float | None, interval: tuple[float, float] | None, count: int
 ) -> Position:
     if value is None:
         return "unknown"
     if interval is None:
-        if versions >= MIN_RUNS:
+        if count >= MIN_RUNS:
             return "no_spread"
         return "unknown"
     low, high = interval
@@ -272,17 +270,17 @@ def run_to_run(
     series: TrendSeries,
     before: float | None,
     value: float | None,
-    level: Sequence[float],
+    versions: Sequence[float],
 ) -> BesideLevel:
-    """A number of two runs; ``level`` are the versions of the earlier run's level
-    without the later run's.
+    """A number of two runs; ``versions`` are those of the earlier run's level without
+    the later run's.
 
-    It is empty if the runs are of two testbeds; then they are not compared.
+    They are empty if the runs are of two testbeds; then they are not compared.
     """
-    placed = beside_level(series, value, level)
+    placed = beside_level(series, value, versions)
     position: Position = placed.position
     if before is None or value is None:
         position = "unknown"
-    elif level and series.is_exact:
+    elif versions and series.is_exact:
         position = "same" if before == value else "differs"
     return replace(placed, before=before, position=position)

@@ -180,11 +180,11 @@ def _package_differences(
     after = head.testbed.environment
     if before is None or after is None:
         return []
-    is_known = before.loaded is not None and after.loaded is not None
+    lists_loaded = before.loaded is not None and after.loaded is not None
     loaded = {*(before.loaded or ()), *(after.loaded or ())}
     packages = []
     for package in _differing(before.packages, after.packages):
-        is_loaded = not is_known or package.field in loaded
+        is_loaded = not lists_loaded or package.field in loaded
         packages.append(
             PackageDifference(
                 field=package.field,

@@ -304,8 +304,8 @@ def _printable(tree: FlameTree) -> FlameTree:
     )
 
 
-def _steps(numbers: Sequence[int]) -> list[int]:
-    return [after - before for before, after in zip([0, *numbers], numbers)]
+def _steps(nodes: Sequence[int]) -> list[int]:
+    return [after - before for before, after in zip([0, *nodes], nodes)]
 
 
 def _name_first(text: str) -> str:

@@ -274,14 +274,13 @@ def _print_moved(summary: Summary, console: Console) -> None:
     for side in ("base", "head"):
         table.add_column(side, justify="right", no_wrap=True)
     table.add_column(say("change"))
-    styles = {say(word): style for word, style in _LABEL_STYLES.items()}
+    styles = {say(label): style for label, style in _LABEL_STYLES.items()}
     for words in listed:
         comparison = words.comparison
         metric = Text(plain_line(named(comparison, placeless=True)))
         metric.append("\n").append(plain_line(named_places(words.places)), "dim")
-        label = Text(words.label, styles.get(words.label, "dim"))
         table.add_row(
-            label,
+            Text(words.label, styles.get(words.label, "dim")),
             metric,
             *map(Text, (*formats.sides(comparison), formats.change(comparison))),
         )

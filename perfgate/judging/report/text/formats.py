@@ -183,17 +183,18 @@ def change_of_count(
 
 
 def change_of_level(
-    delta: float | None, interval: tuple[float, float] | None, measure: HasMeasure
+    delta: float | None, ends: tuple[float, float] | None, measure: HasMeasure
 ) -> Words:
     """``6.8 % slower (5.9 to 7.7 %)``; a dash without a difference."""
     if delta is None:
         return DASH
-    if interval is None:
+    if ends is None:
         return say("not resolved")
-    words, ends = directed_percent(delta, measure), bounds(interval, measure)
-    if ends == say("no change"):
-        return words
-    return Words(f"{words} ({ends})")
+    change = directed_percent(delta, measure)
+    reach = bounds(ends, measure)
+    if reach == say("no change"):
+        return change
+    return Words(f"{change} ({reach})")
 
 
 def percent_change(comparison: Comparison) -> Words | None:
@@ -210,21 +211,21 @@ def interval(comparison: Comparison) -> Words:
     return bounds(comparison.interval, comparison)
 
 
-def bounds(interval: tuple[float, float], measure: HasMeasure) -> Words:
+def bounds(ends: tuple[float, float], measure: HasMeasure) -> Words:
     """The ends of an interval of a relative change: ``5.9 to 7.7 %`` if both lie on one
     side of no change.
     """
-    if not all(map(math.isfinite, interval)):
+    if not all(map(math.isfinite, ends)):
         return say("no bound")
-    if interval[0] >= 0 or interval[1] <= 0:
-        near, far = sorted(interval, key=abs)
+    if ends[0] >= 0 or ends[1] <= 0:
+        near, far = sorted(ends, key=abs)
         if percent(near) == percent(far):
             return percent(far)
         return say(
             "{low} to {high}", low=Words(percent_number(near)), high=percent(far)
         )
-    low = directed_percent(interval[0], measure)
-    high = directed_percent(interval[1], measure)
+    low = directed_percent(ends[0], measure)
+    high = directed_percent(ends[1], measure)
     if low == high:
         return low
     return say("{low} to {high}", low=low, high=high)

@@ -199,10 +199,9 @@ def testbed_rows(
     before = after = head.testbed.comparable
     if base is not None:
         before = base.testbed.comparable
-    fields = sorted(before.keys() | after.keys())
     rows = [
-        TestbedDifference(field=field, base=before.get(field), head=after.get(field))
-        for field in fields
+        TestbedDifference(field=name, base=before.get(name), head=after.get(name))
+        for name in sorted(before.keys() | after.keys())
     ]
     rows.sort(key=lambda row: row.base == row.head)
     return rows[:_MAX_ROWS]
