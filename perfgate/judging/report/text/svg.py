@@ -25,7 +25,9 @@ Scale = Callable[[float], float]
 _BAR_WIDTH, _BAR_HEIGHT = 220, 26
 _PLOT_WIDTH, _PLOT_HEIGHT = 520, 190
 _SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
-_LEFT, _RIGHT, _BOTTOM = 12, 12, 26
+_MARGIN = 12
+# The height of the axis of a plot.
+_FLOOR = _PLOT_HEIGHT - 26
 # The width of a character of the axis, of 11 pixels height; characters above U+024F,
 # such as Chinese, are square.
 _NARROW, _WIDE, _LATIN = 6.2, 11.0, "\u024f"
@@ -33,6 +35,9 @@ _MAX_DOTS = 400
 _BLOCKS = "▁▂▃▄▅▆▇█"
 SPARKS = 24
 _BINS = 60
+_DOT_ROWS = 7
+# The shares between two ticks of an axis, the largest first.
+_STEPS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
 def picture(
@@ -49,9 +54,8 @@ def picture(
     head = Markup(
         '<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="{4}"><title>{3}</title>'
     )
-    return Markup("").join(
-        [head.format(name, width, height, title, role), *parts, Markup("</svg>")]
-    )
+    begin = head.format(name, width, height, title, role)
+    return Markup("").join([begin, *parts, Markup("</svg>")])
 
 
 def shape(
@@ -101,20 +105,25 @@ def linear(low: float, high: float, start: float, end: float) -> Scale:
     """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; values
     outside lie at the ends.
     """
-    return lambda value: round(
-        start + (min(max(value, low), high) - low) / (high - low) * (end - start), 1
-    )
+
+    def scale(value: float) -> float:
+        inside = min(max(value, low), high)
+        return round(start + (inside - low) / (high - low) * (end - start), 1)
+
+    return scale
 
 
 def robust_range(values: Floats) -> tuple[float, float]:
     """The range of most values with some room, so that a wild one does not flatten the
     rest.
     """
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     near, far = np.quantile(values, [0.03, 0.97]).tolist()
     reach = 1.5 * (far - near)
     if reach > 0:
-        low, high = max(low, near - reach), min(high, far + reach)
+        low = max(low, near - reach)
+        high = min(high, far + reach)
     room = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
     return low - room, high + room
 
@@ -181,7 +190,7 @@ def interval_bar(
     """
     x = linear(-scale, scale, 4, _BAR_WIDTH - 4)
     low, high = map(x, interval)
-    parts = [_band(x, tolerance, 3, 20)] if tolerance else []
+    parts = _band(x, tolerance, 3, 20)
     parts.append(upright("zero", x(0), 1, 25))
     parts.append(across(f"span {outcome}", low, max(high, low + 1), 13))
     if delta is not None:
@@ -193,33 +202,23 @@ def dot_strip(
     effects: Sequence[float], noise: Sequence[float], tolerance: float | None
 ) -> Markup:
     """Draw one dot per process pair: head against base above, base against base below."""
-    scale = max(*map(abs, [*effects, *noise]), 2 * (tolerance or 0.01), 0.0) * 1.1
-    x = linear(-scale, scale, _LEFT, _PLOT_WIDTH - _LEFT)
-    bottom = _PLOT_HEIGHT - _BOTTOM
-    parts = [_band(x, tolerance, 4, bottom - 4)] if tolerance else []
-    parts.append(upright("zero", x(0), 4, bottom))
-    parts += _dots(effects, x, top=12, height=(bottom - 20) * 0.6, name="head")
-    parts += _dots(
-        noise,
-        x,
-        top=20 + (bottom - 20) * 0.62,
-        height=(bottom - 20) * 0.3,
-        name="noise",
-    )
-    step = scale / 2
-    for share in (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001):
-        if scale / share < 2.4:
-            step = share
+    ends = [abs(value) for value in (*effects, *noise)]
+    scale = 1.1 * max([*ends, 2 * (tolerance or 0.01)])
+    x = linear(-scale, scale, _MARGIN, _PLOT_WIDTH - _MARGIN)
+    height = _FLOOR - 20
+    parts = _band(x, tolerance, 4, _FLOOR - 4)
+    parts.append(upright("zero", x(0), 4, _FLOOR))
+    parts += _dots("head", effects, x, top=12, height=height * 0.6)
+    parts += _dots("noise", noise, x, top=20 + height * 0.62, height=height * 0.3)
+    step = min((share for share in _STEPS if scale / share < 2.4), default=scale / 2)
     count = int(scale / step)
     ticks = {}
     for number in range(-count, count + 1):
-        ticks[x(step * number)] = (
-            str(formats.directed_percent(step * number, formats.SECONDS))
-            if number
-            else "0"
-        )
-    parts += _axis(ticks)
-    return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("effect of each pair"), parts)
+        words = "0"
+        if number:
+            words = formats.directed_percent(step * number, formats.SECONDS)
+        ticks[x(step * number)] = words
+    return _plot(say("effect of each pair"), parts, ticks)
 
 
 def histogram(base: Floats, head: Floats) -> Markup:
@@ -232,122 +231,96 @@ def histogram(base: Floats, head: Floats) -> Markup:
         return Markup("")
     low, high = np.quantile(both, [0.002, 0.99]).tolist()
     high = max(high, low * 1.02)
+    x = linear(math.log(low), math.log(high), _MARGIN, _PLOT_WIDTH - _MARGIN)
     edges = np.geomspace(low, high, _BINS + 1)
-    bottom = _PLOT_HEIGHT - _BOTTOM
-    place = linear(math.log(low), math.log(high), _LEFT, _PLOT_WIDTH - _RIGHT)
-    borders = [place(math.log(edge)) for edge in edges.tolist()]
+    borders = [x(math.log(edge)) for edge in edges.tolist()]
     sides = {}
     densities = {}
-    peak = 0.0
-    for name, side in (("base", base), ("head", head)):
-        if side.size:
-            sides[name] = side
-            densities[name] = np.histogram(side, bins=edges)[0] / side.size
-            peak = max(peak, float(densities[name].max()))
-    parts = [
-        _area(density / (peak or 1.0), borders, bottom, name)
-        for name, density in densities.items()
-    ]
-    for name, side in sides.items():
-        median = float(np.median(side))
-        at = place(math.log(median))
-        parts.append(
-            upright(
-                f"median {name}",
-                at,
-                8,
-                bottom,
-                title=say(
-                    "median of the {side}: {time}",
-                    side=Words(name),
-                    time=numbers.amount(median, "s"),
-                ),
-            )
+    for name, times in (("base", base), ("head", head)):
+        if times.size:
+            sides[name] = times
+            densities[name] = np.histogram(times, bins=edges)[0] / times.size
+    peak = max(float(density.max()) for density in densities.values())
+    parts = []
+    for name, density in densities.items():
+        parts.append(_area(name, density / (peak or 1.0), borders))
+    for name, times in sides.items():
+        typical = float(np.median(times))
+        title = say(
+            "median of the {side}: {time}",
+            side=Words(name),
+            time=numbers.amount(typical, "s"),
         )
+        at = x(math.log(typical))
+        parts.append(upright(f"median {name}", at, 8, _FLOOR, title))
     ticks = {}
     for tick in np.geomspace(low, high, 5).tolist():
-        ticks[place(math.log(tick))] = str(numbers.amount(tick, "s"))
-    parts += _axis(ticks)
-    return picture(
-        "plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("call times of base and head"), parts
-    )
+        ticks[x(math.log(tick))] = numbers.amount(tick, "s")
+    return _plot(say("call times of base and head"), parts, ticks)
 
 
 def share_bar(share: float, name: str) -> Markup:
     """Draw a share of a whole as a short bar."""
+    width = round(max(0.0, min(1.0, share)) * 120, 1)
     parts = [
         shape("rect", "rest", width=120, height=8, rx=2),
-        shape(
-            "rect",
-            name,
-            width=round(max(0.0, min(1.0, share)) * 120, 1),
-            height=8,
-            rx=2,
-        ),
+        shape("rect", name, width=width, height=8, rx=2),
     ]
-    return picture("share", 120, 8, str(numbers.percent(share)), parts)
+    return picture("share", 120, 8, numbers.percent(share), parts)
 
 
-def _band(x: Scale, tolerance: float, top: float, height: float) -> Markup:
-    return shape(
-        "rect",
-        "band",
-        x=x(-tolerance),
-        y=top,
-        width=round(x(tolerance) - x(-tolerance), 1),
-        height=height,
-    )
+def _band(x: Scale, tolerance: float | None, top: float, height: float) -> list[Markup]:
+    """The tolerated band, if there is one."""
+    if not tolerance:
+        return []
+    left = x(-tolerance)
+    width = round(x(tolerance) - left, 1)
+    return [shape("rect", "band", x=left, y=top, width=width, height=height)]
 
 
 def _dots(
-    values: Sequence[float], x: Scale, *, top: float, height: float, name: str
+    name: str, values: Sequence[float], x: Scale, *, top: float, height: float
 ) -> list[Markup]:
     """Place dots so that neighbours do not hide each other: each takes the next of a
     few rows.
     """
-    rows = 7
     dots = []
     for index, value in enumerate(values[:_MAX_DOTS]):
+        change = formats.directed_percent(value, formats.SECONDS)
+        title = say("pair {number}: {change}", number=index + 1, change=change)
+        y = top + height * (index * 3 % _DOT_ROWS) / (_DOT_ROWS - 1)
         dots.append(
-            shape(
-                "circle",
-                name,
-                title=say(
-                    "pair {number}: {change}",
-                    number=index + 1,
-                    change=formats.directed_percent(value, formats.SECONDS),
-                ),
-                cx=x(value),
-                cy=round(top + height * (index * 3 % rows) / (rows - 1), 1),
-                r=4,
-            )
+            shape("circle", name, title=title, cx=x(value), cy=round(y, 1), r=4)
         )
     return dots
 
 
-def _axis(ticks: Mapping[float, str]) -> list[Markup]:
-    """The axis below a plot with words at some places, from left to right; words that
+def _plot(title: str, parts: Sequence[Markup], ticks: Mapping[float, str]) -> Markup:
+    """A plot above an axis with words at some places, from left to right; words that
     would overlap are left out.
     """
-    bottom = _PLOT_HEIGHT - _BOTTOM
-    parts = [across("axis", 0, _PLOT_WIDTH, bottom)]
+    axis = [across("axis", 0, _PLOT_WIDTH, _FLOOR)]
     free = -1.0  # the end of the words before
     for x, words in ticks.items():
-        parts.append(upright("axis", x, bottom, bottom + 4))
-        half = sum(_WIDE if character > _LATIN else _NARROW for character in words) / 2
+        axis.append(upright("axis", x, _FLOOR, _FLOOR + 4))
+        half = sum(map(_width, words)) / 2
         middle = round(min(max(x, half), _PLOT_WIDTH - half), 1)
         if middle - half >= free:
-            parts.append(caption(words, middle, bottom + 18, "middle"))
+            axis.append(caption(words, middle, _FLOOR + 18, "middle"))
             free = middle + half
-    return parts
+    return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, title, [*parts, *axis])
 
 
-def _area(heights: Floats, edges: Sequence[float], bottom: int, name: str) -> Markup:
-    points = [f"{edges[0]},{bottom}"]
-    for height, start, right in zip(heights.tolist(), edges[:-1], edges[1:]):
-        y = round(bottom - height * (bottom - 14), 1)
-        points += [f"{start},{y}", f"{right},{y}"]
-    points.append(f"{edges[-1]},{bottom}")
+def _width(character: str) -> float:
+    return _WIDE if character > _LATIN else _NARROW
+
+
+def _area(name: str, heights: Floats, edges: Sequence[float]) -> Markup:
+    points = [f"{edges[0]},{_FLOOR}"]
+    for height, left, right in zip(heights.tolist(), edges[:-1], edges[1:]):
+        y = round(_FLOOR - height * (_FLOOR - 14), 1)
+        points += [f"{left},{y}", f"{right},{y}"]
+    points.append(f"{edges[-1]},{_FLOOR}")
     return shape("polygon", f"area {name}", points=" ".join(points))
 
 
