@@ -58,48 +58,42 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
     """Print expected against observed results."""
     table = _table("planted change", "must be", "is", "", "took")
     for result in results:
+        label, style = _OUTCOME[result.outcome]
         name = Text(clean(result.name))
         if console.width >= _WIDE:
             name.append(f"\n{say(clean(result.title))}", "dim")
+        expected = f"{result.expected}\n{result.metric or ''}".rstrip()
+        seconds = f"{result.seconds:.0f} s"
         table.add_row(
-            name,
-            Text(f"{result.expected}\n{result.metric or ''}".rstrip()),
-            _seen(result),
-            Text(say(_OUTCOME[result.outcome][0]), _OUTCOME[result.outcome][1]),
-            Text(f"{result.seconds:.0f} s"),
+            name, Text(expected), _seen(result), Text(say(label), style), Text(seconds)
         )
     console.print(table)
     for result in results:
         if result.reason:
-            style = _OUTCOME[result.outcome][1]
             why = EMPTY
             if result.outcome == "too_busy":
                 why = say("too busy to decide: ")
-            console.print(
-                Text(
-                    f"{clean(result.name)}: {why}{clean(result.reason, limit=_LONG)}",
-                    style,
-                )
-            )
+            reason = clean(result.reason, limit=_LONG)
+            _, style = _OUTCOME[result.outcome]
+            console.print(Text(f"{clean(result.name)}: {why}{reason}", style))
 
 
 def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
     """Print the smallest slowdown that the gate would have detected in unchanged code."""
     for resolution in resolutions:
-        sentence = phrase(
-            "this machine detects a slowdown of {share} in {metric} within {time}"
-        )
         if resolution.smallest is None:
-            sentence = phrase(
-                "{pairs} pairs are too few to detect any slowdown of {metric}"
+            text = say(
+                "{pairs} pairs are too few to detect any slowdown of {metric}",
+                pairs=resolution.pairs,
+                metric=resolution.metric,
             )
-        text = say(
-            sentence,
-            pairs=resolution.pairs,
-            metric=resolution.metric,
-            share=percent(resolution.smallest),
-            time=duration(resolution.seconds),
-        )
+        else:
+            text = say(
+                "this machine detects a slowdown of {share} in {metric} within {time}",
+                share=percent(resolution.smallest),
+                metric=resolution.metric,
+                time=duration(resolution.seconds),
+            )
         detail = say(
             " ({pairs} pairs of spread {spread}, {time} of timed calls)",
             pairs=resolution.pairs,
@@ -110,9 +104,8 @@ def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
 
 
 def _seen(result: PlantedResult) -> Text:
-    lines: list[str] = [
-        result.verdict or say("exit code {code}", code=result.exit_code)
-    ]
+    verdict: str = result.verdict or say("exit code {code}", code=result.exit_code)
+    lines = [verdict]
     fired = sorted(result.fired, key=lambda metric: metric != result.metric)
     lines += fired[:1]
     if len(fired) > 1:

@@ -13,7 +13,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from perfgate.document.comparison import Comparison
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import DecisionDocument, Failure
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import formats
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
@@ -43,27 +43,16 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     """
     summary = Summary(decision, "plain")
     with speaking(language):
-        # Regressed operators are not metrics, but a verdict may rest on them.
-        operators = [
-            comparison
-            for comparison in summary.regressed
-            if comparison not in summary.metrics
-        ]
         cases = [_verdict_case(summary)]
         for failure in decision.gaps.failures:
             if failure.side != "pair":
-                error = failure.error
-                message = first_line(word(error.message))
-                text = render(
-                    "ci/junit_error.txt.j2",
-                    "plain",
-                    message=message,
-                    text=error.traceback or error.log_tail,
-                )
-                name = f"{failure.what} ({failure.side})"
-                cases.append(_case(failure.workload, name, "error", message, text))
-        for comparison in (*summary.metrics, *operators):
+                cases.append(_failure_case(failure))
+        for comparison in summary.metrics:
             cases.append(_metric_case(comparison, summary))
+        # Regressed operators are not metrics, but a verdict may rest on them.
+        for comparison in summary.regressed:
+            if comparison not in summary.metrics:
+                cases.append(_metric_case(comparison, summary))
     return _document(_with_own_names(cases))
 
 
@@ -72,13 +61,10 @@ def junit_of_run(run: RunDocument, language: Language = "en") -> str:
         cases = []
         for step in run.checklist.steps:
             worded = step_row(step)
-            name, kind = (
-                f"{step.number} {step.slug}",
-                _STEP_KINDS.get(step.status, "skipped"),
-            )
-            cases.append(
-                _case(step.workload, name, kind, worded.status, "\n".join(worded.notes))
-            )
+            name = f"{step.number} {step.slug}"
+            kind = _STEP_KINDS.get(step.status, "skipped")
+            text = "\n".join(worded.notes)
+            cases.append(_case(step.workload, name, kind, worded.status, text))
         return _document(_with_own_names(cases))
 
 
@@ -90,12 +76,23 @@ def junit_without_verdict(why: str) -> str:
 def _verdict_case(summary: Summary) -> ET.Element:
     words = headline(summary)
     kind = _VERDICT_KINDS.get(summary.verdict)
-    # Another case already fails.
-    if summary.failures or any(
-        _fails(comparison, summary) for comparison in summary.regressed
-    ):
-        kind = None
+    has_regression = any(_fails(row, summary) for row in summary.regressed)
+    if summary.failures or has_regression:
+        kind = None  # another case already fails
     return _case(SUITE, VERDICT, kind, summary.verdict, words)
+
+
+def _failure_case(failure: Failure) -> ET.Element:
+    error = failure.error
+    message = first_line(word(error.message))
+    text = render(
+        "ci/junit_error.txt.j2",
+        "plain",
+        message=message,
+        text=error.traceback or error.log_tail,
+    )
+    name = f"{failure.what} ({failure.side})"
+    return _case(failure.workload, name, "error", message, text)
 
 
 def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
@@ -126,12 +123,11 @@ def _case(
     case = ET.Element("testcase", {"classname": _name(classname), "name": _name(name)})
     if kind is None:
         ET.SubElement(case, "system-out").text = _xml(text)
-    elif kind == "skipped":
-        ET.SubElement(case, kind, {"message": _name(message)})
-    else:
-        ET.SubElement(case, kind, {"message": _name(message), "type": kind}).text = (
-            _xml(text) or _EMPTY
-        )
+        return case
+    result = ET.SubElement(case, kind, {"message": _name(message)})
+    if kind != "skipped":
+        result.set("type", kind)
+        result.text = _xml(text) or _EMPTY
     return case
 
 
@@ -153,18 +149,14 @@ def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
 
 def _document(cases: list[ET.Element]) -> str:
     suites = ET.Element("testsuites")
-    suite = ET.SubElement(
-        suites, "testsuite", {"name": SUITE, "tests": str(len(cases))}
-    )
+    count = {"name": SUITE, "tests": str(len(cases))}
+    suite = ET.SubElement(suites, "testsuite", count)
     suite.extend(cases)
     for name, tag in _COUNTED.items():
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     ET.indent(suites)
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        + ET.tostring(suites, encoding="unicode")
-        + "\n"
-    )
+    text = ET.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,11 @@ _MARKS = {
     "invalid": "✕",
     "error": "✕",
 }
+
+
+# The table below the picture has the same links, so that a keyboard need not go through
+# hundreds of points.
+_LINKED = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>')
 
 
 class _Level(NamedTuple):
@@ -87,9 +93,8 @@ def series_plot(
         *history.levels(own),
         *history.dots(link),
     ]
-    title, role = say("history of {metric}", metric=history.name), "group"
-    if link is None:
-        role = "img"
+    title = say("history of {metric}", metric=history.name)
+    role = "group" if link else "img"
     return picture("plot history", _WIDTH, _HEIGHT, title, parts, role=role)
 
 
@@ -133,20 +138,16 @@ class _History:
         places = np.linspace(0, last, min(5, last + 1))
         anchors = {last: "end", 0: "start"}
         for at in sorted(set(map(round, places))):
-            yield caption(
-                day(self._points[at].started_at),
-                self._x(at),
-                _HEIGHT - 28,
-                anchors.get(at, "middle"),
-            )
+            date = day(self._points[at].started_at)
+            anchor = anchors.get(at, "middle")
+            yield caption(date, self._x(at), _HEIGHT - 28, anchor)
 
     def borders(self, places: Iterable[int]) -> Iterator[Markup]:
         """A line between two testbeds."""
         for at in places:
             edge = self._x(at - 0.5)
-            yield upright(
-                "border", edge, _TOP, _HEIGHT - _BOTTOM, title=say("another testbed")
-            )
+            title = say("another testbed")
+            yield upright("border", edge, _TOP, _HEIGHT - _BOTTOM, title)
 
     def intervals(self) -> Iterator[Markup]:
         for at, point in enumerate(self._points):
@@ -157,35 +158,31 @@ class _History:
 
     def levels(self, own: str | None) -> Iterator[Markup]:
         for number, level in enumerate(self._levels):
-            start, y = self._x(level.first - 0.5), self._y(level.value)
-            yield across("level", start, self._x(level.after - 0.5), y)
+            start = self._x(level.first - 0.5)
+            end = self._x(level.after - 0.5)
+            yield across("level", start, end, self._y(level.value))
             if level.change is not None:
-                yield from self._change(
-                    level.change, start, own, top=_TOP + 2 + 12 * (number % 2)
-                )
+                top = _TOP + 2 + 12 * (number % 2)
+                yield from self._change(level.change, start, own, top)
 
     def _change(
-        self, change: TrendChange, x: float, own: str | None, *, top: float
+        self, change: TrendChange, x: float, own: str | None, top: float
     ) -> Iterator[Markup]:
-        label = clean(short(change.first_bad))
         paler = " other"
         if own is None or short(change.first_bad) == short(own):
             paler = ""
-        yield upright(
-            f"change {change.direction}{paler}", x, _TOP - 6, _HEIGHT - _BOTTOM
-        )
+        name = f"change {change.direction}{paler}"
+        yield upright(name, x, _TOP - 6, _HEIGHT - _BOTTOM)
         anchor, text_x = "start", x + 4
         if x > _WIDTH - 110:
             anchor, text_x = "end", x - 4
+        label = clean(short(change.first_bad))
         yield caption(label, text_x, top, anchor, name=f"commit{paler}")
 
     def dots(self, link: Callable[[TrendPoint], Words] | None) -> Iterator[Markup]:
-        radius = 2
-        if len(self._points) <= 80:
-            radius = 3
-        # The table below the picture has the same links, so that a keyboard need not go
-        # through hundreds of points.
-        linked = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>')
+        radius = 3
+        if len(self._points) > 80:
+            radius = 2
         values = [point.value for point in self._points]
         words = formats.quantities(values, self._newest)
         for at, (point, value) in enumerate(zip(self._points, words)):
@@ -194,9 +191,11 @@ class _History:
             if self._low <= point.value <= self._high:
                 kind = Words("value")
             dot = titled_dot(kind, self._x(at), self._y(point.value), radius, title)
-            if link and (address := link(point)):
-                dot = linked.format(address, title, dot)
-            yield dot
+            address = link(point) if link else None
+            if address:
+                yield _LINKED.format(address, title, dot)
+            else:
+                yield dot
 
 
 def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
@@ -230,41 +229,42 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
         return Markup("")
     width = _ROW_NAME + max(len(health) * _CELL, 80) + 4
     height = len(titles) * _CELL + 20
-    parts = []
+    parts: list[Markup] = []
     for row, (number, title) in enumerate(titles.items()):
-        top = row * _CELL
-        name = title
-        if len(title) > _LONGEST_NAME:
-            name = f"{title[: _LONGEST_NAME - 1]}…"
-        parts.append(
-            caption(f"{number} {name}", _ROW_NAME - 5, top + 13, "end", title=title)
-        )
-        for column, run in enumerate(health):
-            status = run.steps.get(str(number))
-            if status is not None:
-                label = say(
-                    "step {number}, {title}, {when}: {status}",
-                    number=number,
-                    title=clean_words(title),
-                    when=day(run.started_at),
-                    status=say(STATUS_NAMES.get(status, status)),
-                )
-                parts += _marked_cell(status, _ROW_NAME + column * _CELL, top, label)
+        parts += _row_of_step(number, title, row * _CELL, health)
     # The first and, of many, the last date.
-    first, last = day(health[0].started_at), day(health[-1].started_at)
+    first = day(health[0].started_at)
     parts.append(caption(first, _ROW_NAME, height - 6, "start"))
     if len(health) > 12:
+        last = day(health[-1].started_at)
         parts.append(caption(last, width - 6, height - 6, "end"))
-    return picture(
-        "matrix", width, height, say("steps of the checklist over time"), parts
-    )
+    words = say("steps of the checklist over time")
+    return picture("matrix", width, height, words, parts)
 
 
-def _marked_cell(status: str, x: float, top: float, label: str) -> Iterator[Markup]:
-    yield _cell(status, x, top + 1, label)
-    mark = _MARKS.get(status)
-    if mark:
-        yield caption(mark, x + _CELL / 2 - 1, top + 13, "middle", name="mark")
+def _row_of_step(
+    number: int, title: str, top: float, health: Sequence[RunHealth]
+) -> Iterator[Markup]:
+    name = f"{number} {title}"
+    if len(title) > _LONGEST_NAME:
+        name = f"{number} {title[: _LONGEST_NAME - 1]}…"
+    yield caption(name, _ROW_NAME - 5, top + 13, "end", title=title)
+    for column, run in enumerate(health):
+        status = run.steps.get(str(number))
+        if status is None:
+            continue
+        label = say(
+            "step {number}, {title}, {when}: {status}",
+            number=number,
+            title=clean_words(title),
+            when=day(run.started_at),
+            status=say(STATUS_NAMES.get(status, status)),
+        )
+        left = _ROW_NAME + column * _CELL
+        yield _cell(status, left, top + 1, label)
+        mark = _MARKS.get(status)
+        if mark:
+            yield caption(mark, left + _CELL / 2 - 1, top + 13, "middle", name="mark")
 
 
 def steps_legend() -> list[StatusKey]:
@@ -288,7 +288,7 @@ def _layout(
     two testbeds.
     """
     points: list[TrendPoint] = []
-    levels = []
+    levels: list[_Level] = []
     borders = []
     skipped = max(0, sum(len(entry.points) for entry in series) - MAX_POINTS)
     for entry in series:
@@ -296,27 +296,26 @@ def _layout(
         if offset > 0:
             borders.append(offset)
         points += entry.points
-        start, change = 0, None
-        for following in [*entry.changes, None]:
-            end = len(entry.points)
-            if following is not None:
-                end = following.at
-            if start < end and offset + end > 0:
-                values = [point.value for point in entry.points[start:end]]
-                if offset + start < 0 or (
-                    change is not None and change.standing == "refuted"
-                ):
-                    change = None  # it is not drawn
-                levels.append(
-                    _Level(
-                        max(offset + start, 0),
-                        offset + end,
-                        float(np.median(values)),
-                        change,
-                    )
-                )
-            start, change = end, following
+        levels += _levels_of(entry, offset)
     return points[skipped:], levels, borders
+
+
+def _levels_of(series: TrendSeries, offset: int) -> Iterator[_Level]:
+    """Yield the levels of a series whose first point has the index ``offset``; points
+    before the index 0 are not drawn, and neither is a change among them.
+    """
+    changes: list[TrendChange | None] = [None, *series.changes]
+    ends = [0, *(change.at for change in series.changes), len(series.points)]
+    for change, (start, end) in zip(changes, pairwise(ends)):
+        first = offset + start
+        if start >= end or offset + end <= 0:
+            continue
+        drawn = change
+        if first < 0 or (change is not None and change.standing == "refuted"):
+            drawn = None
+        values = [point.value for point in series.points[start:end]]
+        value = float(np.median(values))
+        yield _Level(max(first, 0), offset + end, value, drawn)
 
 
 def _ticks(low: float, high: float, unit: str) -> list[float]:
@@ -330,20 +329,11 @@ def _ticks(low: float, high: float, unit: str) -> list[float]:
     for wider in (10, 5, 2, 1):
         if (high - low) / (least * wider) <= 4.5:
             step = least * wider
-    return [
-        index * step
-        for index in range(math.ceil(low / step), math.floor(high / step) + 1)
-    ]
+    indices = range(math.ceil(low / step), math.floor(high / step) + 1)
+    return [index * step for index in indices]
 
 
 def _cell(status: str, x: float, y: float, title: str = "") -> Markup:
-    return shape(
-        "rect",
-        f"step {status}",
-        title=title,
-        x=x,
-        y=y,
-        width=_CELL - 2,
-        height=_CELL - 2,
-        rx=2,
-    )
+    size = _CELL - 2
+    name = f"step {status}"
+    return shape("rect", name, title=title, x=x, y=y, width=size, height=size, rx=2)

@@ -64,8 +64,14 @@ class FleetMachine(NamedTuple):
 def render_fleet(page: SitePage) -> str:
     """All testbeds, and the newest runs."""
     trend = page.content.trend
+    health = trend.runs.health
     spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
-    newest = trend.runs.health[-_MAX_COLUMNS:]
+    uplifts = trend.uplifts[:_MAX_TESTBEDS]
+    newest = health[-_MAX_COLUMNS:]
+    runs = []
+    for run in reversed(health[-_MAX_RUNS:]):
+        is_busy = (run.conditions.waited or 0.0) >= BUSY
+        runs.append((run, is_busy))
     return page.render(
         "fleet",
         say("Machines"),
@@ -73,16 +79,10 @@ def render_fleet(page: SitePage) -> str:
         testbeds=[_machine(span, page.content) for span in spans[:_MAX_TESTBEDS]],
         more=numbers.beyond(spans, _MAX_TESTBEDS),
         biased_machines=biased_machine_lines(trend),
-        uplifts=[
-            uplift_row(uplift, trend, most=_MAX_COLUMNS)
-            for uplift in trend.uplifts[:_MAX_TESTBEDS]
-        ],
+        uplifts=[uplift_row(uplift, trend, most=_MAX_COLUMNS) for uplift in uplifts],
         matrix=trend_svg.steps_matrix(newest, step_titles(newest)),
         statuses=trend_svg.steps_legend(),
-        runs=[
-            (run, (run.conditions.waited or 0.0) >= BUSY)
-            for run in reversed(trend.runs.health[-_MAX_RUNS:])
-        ],
+        runs=runs,
         notes=trend.notes[:_MAX_RUNS],
     )
 
