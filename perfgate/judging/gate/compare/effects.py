@@ -254,7 +254,7 @@ def resolutions(
 
     The spread is around its effect.
     """
-    effects = {(number.place, number.metric): number.units for number in numbers}
+    effects = {(number.place, number.metric): number.values for number in numbers}
     for compared in decision.comparisons:
         effect = effects.get((compared.place, compared.metric))
         if (

@@ -180,8 +180,8 @@ def foreseen(
 
 
 def _foreseen(number: Number, quads: int, starts: int) -> float:
-    assert isinstance(number.units, PairedEffect)
-    differences = number.units.differences
+    assert isinstance(number.values, PairedEffect)
+    differences = number.values.differences
     error = spread(differences) * math.sqrt(math.pi / 3 / quads)
     if differences.starts is not None:
         error = math.hypot(error, START_LUCK / math.sqrt(starts))

@@ -67,7 +67,7 @@ class AlphaShares(NamedTuple):
 
     gate: float
     subject: float
-    unit: float
+    per_share: float
     unchanged: float
     interim: bool = False
 
@@ -91,7 +91,7 @@ class AlphaShares(NamedTuple):
         if family == JOB:
             return self.subject
         share = FAMILIES[family].share if family in FAMILIES else _SHARES[family]
-        return self.unit * share
+        return self.per_share * share
 
 
 _FINER = {SERVING_THROUGHPUT: ({TTFT, TPOT}, {E2E})}
@@ -156,7 +156,7 @@ class _FamilyJudge:
         p_values = holm(list(map(self._p_of_alarm, corrected)))
         self._p_adjusted = {id(number): p for number, p in zip(corrected, p_values)}
         self._tests = max(
-            1, sum(isinstance(number.units, PairedEffect) for number in corrected)
+            1, sum(isinstance(number.values, PairedEffect) for number in corrected)
         )
 
     def _errors(self, number: Number) -> Errors:
@@ -167,14 +167,14 @@ class _FamilyJudge:
         )
 
     def _p_of_alarm(self, number: Number) -> float:
-        units = number.units
-        if isinstance(units, StretchSample):
-            return stretches.p_of_alarm(number.metric, units)
-        if isinstance(units, AnswerCounts):
-            return answers.p_of_alarm(units, len(number.terms.looks))
-        assert isinstance(units, PairedEffect)
+        values = number.values
+        if isinstance(values, StretchSample):
+            return stretches.p_of_alarm(number.metric, values)
+        if isinstance(values, AnswerCounts):
+            return answers.p_of_alarm(values, len(number.terms.looks))
+        assert isinstance(values, PairedEffect)
         return effects.p_of_alarm(
-            number, units, self._errors(number), interim=self._shares.interim
+            number, values, self._errors(number), interim=self._shares.interim
         )
 
     def judge(self, number: Number, floor: NoiseFloor | None) -> list[Comparison]:
@@ -182,7 +182,7 @@ class _FamilyJudge:
         judged = JudgedNumber(
             number, self._errors(number), p_adjusted, self._tests, floor
         )
-        match number.units:
+        match number.values:
             case Levels() as levels:
                 return [informing(number, levels)]
             case Message() as reason:
@@ -200,10 +200,10 @@ def _is_corrected(number: Number) -> bool:
     """Whether a number shares the alpha of its family; a number of a job that does not
     gate is tested alone.
     """
-    if isinstance(number.units, (Levels, Message)):
+    if isinstance(number.values, (Levels, Message)):
         return False
     is_of_quads = (
-        isinstance(number.units, PairedEffect) and number.units.evidence == "quad"
+        isinstance(number.values, PairedEffect) and number.values.evidence == "quad"
     )
     return number.gating or not is_of_quads
 

@@ -243,13 +243,13 @@ def more_calls_would_help(
     stretches may show it.
     """
     for number in numbers:
-        if number.metric == MEAN and isinstance(number.units, StretchSample):
+        if number.metric == MEAN and isinstance(number.values, StretchSample):
             of_place = [
                 row
                 for row in comparisons
                 if row.place == number.place and row.metric in METRICS
             ]
-            if leans_slower(number.units, of_place):
+            if leans_slower(number.values, of_place):
                 return True
     return False
 

@@ -47,8 +47,8 @@ class Levels(NamedTuple):
     head: float
 
 
-# A Message is the reason that a number has no paired units.
-Units: TypeAlias = PairedEffect | StretchSample | AnswerCounts | Levels | Message
+# A Message is the reason that a number has no paired values.
+PairedValues: TypeAlias = PairedEffect | StretchSample | AnswerCounts | Levels | Message
 
 
 class Terms(NamedTuple):
@@ -68,7 +68,7 @@ class Terms(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A row of the table: a metric of a place, measured in paired units, and the terms
+    """A row of the table: a metric of a place, with its paired values and the terms
     on which it is judged.
 
     The numbers of a ``family`` share a part of the alpha of their workload. If a number
@@ -79,7 +79,7 @@ class Number(NamedTuple):
 
     place: ShapePlace
     metric: str
-    units: Units
+    values: PairedValues
     family: str
     terms: Terms
     unit: str
@@ -92,9 +92,9 @@ class Number(NamedTuple):
     @property
     def is_of_call(self) -> bool:
         """Whether process pairs or stretches of calls measured it."""
-        if isinstance(self.units, PairedEffect):
-            return self.units.evidence == "pair"
-        return isinstance(self.units, StretchSample)
+        if isinstance(self.values, PairedEffect):
+            return self.values.evidence == "pair"
+        return isinstance(self.values, StretchSample)
 
 
 class Rules(NamedTuple):
@@ -112,7 +112,7 @@ class Rules(NamedTuple):
         self,
         place: ShapePlace,
         name: str,
-        units: Units,
+        values: PairedValues,
         family: str,
         *,
         moved: bool = True,
@@ -127,7 +127,7 @@ class Rules(NamedTuple):
             looks=tuple(self.policy.looks),
             luck=entry.gate.luck if moved else entry.gate.unmoved_luck,
         )
-        return Number(place, name, units, family, terms, entry.unit, entry.better)
+        return Number(place, name, values, family, terms, entry.unit, entry.better)
 
 
 class Twins(NamedTuple):
@@ -197,7 +197,7 @@ def _why_it_informs(evidence: Evidence, number: Number) -> Message | None:
     if number.place not in evidence.on_device or not number.is_of_call:
         return None
     name = number.metric
-    of_stretch = isinstance(number.units, StretchSample)
+    of_stretch = isinstance(number.values, StretchSample)
     if name in HOST_TIMES:
         if name != HOST:
             return Message("gate.wall-informs")

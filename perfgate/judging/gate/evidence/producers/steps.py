@@ -45,7 +45,7 @@ def _measured(
 
 
 def _row(evidence: Evidence, rules: Rules, number: ChecklistNumber) -> Number:
-    units = evidence.checklist.get(number)
-    is_of_turns = isinstance(units, Message) or units.evidence == "turn"
+    values = evidence.checklist.get(number)
+    is_of_turns = isinstance(values, Message) or values.evidence == "turn"
     moved = is_of_turns or number.workload not in evidence.kept_layout
-    return rules.number(number.place, number.metric, units, REPEATED, moved=moved)
+    return rules.number(number.place, number.metric, values, REPEATED, moved=moved)
