@@ -301,7 +301,8 @@ def improved(summary: Summary) -> SectionText | None:
 
 
 def _improvement(comparison: Comparison) -> str:
-    both, size = span(*formats.sides(comparison)), formats.percent_change(comparison)
+    both = span(*formats.sides(comparison))
+    size = formats.percent_change(comparison)
     words = f" ({both})"
     if size and isinstance(comparison, Exact):
         words = f" {size} ({both})"
@@ -336,7 +337,8 @@ def operators(summary: Summary) -> SectionText | None:
     """Operators that got slower by themselves, hardly visible in the whole call; none
     of them fails the gate.
     """
-    slower, pairs = [], 0
+    slower = []
+    pairs = 0
     for operator in summary.tested_operators:
         if operator.alone:
             slower.append((operator, whole_call(operator, summary)))
@@ -387,7 +389,9 @@ def intended(summary: Summary) -> SectionText | None:
     """
     if summary.verdict != "FAIL" or summary.is_about_rules:
         return None
-    budgets, limits, wrong_output = [], [], False
+    budgets = []
+    limits = []
+    wrong_output = False
     for comparison in summary.regressed:
         if not comparison.gating:
             continue
@@ -446,7 +450,8 @@ def trace(summary: Summary) -> SectionText | None:
     files: dict[str, list[Artifact]] = {}
     for link in summary.decision.measured.links:
         files.setdefault(link.kind, []).append(link)
-    traces, flames = files.get("trace", []), files.get("flamegraph", [])
+    traces = files.get("trace", [])
+    flames = files.get("flamegraph", [])
     if summary.verdict == "SKIPPED" or not (traces or summary.context.reproduce):
         return None
     return section_text(
@@ -483,7 +488,9 @@ def checklist(summary: Summary) -> SectionText | None:
     listed = lines[: summary.detail]
     every_number = step_numbers(summary)
     in_table = {(line.step.number, line.step.workload) for line in listed}
-    further, resolved, outside = 0, 0, []
+    further = 0
+    resolved = 0
+    outside = []
     for number in every_number:
         if number.row.leads and number.step in in_table:
             continue

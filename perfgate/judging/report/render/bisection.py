@@ -93,7 +93,8 @@ def render_bisection_answer(
     measuring job left none.
     """
     with speaking(language):
-        words, trials = None, []
+        words = None
+        trials = []
         if document is not None:
             words = BisectionWords(document, code_span)
             trials = words.trials[:_MOST_TRIALS]
@@ -162,11 +163,9 @@ class BisectionWords(NamedTuple):
         document = self.document
         answers = Counter(trial.answer for trial in document.tried)
         sources = Counter(trial.answered_by for trial in document.tried)
-        skipped, stored, counted_alone = (
-            answers["impossible"],
-            sources["store"],
-            sources["count"],
-        )
+        skipped = answers["impossible"]
+        stored = sources["store"]
+        counted_alone = sources["count"]
         facts = [
             counted(document.gates, "gate"),
             say("in {duration}", duration=duration(document.duration)),
@@ -274,7 +273,8 @@ class BisectionWords(NamedTuple):
         )
 
     def _impossible(self) -> Words:
-        searched, state = self.document.searched, say("The new stack")
+        searched = self.document.searched
+        state = say("The new stack")
         if searched.good:
             state = self._quoted(searched.commit[:_ID])
         elif self._is_list:
@@ -300,7 +300,8 @@ class BisectionWords(NamedTuple):
 
     def _slow_since(self, steps: Sequence[_Change]) -> Words:
         """The first slow one of ordered commits, environments or releases."""
-        before, last = self._quoted(_old(steps[0])), steps[-1]
+        before = self._quoted(_old(steps[0]))
+        last = steps[-1]
         after = self._quoted(_new(last))
         if len(steps) > 1:
             return say(
@@ -356,7 +357,8 @@ class BisectionWords(NamedTuple):
             self._name(self.document.searched.changes[position], full=full)
             for position in positions
         ]
-        words, more = Words(", ".join(names[:_SHOWN])), len(names) - _SHOWN
+        words = Words(", ".join(names[:_SHOWN]))
+        more = len(names) - _SHOWN
         if more > 0:
             words = Words(words + say(" and {more} more", more=more))
         return words

@@ -155,7 +155,8 @@ def _annotation(
 
 
 def _at_harness_changes(summary: Summary) -> list[Annotation]:
-    title, annotations = f"perfgate: {say('workload file')}", []
+    title = f"perfgate: {say('workload file')}"
+    annotations = []
     for change in summary.harness_losses:
         locations = filter(None, map(parse_location, change.lines))
         for location in itertools.islice(locations, 1):

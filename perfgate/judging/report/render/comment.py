@@ -145,7 +145,8 @@ def _shortened(
     droppable = [part.section for part in parts if part.section.drop != KEEP]
     droppable.sort(key=lambda section: section.drop)
     while True:
-        remaining, titles = [], []
+        remaining = []
+        titles = []
         for part in parts:
             if part.section in omitted:
                 titles.append(say(part.section.title))
@@ -186,7 +187,8 @@ def _folds(parts: list[_Part]) -> list[str]:
         if not first.fold:
             folds.append(first.text)
             continue
-        titles, texts = [first.summary], [first.text]
+        titles = [first.summary]
+        texts = [first.text]
         for part in following:
             titles.append(part.summary)
             texts.append(f"**{part.summary}**\n\n{part.text}")

@@ -211,7 +211,8 @@ def _step_number(text: str) -> int | None:
 
 
 def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
-    on_device, on_others = EMPTY, []
+    on_device = EMPTY
+    on_others = []
     for kind in DEVICE_KINDS:
         if kind in card.devices:
             words = say(card.devices[kind])
@@ -234,7 +235,8 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
     unit = _UNITS.get(metric.unit, metric.unit)
     if metric.unit == "1":
         unit = _SORTS[metric.number_sort]
-    part, how = Words(metric.part), compared(metric.name)
+    part = Words(metric.part)
+    how = compared(metric.name)
     gate = _GATE.get(how, _NEVER_SHOWN)
     if metric.display.leading:
         gate = _GATE_OF_LEADING.get(how, gate)

@@ -158,11 +158,9 @@ def _doubt(result: FlameResult) -> Words:
     """Why the frames are coloured by counts; empty if they are coloured by time."""
     if not result.by_counts:
         return EMPTY
-    reason, colours = (
-        say(_DOUBTS.get(result.by_counts, _EXCLUDED)),
-        say(
-            "So the frames are coloured by how often they ran, and no difference of times is shown."
-        ),
+    reason = say(_DOUBTS.get(result.by_counts, _EXCLUDED))
+    colours = say(
+        "So the frames are coloured by how often they ran, and no difference of times is shown."
     )
     if any(mark.seconds for mark in result.marks):
         colours = say(
@@ -219,7 +217,8 @@ def _profiles(
             continue
         totals = node_totals(tree, costs)
         for root in sorted(set(roots)):
-            samples, weights = [], []
+            samples = []
+            weights = []
             for node, stack in enumerate(stacks):
                 if roots[node] == root and totals[node].own > 0:
                     samples.append(stack)

@@ -100,7 +100,8 @@ def render_html(
 
 def _head(summary: Summary) -> ReadyHtml:
     """The title, the facts below it, and the problems to read first."""
-    decision, counts = summary.decision, EMPTY
+    decision = summary.decision
+    counts = EMPTY
     if summary.is_measured:
         counts = counts_line(summary)
     return render_part(
@@ -133,7 +134,8 @@ def _regressions(summary: Summary) -> ReadyHtml:
         *summary.informing,
     ]
     listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
-    intervals, tolerances = [], []
+    intervals = []
+    tolerances = []
     for comparison in listed:
         if isinstance(comparison, Paired) and comparison.interval:
             intervals.append(comparison.interval)
@@ -150,7 +152,8 @@ def _regressions(summary: Summary) -> ReadyHtml:
 
 
 def _suggestions(summary: Summary) -> ReadyHtml:
-    introduced, existing = [], []
+    introduced = []
+    existing = []
     for tip in summary.decision.explained.suggestions:
         if tip.introduced:
             introduced.append(tip)
@@ -169,7 +172,8 @@ def _measurements(
     summary: Summary, base: RunDocument | None, head: RunDocument
 ) -> ReadyHtml:
     """Samples, operators, counters and quantiles."""
-    tests, intervals = [], []
+    tests = []
+    intervals = []
     for operator in summary.tested_operators[:_MAX_ROWS]:
         tests.append((operator, say(_OPERATOR_LABELS[operator.outcome])))
         if operator.interval:
@@ -195,13 +199,12 @@ def _plot(
         if floor.place == at and floor.metric == LATENCY:
             noise = floor.effects
             break
-    strip, pairs = Markup(""), 0
+    strip = Markup("")
+    pairs = 0
     call = _call_at(at, summary)
     if call is not None:
-        strip, pairs = (
-            svg.dot_strip(call.effects, noise, call.tolerance),
-            len(call.effects),
-        )
+        strip = svg.dot_strip(call.effects, noise, call.tolerance)
+        pairs = len(call.effects)
     return SamplesPlot(
         place=place(*at),
         histogram=svg.histogram(base, head),

@@ -137,8 +137,10 @@ def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
     """
     used = set()
     for case in cases:
-        classname, first = case.attrib["classname"], case.attrib["name"]
-        name, number = first, 1
+        classname = case.attrib["classname"]
+        first = case.attrib["name"]
+        name = first
+        number = 1
         while (classname, name) in used:
             number += 1
             name = f"{first} #{number}"

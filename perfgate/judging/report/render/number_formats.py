@@ -164,7 +164,9 @@ def benchmark_entries(
 
 
 def _benchmark_entry(row: NumberRow, value: float) -> BenchmarkEntry:
-    place, interval, basis = place_of(row.workload, row.shape, row.labels), None, []
+    place = place_of(row.workload, row.shape, row.labels)
+    interval = None
+    basis = []
     if row.n is not None:
         basis.append(f"n = {row.n}")
     if row.low is not None and row.high is not None:
@@ -240,7 +242,8 @@ def openmetrics_unit(metric: Metric) -> str:
 
 def family_name(metric: Metric) -> str:
     """A metric's name, which ends in its unit: ``perfgate_latency_low_seconds``."""
-    name, unit = "perfgate_" + _OTHER.sub("_", metric.name), openmetrics_unit(metric)
+    name = "perfgate_" + _OTHER.sub("_", metric.name)
+    unit = openmetrics_unit(metric)
     if not unit or name.endswith(f"_{unit}"):
         return name
     return f"{name}_{unit}"
@@ -295,7 +298,8 @@ def _other_family(family: ServiceFamily) -> str:
 
 
 def _family(metric: Metric, samples: dict[_Labels, float]) -> str:
-    name, unit = family_name(metric), openmetrics_unit(metric)
+    name = family_name(metric)
+    unit = openmetrics_unit(metric)
     lines = [f"# TYPE {name} gauge"]
     if unit:
         lines.append(f"# UNIT {name} {unit}")

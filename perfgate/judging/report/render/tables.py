@@ -89,7 +89,8 @@ class Table:
         numbers of all columns.
         """
         for row in self._rows:
-            first, title = row[0].plain.strip(), self._titles[0]
+            first = row[0].plain.strip()
+            title = self._titles[0]
             if not first.startswith(title):
                 first = f"{title} {first}".strip()
             yield Text(first)

@@ -195,9 +195,11 @@ def _idle(group: GapGroupRow) -> str:
 
 def _heaviest(top: TopTimeline) -> Iterator[str]:
     for row in top.rows:
-        name, sentence = row.name, _HOST
+        name = row.name
+        sentence = _HOST
         if top.side == "device":
-            name, sentence = kernel_name(row.name, limit=_NAME), _HEAVY
+            name = kernel_name(row.name, limit=_NAME)
+            sentence = _HEAVY
         words = say(
             sentence,
             name=clean(name),
@@ -286,7 +288,8 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
     )
     totals = []
     for name in DiffTotals.__struct_fields__:
-        before, after = getattr(timeline.base, name), getattr(timeline.head, name)
+        before = getattr(timeline.base, name)
+        after = getattr(timeline.head, name)
         if before is not None and after is not None:
             totals.append(f"{say(name)} {signed(after - before)}")
     yield say(", ").join(totals)

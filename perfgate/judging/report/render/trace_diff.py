@@ -122,7 +122,8 @@ def _range_words(ends: tuple[float, float] | None) -> str:
 def _totals_table(timeline: DiffTimeline) -> Table:
     table = Table("", "base>", "head>", "difference>")
     for field in DiffTotals.__struct_fields__:
-        base, head = getattr(timeline.base, field), getattr(timeline.head, field)
+        base = getattr(timeline.base, field)
+        head = getattr(timeline.head, field)
         if base is None and head is None:
             continue
         change = ""
@@ -134,7 +135,8 @@ def _totals_table(timeline: DiffTimeline) -> Table:
 
 def _range(timeline: DiffTimeline, field: str) -> tuple[float, float] | None:
     """The least and the largest difference between two recordings of either side."""
-    base, head = _values(timeline.base_each, field), _values(timeline.head_each, field)
+    base = _values(timeline.base_each, field)
+    head = _values(timeline.head_each, field)
     if base and head:
         return (min(head) - max(base), max(head) - min(base))
     return None

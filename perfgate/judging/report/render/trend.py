@@ -194,7 +194,8 @@ class _Report:
     def __init__(
         self, document: TrendDocument, context: CommentContext, rows: int
     ) -> None:
-        self._document, self._rows = document, rows
+        self._document = document
+        self._rows = rows
         causes = sort_causes(document)
         urgent = [*causes.new_worse, *causes.still_open]
         several = [cause for cause in urgent if cause.commit_count > 1]
@@ -336,7 +337,8 @@ def _rank(series: TrendSeries) -> tuple[object, ...]:
 
 
 def _number(series: TrendSeries) -> LeadingNumber:
-    step, step_title = metric(series.metric).step, EMPTY
+    step = metric(series.metric).step
+    step_title = EMPTY
     if step in CARDS:
         step_title = say(CARDS[step].title)
     return LeadingNumber(series, step, step_title)

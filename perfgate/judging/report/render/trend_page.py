@@ -102,11 +102,9 @@ def render_trend_page(
     the id of the run.
     """
     with speaking(language):
-        causes, groups, health = (
-            sort_causes(document),
-            _groups(document),
-            document.runs.health,
-        )
+        causes = sort_causes(document)
+        groups = _groups(document)
+        health = document.runs.health
         pictures = [
             _picture(cause, document, groups, kept_files or {})
             for cause in document.causes[:MAX_PICTURES]
@@ -161,7 +159,8 @@ def _groups(document: TrendDocument) -> list[Group]:
 
 
 def _rank(group: Group) -> tuple[float, str, str, str]:
-    weight, first = 0.0, group[0]
+    weight = 0.0
+    first = group[0]
     for series in group:
         for change in series.changes:
             if change.is_unsettled or change.news:
@@ -211,7 +210,8 @@ def _kept_beside(
 
 def runs_beside(moved: MovedSeries) -> tuple[str, str]:
     """The ids of the runs before and after a change."""
-    points, at = moved.series.points, moved.change.at
+    points = moved.series.points
+    at = moved.change.at
     return points[at - 1].run_id, points[at].run_id
 
 
@@ -232,7 +232,8 @@ def _status(moved: MovedSeries) -> Words:
 
 def series_cells(group: Group) -> SeriesCells:
     last = group[-1]
-    change, direction = EMPTY, EMPTY
+    change = EMPTY
+    direction = EMPTY
     for latest in last.changes:
         if last.current and latest.is_unsettled:
             change = change_words(MovedSeries(last, latest))

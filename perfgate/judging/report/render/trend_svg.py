@@ -107,7 +107,8 @@ class _History:
         levels: Sequence[_Level],
         newest: TrendSeries,
     ) -> None:
-        self._points, self._levels = points, levels
+        self._points = points
+        self._levels = levels
         self._newest = newest
         self.name = clean_words(metric_name(newest.metric))
         values = [point.value for point in points]
@@ -173,9 +174,11 @@ class _History:
             paler = ""
         name = f"change {change.direction}{paler}"
         yield upright(name, x, _TOP - 6, _HEIGHT - _BOTTOM)
-        anchor, text_x = "start", x + 4
+        anchor = "start"
+        text_x = x + 4
         if x > _WIDTH - 110:
-            anchor, text_x = "end", x - 4
+            anchor = "end"
+            text_x = x - 4
         label = clean(short(change.first_bad))
         yield caption(label, text_x, top, anchor, name=f"commit{paler}")
 

@@ -66,7 +66,9 @@ def _outermost(name: str) -> str:
     """The inside of long templates replaced: ``elementwise_kernel<…>``; namespaces
     stay.
     """
-    parts, depth, inside = [], 0, ""
+    parts = []
+    depth = 0
+    inside = ""
     for letter in name:
         depth -= letter == ">" and depth > 0
         if depth:

@@ -114,7 +114,8 @@ def _badness(finding: Finding) -> tuple[int, float]:
     """Sort key, the worst finding first: by severity, then by the distance of the value
     from its limit.
     """
-    value, bound = finding.evidence.get(finding.rule), finding.evidence.get("limit")
+    value = finding.evidence.get(finding.rule)
+    bound = finding.evidence.get("limit")
     distance = 0.0
     if isinstance(value, (int, float)) and isinstance(bound, (int, float)):
         distance = abs(value - bound)
@@ -122,7 +123,8 @@ def _badness(finding: Finding) -> tuple[int, float]:
 
 
 def _of_ranks(worst: Finding, group: Sequence[Finding]) -> str:
-    words, rank = word_finding(worst), str(worst.evidence.get("shape", ""))
+    words = word_finding(worst)
+    rank = str(worst.evidence.get("shape", ""))
     further = [
         str(finding.evidence["shape"]) for finding in group if finding is not worst
     ]
@@ -252,7 +254,8 @@ def gain_words(suggestion: Suggestion) -> Words:
     gain = suggestion.gain
     if gain is None or gain.speedup <= 1 + _NOTICEABLE:
         return EMPTY
-    of, speedup = say(_OF[gain.of]), times(gain.speedup)
+    of = say(_OF[gain.of])
+    speedup = times(gain.speedup)
     if not gain.is_measured:
         sentence = phrase(
             "; estimate: {of} at most {speedup} times as fast without these {share}"

@@ -121,7 +121,8 @@ def missing_words(entry: Missing) -> str:
 
 
 def _missing(entry: Missing) -> str:
-    place, side = place_of(entry), Words(entry.side)
+    place = place_of(entry)
+    side = Words(entry.side)
     metric = metric_name(entry.metric)
     if entry.metric in _PARTS:
         metric = say(_PARTS[entry.metric])
@@ -166,7 +167,8 @@ def evidence_of(comparison: Paired) -> str:
 
 def named(comparison: Comparison, *, placeless: bool = False) -> str:
     """The metric of a comparison and, unless ``placeless``, its place."""
-    metric, at = title_of(comparison), place_of(comparison)
+    metric = title_of(comparison)
+    at = place_of(comparison)
     if comparison.is_of_operator:
         if placeless:
             return say("calls to {metric}", metric=metric)

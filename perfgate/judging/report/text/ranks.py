@@ -127,13 +127,17 @@ def _slow_stage(slow: SlowStageRow) -> RankAnswer:
 
 
 def _delay(row: DelayRow) -> RankAnswer:
-    sentence, seconds = _DELAYS_STEP, row.per_step
+    sentence = _DELAYS_STEP
+    seconds = row.per_step
     if row.once and row.step is None:
-        sentence, seconds = _ONCE_SOMEWHERE, row.worst
+        sentence = _ONCE_SOMEWHERE
+        seconds = row.worst
     elif row.once:
-        sentence, seconds = _ONCE, row.worst
+        sentence = _ONCE
+        seconds = row.worst
     elif row.per_step is None:
-        sentence, seconds = _DELAYS, row.total
+        sentence = _DELAYS
+        seconds = row.total
     words = say(
         sentence,
         rank=name_of(row),

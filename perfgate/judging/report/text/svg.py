@@ -338,7 +338,8 @@ def sparkline(values: Sequence[float], width: int = SPARKS) -> Words:
         newest = np.array([median(part) for part in np.array_split(newest, width)])
     low, high = np.quantile(newest, [0.05, 0.95], method="nearest").tolist()
     if high <= low:
-        low, high = float(newest.min()), float(newest.max())
+        low = float(newest.min())
+        high = float(newest.max())
     if high <= low:
         return Words(_BLOCKS[3] * newest.size)
     places = np.clip((newest - low) / (high - low), 0, 1) * (len(_BLOCKS) - 1)

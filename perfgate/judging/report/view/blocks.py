@@ -135,7 +135,8 @@ def block_numbers(summary: Summary) -> dict[int, int]:
 
 
 def _block(number: int, regression: Regression, summary: Summary) -> RegressionBlock:
-    decision, title = summary.decision, summary.worst
+    decision = summary.decision
+    title = summary.worst
     causes = [decision.explained.causes[at] for at in regression.causes]
     comparisons = summary.comparisons_at(regression.comparisons)
     worst = comparisons[0]
@@ -200,7 +201,9 @@ def _cost(
     *,
     in_title: bool,
 ) -> BlockCost:
-    titled, apart, at_most = None, None, None
+    titled = None
+    apart = None
+    at_most = None
     if in_title:
         titled = summary.worst
     if regression.apart is not None:
@@ -323,7 +326,8 @@ def _holding(comparison: Comparison, summary: Summary) -> str | None:
 def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCommands:
     if not regression.accepts:
         return AcceptCommands(None, None, None)
-    order, folder = summary.context.accept_order, summary.context.folder
+    order = summary.context.accept_order
+    folder = summary.context.folder
     short_command = None
     # A CI job's folder is gone by the time its report is read.
     if folder is not None and not summary.decision.measured.in_ci:

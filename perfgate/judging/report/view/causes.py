@@ -128,7 +128,8 @@ class CauseView:
         linked: Callable[[str], str] = str,
         names_origin: bool = True,
     ) -> None:
-        self._cause, self._linked = cause, linked
+        self._cause = cause
+        self._linked = linked
         self.places = places or (place(*cause.place),)
         self._unit = "1"
         if cause.amount in _BYTES:
@@ -139,20 +140,22 @@ class CauseView:
             cause.compiling and cause.op in MESSAGES
         ):  # the reason is a code if torch names no guard
             self.op = str(word(Message(cause.op)))
-        self.line, self.code = cause.line, cause.code
+        self.line = cause.line
+        self.code = cause.code
         if cause.line:
             self.line = linked(cause.line)
         self._origin = None
         if names_origin and cause.origin is not None and cause.origin.reach != "line":
-            self._origin, self.code = cause.origin, cause.origin.code
-        self._tensor, self._here_count = None, cause.more_count
+            self._origin = cause.origin
+            self.code = cause.origin.code
+        self._tensor = None
+        self._here_count = cause.more_count
         if cause.sites:
             first = cause.sites[0]
-            self._tensor, self._here_count = first.tensor, first.head - first.base
-        self._here, self._more = (
-            self._amount(self._here_count),
-            self._amount(cause.more_count),
-        )
+            self._tensor = first.tensor
+            self._here_count = first.head - first.base
+        self._here = self._amount(self._here_count)
+        self._more = self._amount(cause.more_count)
         self.base, self.head = self._sides()
         self._base_input, self._head_input = _changed_input(cause)
         self.time = EMPTY
@@ -219,7 +222,8 @@ class CauseView:
     def origin(self) -> str:
         if self._origin is None:
             return EMPTY
-        line, function = self._linked(self._origin.line), self._origin.function
+        line = self._linked(self._origin.line)
+        function = self._origin.function
         if self._origin.reach == "caller":
             return say(", called from {line} (changed)", line=line)
         if self._origin.reach == "function" and function:
@@ -250,7 +254,8 @@ class CauseView:
         return joined(*parts)
 
     def _change(self) -> str:
-        cause, aspect = self._cause, self._aspect
+        cause = self._cause
+        aspect = self._aspect
         if cause.compiling:
             singular, plural = _COMPILATIONS[cause.compiling]
             if abs(cause.more_count) == 1:
@@ -282,7 +287,8 @@ class CauseView:
         return self.op
 
     def _change_of_amount(self) -> str:
-        amount, aspect = self._cause.amount, self._aspect
+        amount = self._cause.amount
+        aspect = self._aspect
         if aspect in _MODES:
             return say(_MODES[aspect], op=self.op)
         if amount == "held" and self._tensor:
@@ -302,7 +308,8 @@ class CauseView:
 
     def _at(self) -> str:
         """The line, and the place of the change behind it."""
-        line, is_mode = self.line or "", self._cause.aspect in MODES
+        line = self.line or ""
+        is_mode = self._cause.aspect in MODES
         if self._origin:
             sentence = phrase(" at {changed}, through {line}")
             if is_mode:
@@ -374,7 +381,8 @@ def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
     """
     if cause.base_inputs is None or cause.head_inputs is None:
         return None, None
-    before, after = cause.base_inputs.split(", "), cause.head_inputs.split(", ")
+    before = cause.base_inputs.split(", ")
+    after = cause.head_inputs.split(", ")
     changed = [(old, new) for old, new in zip(before, after) if old != new]
     if not changed:
         return None, None
@@ -404,11 +412,13 @@ def account_words(summary: Summary) -> Words | None:
         return None
     if explained.metric is None or not explained.contributions:
         return None
-    more, saved = 0.0, 0.0
+    more = 0.0
+    saved = 0.0
     for part in explained.contributions:
         more += max(0.0, part.seconds)
         saved += max(0.0, -part.seconds)
-    measured, rest = explained.measured, explained.measured - explained.explained
+    measured = explained.measured
+    rest = explained.measured - explained.explained
     least = _NOTABLE * measured
     return templates.line(
         "shared/account.j2",

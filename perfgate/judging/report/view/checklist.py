@@ -166,7 +166,8 @@ def quantile_rows(summary: Summary) -> list[QuantileRow]:
 
 def _worded_number(row: StepComparison, main: StoredComparison | None) -> NumberView:
     values = [row.base, row.head, row.bound]
-    beside, stored = values, None
+    beside = values
+    stored = None
     if main:
         beside = [*values, main.head, main.typical, *(main.interval or ())]
         stored = stored_row(main, values)
@@ -252,7 +253,8 @@ def tally(steps: list[StepSummary]) -> list[Words]:
     then new and gone findings.
     """
     counts = Counter(step.status for step in steps)
-    new, gone = 0, 0
+    new = 0
+    gone = 0
     for step in steps:
         new += len(new_of(step))
         gone += len(step.gone)
@@ -289,12 +291,15 @@ def _worded_step(step: StepSummary) -> StepView:
     notes: dict[tuple[str, bool], None] = {}
     for finding, words in word_findings(judged):
         notes[words, finding in new] = None
-    hidden, more = len(notes) - _SHOWN_FINDINGS, None
+    hidden = len(notes) - _SHOWN_FINDINGS
+    more = None
     if hidden > 0:
         more = say("{count} more", count=hidden)
-    status, key = step.status, Words("unknown")
+    status = step.status
+    key = Words("unknown")
     if step.status in STATUS_NAMES:
-        status, key = say(STATUS_NAMES[step.status]), Words(step.status)
+        status = say(STATUS_NAMES[step.status])
+        key = Words(step.status)
     return StepView(
         number=step.number,
         title=step_title(step),

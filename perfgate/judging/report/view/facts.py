@@ -98,7 +98,8 @@ def coverage_line(summary: Summary) -> Words | None:
         or (summary.is_measured and not coverage.not_executed)
     ):
         return None
-    unmeasured, unknown = [], []
+    unmeasured = []
+    unknown = []
     for function in coverage.functions:
         if function.executed in {"no", "definition"}:
             unmeasured.append(function)
@@ -133,7 +134,8 @@ def busy_line(summary: Summary) -> Words | None:
     """How long workers waited for CPUs, in one line; None if it was short and no clock
     but the wall's decided.
     """
-    waited, clocks = summary.decision.measured.waited, _deciding_clocks(summary)
+    waited = summary.decision.measured.waited
+    clocks = _deciding_clocks(summary)
     # The device's clock always decides on an accelerator.
     if not waited or not (clocks - {"device"} or waited >= BUSY):
         return None
@@ -190,7 +192,8 @@ def _untimed(summary: Summary) -> Untimed | None:
     slowest = max(summary.too_slow, key=budget_of, default=None)
     if slowest is None or not budget_of(slowest):
         return None
-    pairs, seconds = _number(slowest, "pairs"), _number(slowest, "seconds")
+    pairs = _number(slowest, "pairs")
+    seconds = _number(slowest, "seconds")
     pair = numbers.duration(seconds / max(1.0, pairs))
     return Untimed(slowest.workload, round(pairs), pair, budget_of(slowest))
 

@@ -88,7 +88,8 @@ def _stack(differences: Sequence[TestbedDifference]) -> str:
         more = say(
             " and {more_differences} more", more_differences=len(differences) - 1
         )
-    first, absent = differences[0], say("none")
+    first = differences[0]
+    absent = say("none")
     return composed(
         "{} ({} {} → {}{}): ",
         upgrade,
@@ -154,7 +155,8 @@ def _named(comparison: Comparison, summary: Summary) -> str:
 
 def _of_loss(worst: Comparison, summary: Summary) -> str:
     """The sentence about one comparison that got worse."""
-    place, reason = place_of(worst), worst.reason
+    place = place_of(worst)
+    reason = worst.reason
     if worst.metric == JOB_WORK:
         return _with_reason(
             say("{place} does different work on base and head", place=place), worst
@@ -186,7 +188,9 @@ def _with_reason(words: str, comparison: Comparison) -> str:
 
 
 def _of_bound(worst: Bound) -> str:
-    metric, place, limit = title_of(worst), place_of(worst), formats.limit(worst)
+    metric = title_of(worst)
+    place = place_of(worst)
+    limit = formats.limit(worst)
     if worst.head is None:
         words = say(
             "{metric} of {place} is not shown to meet its bound of {limit}",
@@ -239,7 +243,8 @@ def _of_waiting_device(worst: Comparison, summary: Summary) -> str | None:
         for c in summary.metrics
         if isinstance(c, Paired) and c.place == worst.place
     }
-    busy, host = clocks.get(BUSY), clocks.get(HOST)
+    busy = clocks.get(BUSY)
+    host = clocks.get(HOST)
     if worst.metric not in (HOST, LATENCY, P50) or busy is None or host is None:
         return None
     if busy.outcome == "regressed" or host.outcome != "regressed" or not host.gating:
@@ -444,10 +449,12 @@ def _faster(summary: Summary) -> Paired | None:
     """The deciding time with the largest improvement, for titles that lead with a
     count; None if no interval shows one.
     """
-    best, largest = None, 0.0
+    best = None
+    largest = 0.0
     for time in deciding_times(summary):
         if time.is_better and abs(time.delta or 0.0) > largest:
-            best, largest = time, abs(time.delta or 0.0)
+            best = time
+            largest = abs(time.delta or 0.0)
     return best
 
 

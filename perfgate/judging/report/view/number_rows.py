@@ -197,7 +197,8 @@ def _of_counters(run: RunDocument, side: str) -> Iterator[NumberRow]:
             **{f"ops.count:{op.op}": op.count for op in counters.ops},
         }
         for name, count in counts.items():
-            described, labels = metric(name), {}
+            described = metric(name)
+            labels = {}
             if name in counters.unstable:
                 labels[_UNSTABLE] = "yes"
             yield NumberRow(

@@ -124,7 +124,8 @@ def _operator_table(at: _Place, operators: list[_BothSides]) -> OperatorTable:
 
 
 def _cells(operator: _BothSides, longest: float, of_head: float) -> OperatorCells:
-    times, counts = operator.times, operator.counts
+    times = operator.times
+    counts = operator.counts
     base, head = amounts([times.get("base"), times.get("head")], "s")
     share = DASH
     if "head" in times and of_head:
@@ -163,7 +164,8 @@ def _status(before: float | None, after: float | None) -> Words:
 
 def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterRow]:
     """Every exact counter of both sides, with changes marked."""
-    before, after = _counters(base), _counters(head)
+    before = _counters(base)
+    after = _counters(head)
     rows = []
     for key in list(dict.fromkeys([*after, *before]))[:_MAX_ROWS]:
         workload, shape, metric = key

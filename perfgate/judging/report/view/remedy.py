@@ -334,7 +334,8 @@ def _open_number(summary: Summary) -> Paired | None:
     for comparison in summary.inconclusive:
         if not isinstance(comparison, Paired) or not comparison.must_decide:
             continue
-        measured, needed = comparison.pairs or 0, comparison.pairs_needed or 0
+        measured = comparison.pairs or 0
+        needed = comparison.pairs_needed or 0
         if 0 < measured < needed:
             return comparison
     return None
@@ -346,8 +347,10 @@ def _for_more_evidence(open_number: Paired | None, summary: Summary) -> str:
     """
     if open_number is None:
         return say("re-run the job on a quieter machine; the noise exceeded the limit.")
-    needed, unit = open_number.pairs_needed or 0, evidence_of(open_number)
-    evidence, measured = counted(needed, unit), Words(f"{open_number.pairs:,}")
+    needed = open_number.pairs_needed or 0
+    unit = evidence_of(open_number)
+    evidence = counted(needed, unit)
+    measured = Words(f"{open_number.pairs:,}")
     last_look = summary.decision.procedure.policy.looks[-1]
     if not open_number.is_of_job and needed > _FULL_JOBS * last_look:
         return say(

@@ -53,7 +53,9 @@ class ComparisonRow(NamedTuple):
 def row(
     comparison: Comparison, summary: Summary, block: int | None = None
 ) -> ComparisonRow:
-    cause, worded_cause, failed_check = summary.cause_of(comparison), None, None
+    cause = summary.cause_of(comparison)
+    worded_cause = None
+    failed_check = None
     if cause is not None:
         worded_cause = CauseView(cause).in_short
     if isinstance(comparison, Checked):
@@ -96,7 +98,8 @@ def _cells(entry: ComparisonRow) -> tuple[object, ...]:
     """Everything that a row shows, apart from its places."""
     comparison = entry.comparison
     base, head = formats.sides(comparison)
-    change, limit = formats.change(comparison), formats.limit(comparison)
+    change = formats.change(comparison)
+    limit = formats.limit(comparison)
     cause = entry.block or entry.cause
     return (
         entry.label,

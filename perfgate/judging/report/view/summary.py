@@ -337,7 +337,8 @@ class Summary:
         """Whether every failure of the head occurs on the base too, so that the change
         is not to blame.
         """
-        of_base, of_head = self._failed("base"), self._failed("head")
+        of_base = self._failed("base")
+        of_head = self._failed("head")
         return bool(of_head) and of_head <= of_base
 
     def _failed(self, side: str) -> set[tuple[str, str]]:

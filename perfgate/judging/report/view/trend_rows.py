@@ -286,7 +286,8 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Cause
     """A cause with at most ``most`` of its changes besides the leading one."""
     first, *further = moved_by(cause, document)
     further.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
-    settled, suggests = EMPTY, EMPTY
+    settled = EMPTY
+    suggests = EMPTY
     if cause.standing in _SETTLED:
         settled = say(_SETTLED[cause.standing])
     if cause.suggests:
@@ -317,7 +318,8 @@ def _worded_origin(cause: TrendCause) -> str:
         return EMPTY
     signs = []
     for evidence in cause.origin_evidence[:_MOST_SIGNS]:
-        name, after = evidence.name, evidence.after
+        name = evidence.name
+        after = evidence.after
         match evidence.sign:
             case "alone" if len(cause.origin_evidence) == 1:
                 return EMPTY
@@ -345,7 +347,8 @@ def _worded_origin(cause: TrendCause) -> str:
 def _worded_carrying(change: TrendChange) -> str:
     if change.carried is None:
         return EMPTY
-    testbed, since = change.carried.fingerprint[:_TESTBED], day(change.carried.since)
+    testbed = change.carried.fingerprint[:_TESTBED]
+    since = day(change.carried.since)
     if change.carried.commit:
         return say(
             "followed on testbed {testbed} since {since}; both measured {commit}",
@@ -534,7 +537,8 @@ def _worded_operator(cause: TrendCause) -> str | None:
 def change_row(moved: MovedSeries) -> ChangeView:
     series, change = moved
     before, after = formats.quantities([change.before, change.after], series)
-    measured, confirmation = EMPTY, change.confirmation
+    measured = EMPTY
+    confirmation = change.confirmation
     if confirmation and confirmation.low is not None and confirmation.high is not None:
         measured = formats.bounds((confirmation.low, confirmation.high), series)
     return ChangeView(
@@ -549,7 +553,8 @@ def change_row(moved: MovedSeries) -> ChangeView:
 
 
 def _worded_commit(commit: CommitLabel) -> CommitView:
-    request, subject = EMPTY, commit.subject
+    request = EMPTY
+    subject = commit.subject
     if _REQUEST.fullmatch(commit.change_request):
         request = Words(commit.change_request)
         subject = subject.removesuffix(f" ({request})")
@@ -602,10 +607,8 @@ def searched(document: TrendDocument) -> Words:
             needed=numbers.counted(document.searched.versions_needed, "version"),
             runs=numbers.counted(document.runs.count, "run"),
         )
-    series, values = (
-        numbers.counted(document.searched.looked_at, "series", "series"),
-        numbers.counted(document.searched.values, "value"),
-    )
+    series = numbers.counted(document.searched.looked_at, "series", "series")
+    values = numbers.counted(document.searched.values, "value")
     if not document.searched.new_values:
         return say(
             "Searched {series} with {values}; none of them is new.",

@@ -92,11 +92,13 @@ def moved_cells(moved: MovedSeries, page: SitePage) -> ChangeCells:
 def cause_card(cause: TrendCause, page: SitePage) -> CauseCard:
     trend = page.content.trend
     lead, *further = moved_by(cause, trend)
-    subject, author = "", ""
+    subject = ""
+    author = ""
     # The run of the first bad commit has both, so no clone is needed.
     run = run_of_commit(page.content.runs, cause.first_bad or "")
     if run is not None:
-        subject, author = run.subject or "", run.author or ""
+        subject = run.subject or ""
+        author = run.author or ""
     return CauseCard(
         row=cause_row(cause, trend, most=0),
         change=moved_cells(lead, page),
@@ -129,7 +131,8 @@ def _level_cells(placed: BesideLevel) -> LevelCells:
     is_too_short = (
         placed.value is not None and placed.interval is None and placed.versions > 0
     )
-    position, plot = say(_POSITIONS[placed.position]), Markup("")
+    position = say(_POSITIONS[placed.position])
+    plot = Markup("")
     if placed.is_apart:
         plot = trend_svg.small_plot(series)
     if is_too_short and placed.position == "unknown":

@@ -25,10 +25,14 @@ _LABELS = {
 def render_gates(page: SitePage) -> str:
     """The verdicts, newest first, with the class of a label and the settlement."""
     content = page.content
-    records, history = content.gates, content.trend.gates
-    mark, count, standing = "SKIPPED", 0, set[str]()
+    records = content.gates
+    history = content.trend.gates
+    mark = "SKIPPED"
+    count = 0
+    standing = set[str]()
     if history:
-        mark, count = "PASS", history.gates
+        mark = "PASS"
+        count = history.gates
         standing = {gate.commit for gate in history.standing}
     if standing:
         mark = "FAIL"

@@ -80,7 +80,8 @@ class _Anchors:
 
 def render_open(page: SitePage) -> str:
     """The page of all regressions by their standing."""
-    anchors, trend = _Anchors(), page.content.trend
+    anchors = _Anchors()
+    trend = page.content.trend
     causes = trend.open_regressions
     # In this order on the page.
     pictures = [_picture(cause, page, anchors) for cause in causes[:_MAX_CAUSES]]
@@ -173,7 +174,8 @@ def _confirmed(page: SitePage) -> list[ConfirmedRow]:
         outcome = Words(entry.outcome)
         if entry.outcome in _OUTCOMES:
             outcome = say(_OUTCOMES[entry.outcome])
-        interval, address = numbers.DASH, EMPTY
+        interval = numbers.DASH
+        address = EMPTY
         if entry.low is not None and entry.high is not None:
             measure = measured or formats.Measure("", entry.metric)
             interval = formats.bounds((entry.low, entry.high), measure)

@@ -97,7 +97,8 @@ class WorkloadCells(NamedTuple):
 def render_overview(page: SitePage) -> str:
     """The first page."""
     trend = page.content.trend
-    causes, better = trend.open_regressions, sort_causes(trend).new_better
+    causes = trend.open_regressions
+    better = sort_causes(trend).new_better
     workloads = _by_workload(trend.series)
     spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)[
         :_MAX_TESTBEDS
@@ -184,7 +185,8 @@ def _leading(series: Sequence[TrendSeries]) -> list[TrendSeries]:
     """The few numbers that stand for a place: those that users feel first, then the
     command's own.
     """
-    judged, informing = [], []
+    judged = []
+    informing = []
     for entry in series:
         if entry.metric in _RANKS or entry.metric.startswith(NUMBER):
             if entry.informing:

@@ -76,9 +76,12 @@ def render_runs(page: SitePage, number: int) -> str:
 
     ``number`` is counted from 1.
     """
-    runs, pages = page.content.runs, page_count(page.content)
+    runs = page.content.runs
+    pages = page_count(page.content)
     first = (number - 1) * RUNS_A_PAGE
-    newer, older, compare_form = EMPTY, EMPTY, EMPTY
+    newer = EMPTY
+    older = EMPTY
+    compare_form = EMPTY
     if number > 1:
         newer = page.to(runs_address(number - 1))
     if number < pages:
@@ -146,11 +149,9 @@ def render_unreadable(page: SitePage, reason: str) -> str:
 
 def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str]]:
     """The commit, the time of the measurement, and the version of perfgate."""
-    began, ended, queued = (
-        run.session.started_at,
-        run.session.finished_at,
-        run.session.queued,
-    )
+    began = run.session.started_at
+    ended = run.session.finished_at
+    queued = run.session.queued
     facts = [
         (say("commit"), run.source.commit or say("none")),
         (say("branch"), run.source.branch or say("none")),
@@ -193,7 +194,8 @@ def _errors(run: RunDocument) -> list[RunError]:
     errors = []
     for name, what, error in parts:
         if error:
-            message, text = str(word(error.message)), error.traceback or ""
+            message = str(word(error.message))
+            text = error.traceback or ""
             errors.append(RunError(name, what, message, text))
     errors = errors[:_MAX_WARNINGS]
     for check in run.checklist.correctness:
@@ -267,12 +269,14 @@ def render_compare(
     outside.
     """
     apart, rest = split_levels(rows[:_MAX_ROWS])
-    timed, confidence = 0, 0.0
+    timed = 0
+    confidence = 0.0
     for row in rows:
         timed += row.interval is not None and not row.series.is_exact
         confidence = max(confidence, row.confidence or 0.0)
     differences = [row for row in testbed_rows(*documents) if row.base != row.head]
-    level, by_chance = EMPTY, EMPTY
+    level = EMPTY
+    by_chance = EMPTY
     if confidence:
         level = numbers.confidence(confidence)
         by_chance = Words(f"{math.ceil(timed * (1 - confidence) * 10) / 10:.1f}")
