@@ -54,7 +54,8 @@ def artifacts_location_in(
 
 def open_artifacts(config: Config, environ: Mapping[str, str]) -> ArtifactStore | None:
     """The artifact store of a project, opened on first use; None if it has none."""
-    location, address = artifacts_location(config, environ), config.artifacts.url
+    location = artifacts_location(config, environ)
+    address = config.artifacts.url
     if not location:
         return None
     if not address and (store := store_location(config, environ)).startswith(
@@ -110,7 +111,8 @@ def keep_artifacts(
     try:
         with tempfile.TemporaryDirectory(prefix="perfgate-artifacts-") as name:
             folder = Path(name)
-            missing, left_out = artifacts.files, list[str]()
+            missing = artifacts.files
+            left_out = list[str]()
             for source in sources:
                 if not missing:
                     break

@@ -101,9 +101,11 @@ def newest(
     most ``at_most``.
     """
     name = re.compile(f"{re.escape(prefix)}([0-9]{{1,9}}){re.escape(suffix)}")
-    newest_of_all, rank = None, (0, 0)
+    newest_of_all = None
+    rank = (0, 0)
     for artifact in artifacts:
         match = name.fullmatch(artifact.name)
         if match and rank < (int(match[1]), artifact.id) and int(match[1]) <= at_most:
-            newest_of_all, rank = artifact, (int(match[1]), artifact.id)
+            newest_of_all = artifact
+            rank = (int(match[1]), artifact.id)
     return newest_of_all

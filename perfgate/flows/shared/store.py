@@ -165,7 +165,8 @@ def read_history(
     series += _start_spreads(store, config.project, head.testbed)
     for why in store.damaged(config.project):
         warn(sentence("a stored run of main is left out: {why}", why=why))
-    commit, context = head.source.commit, head.session.ci
+    commit = head.source.commit
+    context = head.session.ci
     commits = {commit}
     if context:
         commits.add(context.head_sha)
@@ -255,12 +256,11 @@ class _Comparable:
         Times of a busy machine make main's range wider, so they count only where there
         are too few others for a range.
         """
-        card, step, values = (
-            metric(number.metric),
-            (number.workload, number.step),
-            self._values[number],
-        )
-        condition, stored = self._here[step], self._stored[step]
+        card = metric(number.metric)
+        step = (number.workload, number.step)
+        values = self._values[number]
+        condition = self._here[step]
+        stored = self._stored[step]
         compared: list[tuple[str | None, float]] = []
         undisturbed: list[tuple[str | None, float]] = []
         for position, value in values:

@@ -113,7 +113,8 @@ def unsent_runs(
     if token is None or not location.startswith(SERVICE_SCHEMES):
         return None
     # XDG Base Directory Specification 0.8, which ignores a relative XDG_STATE_HOME.
-    state, home = Path(environ.get("XDG_STATE_HOME", "")), environ.get("HOME")
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    home = environ.get("HOME")
     if not state.is_absolute():
         if not home:
             return None

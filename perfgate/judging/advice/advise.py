@@ -181,9 +181,11 @@ def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
 
 
 def _rank(suggestion: Suggestion) -> tuple[int, float, int, bool, str, str]:
-    kind, saved = len(_KINDS), 0.0
+    kind = len(_KINDS)
+    saved = 0.0
     if suggestion.gain:
-        kind, saved = _KINDS[suggestion.gain.kind], suggestion.gain.saved
+        kind = _KINDS[suggestion.gain.kind]
+        saved = suggestion.gain.saved
     return (
         kind,
         -saved,
@@ -221,11 +223,14 @@ def _suggestion(
 ) -> Suggestion | None:
     evidence = finding.evidence
     tried = _gain(advice.tried, run, step.workload, evidence)
-    name, code = f"advice.{finding.rule}", advice.code
+    name = f"advice.{finding.rule}"
+    code = advice.code
     if tried is not None and tried.lowest <= 1:
         if advice.instead is None:
             return None
-        name, code, tried = f"{name}.instead", "", None
+        name = f"{name}.instead"
+        code = ""
+        tried = None
     if isinstance(advice.gain, EstimatedGain):
         share = _reachable_share(advice.gain, run, step.workload, evidence)
         if share is not None and share < _NOTICEABLE:
@@ -293,10 +298,8 @@ def _measured(source: MeasuredGain, value: Value | None) -> Gain | None:
         return None
     interval = None
     if value.interval:
-        low, high = (
-            _speedup(source, value.interval[0]),
-            _speedup(source, value.interval[1]),
-        )
+        low = _speedup(source, value.interval[0])
+        high = _speedup(source, value.interval[1])
         if low is not None and high is not None:
             interval = (min(low, high), max(low, high))
     return Gain(kind="measured", speedup=speedup, of=source.of, interval=interval)

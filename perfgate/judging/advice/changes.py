@@ -308,7 +308,8 @@ def _seconds(advised: OperatorDelta, contributions: Sequence[OperatorDelta]) -> 
             return part.line == advised.line
         return advised.op in (part.op, part.function)
 
-    seconds, more = 0.0, 0.0
+    seconds = 0.0
+    more = 0.0
     for part in contributions:
         if part.seconds > 0 and is_of(part):
             seconds += part.seconds

@@ -87,12 +87,10 @@ class SitePages:
         links: SiteLinks,
         read_kept: ReadKept = lambda _: KeptOfRun(),
     ) -> None:
-        self._content, self._language, self._links, self._read_kept = (
-            content,
-            language,
-            links,
-            read_kept,
-        )
+        self._content = content
+        self._language = language
+        self._links = links
+        self._read_kept = read_kept
         self._open_run = lru_cache(_DOCUMENTS_KEPT)(open_run)
 
     def page(

@@ -47,7 +47,8 @@ class ChangesRemembered:
 
     def begin(self) -> None:
         """Begin a reading; series that the last one did not have are forgotten."""
-        self._last, self._now = self._now, {}
+        self._last = self._now
+        self._now = {}
 
     def __call__(self, series: TrendSeries) -> TrendSeries:
         # Over all branches, and of single branches.
@@ -163,7 +164,8 @@ def beside_each_other(
     before, after = map(_values, documents)
     numbers: list[BesideLevel] = []
     for entry in series:
-        value_before, value_after = before.get(_place(entry)), after.get(_place(entry))
+        value_before = before.get(_place(entry))
+        value_after = after.get(_place(entry))
         is_measured = value_before is not None or value_after is not None
         if entry.fingerprint == later.fingerprint and is_measured:
             # Empty for a run of another testbed.

@@ -28,7 +28,8 @@ def commit_names(root: Path) -> NameCommits:
     answers: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
 
     def name(change: TrendChange) -> TrendChange:
-        good, bad = change.last_good or "", change.first_bad or ""
+        good = change.last_good or ""
+        bad = change.first_bad or ""
         if not (COMMIT_ID.fullmatch(good) and COMMIT_ID.fullmatch(bad)):
             return change
         if (good, bad) not in answers:

@@ -179,7 +179,8 @@ def read_histories(
             runs=len(runs),
         )
     )
-    numbers, run_ids = _JobNumbers(log), {run.id for run in runs}
+    numbers = _JobNumbers(log)
+    run_ids = {run.id for run in runs}
     searched: list[TrendSeries] = []
     for place, series in selected.items():
         history = _newest_versions(log.index, place, run_ids)
@@ -204,7 +205,8 @@ def find_trend(
 ) -> TrendDocument:
     """The trend document; ``name_commits`` looks up the commits in git."""
     documents = opened.documents
-    newest, made_at = opened.runs[0].started_at, now()
+    newest = opened.runs[0].started_at
+    made_at = now()
     today = moment(made_at).date()
     since = None
     if before is not None:
@@ -367,7 +369,8 @@ class _Documents:
     """
 
     def __init__(self, log: ProjectLog, note: Callable[[str], None]) -> None:
-        self._log, self._note = log, note
+        self._log = log
+        self._note = note
         self._tried: set[str] = set()
         self._is_refused = False
         self.by_id: dict[str, RunDocument] = {}
@@ -520,13 +523,15 @@ def _newest_versions(
 ) -> list[tuple[StoredRun, float]]:
     """The runs and values of the newest versions of a series, oldest first."""
     history: list[tuple[StoredRun, float]] = []
-    versions, commit = 0, None
+    versions = 0
+    commit = None
     for position, value in index.newest_first(place):
         run = index.runs[position]
         if run.id not in run_ids:
             continue
         if _is_measurable(value) and (run.commit is None or run.commit != commit):
-            versions, commit = versions + 1, run.commit
+            versions += 1
+            commit = run.commit
         if versions > MOST_POINTS:
             break
         history.append((run, value))

@@ -172,9 +172,11 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
     waiting takes no CPU time. A rank is named only if a test over quads and starts
     shows that it leads: a slowdown of all ranks is not the fault of one.
     """
-    metric, unit = RANKS_CPU, 1e9
+    metric = RANKS_CPU
+    unit = 1e9
     if name == RANKS_MEMORY:
-        metric, unit = RANKS_MEMORY, 1.0
+        metric = RANKS_MEMORY
+        unit = 1.0
     of_base = [_medians(quad.base, metric) for quad in quads]
     of_head = [_medians(quad.head, metric) for quad in quads]
     ranks = _common_ranks([*of_base, *of_head])
