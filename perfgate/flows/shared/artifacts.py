@@ -58,10 +58,10 @@ def open_artifacts(config: Config, environ: Mapping[str, str]) -> ArtifactStore 
     address = config.artifacts.url
     if not location:
         return None
-    if not address and (store := store_location(config, environ)).startswith(
-        SERVICE_SCHEMES
-    ):
-        address = store.rstrip("/") + SERVED
+    if not address:
+        store = store_location(config, environ)
+        if store.startswith(SERVICE_SCHEMES):
+            address = store.rstrip("/") + SERVED
     return open_artifacts_at(location, environ, address)
 
 

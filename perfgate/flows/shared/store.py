@@ -263,11 +263,12 @@ class _Comparable:
         stored = self._stored[step]
         compared: list[tuple[str | None, float]] = []
         undisturbed: list[tuple[str | None, float]] = []
+        of_young_process = card.origin.of_young_process
         for position, value in values:
             there = stored.get(position)
-            if there is not None and condition.compares_with(
-                there, of_young_process=card.origin.of_young_process
-            ):
+            if there is None:
+                continue
+            if condition.compares_with(there, of_young_process=of_young_process):
                 compared.append((self._runs[position].commit, value))
                 if not there.is_busy:
                     undisturbed.append(compared[-1])

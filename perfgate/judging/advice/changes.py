@@ -58,11 +58,12 @@ _Advised = tuple[str, OperatorDelta]
 
 
 def on_changes(decision: DecisionDocument) -> list[Suggestion]:
-    advice: dict[tuple[str, str], OperatorDelta] = {}
-    for rule, delta in (
+    advised = [
         *_on_comparisons(decision.comparisons),
         *_on_explanations(decision.explained.explanations),
-    ):
+    ]
+    advice: dict[tuple[str, str], OperatorDelta] = {}
+    for rule, delta in advised:
         if not any((delta.workload, same) in advice for same in _SAME.get(rule, ())):
             advice.setdefault((delta.workload, rule), delta)
     return [_suggestion(rule, delta, decision) for (_, rule), delta in advice.items()]
@@ -70,20 +71,19 @@ def on_changes(decision: DecisionDocument) -> list[Suggestion]:
 
 def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
     for comparison in comparisons:
-        if comparison.outcome != "regressed" or not isinstance(
-            comparison, NumberComparison
-        ):
+        if not isinstance(comparison, NumberComparison):
+            continue
+        if comparison.outcome != "regressed":
             continue
         if isinstance(comparison, Exact):
             yield from _on_counter(comparison)
         elif comparison.metric == LATENCY_STALLS:
-            yield _of(
-                comparison, _rule_of_stalls(comparison), _line_of_stalls(comparison)
-            )
-        elif comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES) and (
-            rises := _rises(comparison)
-        ):
-            yield _of(comparison, "slower-stage", max(rises, key=_rise))
+            rule = _rule_of_stalls(comparison)
+            yield _of(comparison, rule, _line_of_stalls(comparison))
+        elif comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES):
+            rises = _rises(comparison)
+            if rises:
+                yield _of(comparison, "slower-stage", max(rises, key=_rise))
 
 
 def _rule_of_stalls(stalls: NumberComparison) -> str:

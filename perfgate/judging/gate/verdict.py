@@ -201,10 +201,10 @@ def exit_code(decision: DecisionDocument) -> int:
         return EXIT_FAIL
     if decision.verdict != "INCONCLUSIVE":
         return EXIT_PASS
+    gaps = decision.gaps
     changes = decision.sides.harness_changes
-    if decision.gaps.invalid or any(
-        _is_error(failure, changes) for failure in decision.gaps.failures
-    ):
+    has_error = any(_is_error(failure, changes) for failure in gaps.failures)
+    if gaps.invalid or has_error:
         return EXIT_MEASURING
     return EXIT_INCONCLUSIVE
 

@@ -101,9 +101,9 @@ class Wanted:
     workloads: tuple[str, ...] = ()
 
     def takes(self, series: Series) -> bool:
-        if not _is_known(series.metric) or (
-            self.workloads and series.workload not in self.workloads
-        ):
+        if not _is_known(series.metric):
+            return False
+        if self.workloads and series.workload not in self.workloads:
             return False
         patterns = self.metrics or (*GATED, *INFORMING)
         return any(fnmatchcase(series.metric, pattern) for pattern in patterns)

@@ -160,9 +160,8 @@ def _dropped_precision(shape: CountedShape) -> list[Part]:
     for operator in sorted(shape.base.work[LOW_PRECISION_OPS]):
         before = shape.base.of(LOW_PRECISION_OPS, operator)
         after = shape.head.of(LOW_PRECISION_OPS, operator)
-        if OPERATOR_COUNT + operator in shape.unstable or any(
-            map(shape.varies, (*before, *after))
-        ):
+        varies = any(map(shape.varies, (*before, *after)))
+        if varies or OPERATOR_COUNT + operator in shape.unstable:
             continue
         full_before = _in_full_precision(shape.base, operator)
         full_after = _in_full_precision(shape.head, operator)

@@ -102,11 +102,10 @@ def judge_subroutines(
     """
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
+    operators = _subjects(valid(work.operators, spoiled), OPERATOR_TIME)
+    subroutines = _subjects(valid(work.subroutines, spoiled), "")
     by_workload: dict[str, list[_Subject]] = {}
-    for subject in (
-        *_subjects(valid(work.operators, spoiled), OPERATOR_TIME),
-        *_subjects(valid(work.subroutines, spoiled), ""),
-    ):
+    for subject in (*operators, *subroutines):
         if configured_tolerance(policy, subject.metric, subject.place) is not None:
             by_workload.setdefault(subject.place.workload, []).append(subject)
     comparisons = []

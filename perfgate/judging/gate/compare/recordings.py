@@ -76,10 +76,9 @@ def untimed_places(
     places: Iterable[ShapePlace], comparisons: Iterable[Comparison]
 ) -> list[str]:
     """The places of two recordings without a comparable time, if none of them has one."""
-    if any(
-        isinstance(row, Recorded) and row.outcome != "informs" for row in comparisons
-    ):
-        return []
+    for row in comparisons:
+        if isinstance(row, Recorded) and row.outcome != "informs":
+            return []
     return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in places]
 
 
@@ -145,10 +144,8 @@ def _compare_unit(
     """
     before = base.of(unit)
     after = head.of(unit)
-    for side, total, rows in (
-        ("base", base.totals[unit], before),
-        ("head", head.totals[unit], after),
-    ):
+    for side, sums, rows in (("base", base, before), ("head", head, after)):
+        total = sums.totals[unit]
         if total is None or abs(sum(rows.values()) - total) > _ROUNDING:
             reason = Message("gate.times-incomplete", {"side": side})
             return _judged(place, unit, "inconclusive", reason=reason)

@@ -203,11 +203,9 @@ def deciding_clock(
     if base[0].times.cpu_source == "device":
         return "device"
     blocks = [*base, *head]
-    if any(
-        columns.conductor.seen_ns and awake_seconds(columns) is None
-        for columns in blocks
-    ):
-        return None
+    for columns in blocks:
+        if columns.conductor.seen_ns and awake_seconds(columns) is None:
+            return None
     if (waited_share(blocks) or 0.0) < WAITED:
         return "wall"
     if not all(columns.conductor.seen_ns for columns in blocks):
@@ -226,11 +224,9 @@ def _blocks_by_lane(
     for replicate in replicates:
         if replicate.arm != "ab":
             continue
-        for preprocess, lanes in (
-            (False, replicate.shapes),
-            (True, replicate.preprocess),
-        ):
-            for shape, columns in lanes.items():
+        lanes = {False: replicate.shapes, True: replicate.preprocess}
+        for preprocess, blocks_by_shape in lanes.items():
+            for shape, columns in blocks_by_shape.items():
                 lane = TimedLane(ShapePlace(replicate.workload, shape), preprocess)
                 blocks.setdefault(lane, []).append(columns)
     return blocks

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -178,9 +177,8 @@ def _add_proofs(table: RowTable, proofs: _Proofs, stored: Iterable[str]) -> None
     """Promise the proof that the turns of both sides are comparable, and add how they
     were made.
     """
-    for row, is_whole in chain(
-        proofs.of_work(stored), proofs.of_output(), proofs.of_samples()
-    ):
+    rows = [*proofs.of_work(stored), *proofs.of_output(), *proofs.of_samples()]
+    for row, is_whole in rows:
         table.promise(row, whole=is_whole, named_by="configuration")
     table.add(proofs.job.of(STEPS_COUNTED), proofs.counted_steps())
     table.add(proofs.job.of(FITS), proofs.shared_devices())

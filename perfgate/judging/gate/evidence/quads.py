@@ -265,9 +265,8 @@ def _alike(
     for previous, start in pairwise(sorted(answers)):
         if start not in others:
             continue
-        for text_before, text, text_of_other in zip(
-            answers[previous], answers[start], others[start]
-        ):
+        texts = zip(answers[start], answers[previous], others[start])
+        for text, text_before, text_of_other in texts:
             is_own = text == text_before
             is_other = text == text_of_other
             count += 1

@@ -271,10 +271,11 @@ def _add_kernels(table: RowTable, process: Row, replicate: Replicate) -> None:
 
 def _add_profiles(table: RowTable, process: Row, replicate: Replicate) -> None:
     """Add the operators and subroutines that a process of a pair was profiled in."""
-    for kind, prefix, shapes in (
+    kinds = [
         (OPERATORS, OPERATOR_TIME, replicate.profile.operators),
         (SUBROUTINES, "", replicate.profile.subroutines),
-    ):
+    ]
+    for kind, prefix, shapes in kinds:
         for shape, times in shapes.items():
             if times:
                 table.add(process.at(shape, kind))

@@ -69,15 +69,16 @@ def invalid_times(evidence: Evidence) -> list[Invalid]:
     """The reasons why the times of a shape are not evidence, one entry a shape and
     kind.
     """
-    entries: dict[tuple[str, str, str], Invalid] = {}
-    for entry in [
+    entries = [
         *_changed_code(evidence),
         *_disturbed(evidence),
         *_different_clocks(evidence),
         *misconduct(evidence),
-    ]:
-        entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
-    return list(entries.values())
+    ]
+    first: dict[tuple[str, str, str], Invalid] = {}
+    for entry in entries:
+        first.setdefault((entry.workload, entry.shape, entry.kind), entry)
+    return list(first.values())
 
 
 def _invalid(place: ShapePlace, kind: InvalidKind, message: Message) -> Invalid:

@@ -275,9 +275,9 @@ def _or_tested(
     if cause is not None and cause.rank is not None:
         return cause
     tested = _tested(comparison, operators)
-    if tested is None or (
-        cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0)
-    ):
+    if tested is None:
+        return cause
+    if cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0):
         return cause
     tested = located(tested, code)
     return changed_function(tested, [tested]) or tested

@@ -68,9 +68,8 @@ def judged_steps(
     for step in steps:
         measured = []
         for row in numbers:
-            if row.workload == step.workload and isinstance(
-                row.difference, TurnDifference
-            ):
+            is_of_turns = isinstance(row.difference, TurnDifference)
+            if is_of_turns and row.workload == step.workload:
                 measured.append(row)
         remaining = _without_contradicted(step, measured)
         before = by_number.get((step.workload, step.number))
@@ -92,9 +91,8 @@ def _without_contradicted(
     if len(findings) == len(step.findings):
         return step
     step = replace(step, findings=findings)
-    if step.status == "attention" and all(
-        finding.severity == "info" for finding in findings
-    ):
+    is_ok = all(finding.severity == "info" for finding in findings)
+    if step.status == "attention" and is_ok:
         return replace(step, status="ok")
     return step
 
@@ -173,9 +171,8 @@ def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int |
     for number, cause in enumerate(causes):
         if cause.workload != workload or shape not in (None, "", cause.shape):
             continue
-        if line and (
-            line == cause.line or any(line == site.line for site in cause.sites)
-        ):
+        lines = [cause.line, *(site.line for site in cause.sites)]
+        if line and line in lines:
             return number
         if operator and operator == cause.op and by_operator is None:
             by_operator = number

@@ -65,11 +65,12 @@ def grown_causes(
     head's code.
     """
     causes: dict[_Identity, Cause] = {}
-    for fact in (
+    facts = [
         *_compared(comparisons),
         *_traced(work.operators),
         *_explained(work.explanations),
-    ):
+    ]
+    for fact in facts:
         identity = _Identity.of(fact)
         cause = causes.get(identity)
         causes[identity] = fact if cause is None else _join(cause, fact)
@@ -126,10 +127,9 @@ def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
     """Yield the parts of everything that regressed: counts, seconds of kernels, and
     seconds of stages and functions.
     """
-    for comparison in comparisons:
-        if comparison.outcome != "regressed" or not isinstance(
-            comparison, NumberComparison
-        ):
+    regressed = [row for row in comparisons if row.outcome == "regressed"]
+    for comparison in regressed:
+        if not isinstance(comparison, NumberComparison):
             continue
         place = comparison.place
         base = comparison.base

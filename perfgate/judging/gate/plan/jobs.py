@@ -90,9 +90,9 @@ class JobPlan(EvidencePlan):
                 for turn in table.of_metric(TURNS):
                     self.require(turn.of(metric), side=side)
         for metric, number in numbers.items():
-            if not number.gating or (
-                self._is_count(number) and self._is_always_zero(metric)
-            ):
+            if not number.gating:
+                continue
+            if self._is_count(number) and self._is_always_zero(metric):
                 continue
             for side, table in self.sides:
                 for turn in _of_turns(table, metric):

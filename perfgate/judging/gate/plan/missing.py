@@ -74,9 +74,10 @@ def _reported_elsewhere(
         if workload.error:
             reported.add(workload.name)
     for change in changes:
-        if isinstance(change, UnfitHarness) or (
+        is_removed = (
             isinstance(change, HarnessRemoval) and change.workload not in listed
-        ):
+        )
+        if is_removed or isinstance(change, UnfitHarness):
             reported.add(change.workload)
     return reported
 

@@ -8,7 +8,6 @@ measured alike, so each must have everything that the other has.
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import groupby
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import (
@@ -128,9 +127,8 @@ class WorkloadPlan(EvidencePlan):
         """
         for side, table in self.sides:
             for expected in table.promised:
-                if expected.row.shape == shape and not expected.row.metric.startswith(
-                    but
-                ):
+                row = expected.row
+                if row.shape == shape and not row.metric.startswith(but):
                     self.require(*expected, side=side)
 
     # --- pairs
@@ -165,10 +163,11 @@ class WorkloadPlan(EvidencePlan):
         twins = _numbers(base, "aa") - pairs_of_base
         measured = pairs_of_base | twins | _numbers(head, "ab")
         failed = self._rows.failed_pairs
-        for first, numbers in groupby(
-            sorted(measured.union(failed)), key=lambda number: number // PAIRS_PER_ROUND
-        ):
-            for number in range(first * PAIRS_PER_ROUND, max(numbers) + 1):
+        last_of_round: dict[int, int] = {}
+        for number in sorted(measured.union(failed)):
+            last_of_round[number // PAIRS_PER_ROUND] = number
+        for index, last in last_of_round.items():
+            for number in range(index * PAIRS_PER_ROUND, last + 1):
                 if number in twins:
                     for member in ("first", "second"):
                         self.require(
@@ -264,10 +263,8 @@ class WorkloadPlan(EvidencePlan):
         reported = [column for column in REPORTED if self.tables.of_metric(column)]
         for column in (*ALWAYS_SEEN, *reported):
             for side, table in self.sides:
-                for lane in (
-                    *table.of_metric(LATENCY),
-                    *table.of_metric(PREPROCESSING),
-                ):
+                lanes = table.of_metric(LATENCY) + table.of_metric(PREPROCESSING)
+                for lane in lanes:
                     if lane.shape and lane.arm != "run":
                         self.require(column_of(lane, column), side=side)
 

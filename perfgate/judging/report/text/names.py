@@ -95,13 +95,12 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     if name not in METRICS:
         return name
     entry = METRICS[name]
-    if clock == "wall" or (
-        clock not in entry.display.clock_titles and not entry.origin.timed
-    ):
-        return say(entry.title)
-    if clock in entry.display.clock_titles:
-        return say(entry.display.clock_titles[clock])
-    return say(CLOCK_TITLES[clock], title=say(entry.title))
+    titles = entry.display.clock_titles
+    if clock != "wall" and clock in titles:
+        return say(titles[clock])
+    if clock != "wall" and entry.origin.timed:
+        return say(CLOCK_TITLES[clock], title=say(entry.title))
+    return say(entry.title)
 
 
 def title_of(entry: HasMetric) -> str:

@@ -136,10 +136,8 @@ def _part(
         return _number(rows[number][0], summary)
     name = say(_OF_STEPS[number])
     for step in summary.decision.checklist.steps:
-        if (step.workload, step.number) == (
-            workload,
-            number,
-        ) and step.status == "not_applicable":
+        is_own = (step.workload, step.number) == (workload, number)
+        if is_own and step.status == "not_applicable":
             return say("{name} n/a", name=name)
     return say("{name} not measured", name=name)
 

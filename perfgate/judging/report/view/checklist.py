@@ -317,9 +317,8 @@ def changed_findings(summary: Summary) -> tuple[list[FindingView], list[FindingV
     """New and gone findings in the order of steps."""
     new = []
     gone = []
-    for step in sorted(
-        summary.decision.checklist.steps, key=lambda step: (step.number, step.workload)
-    ):
+    steps = summary.decision.checklist.steps
+    for step in sorted(steps, key=lambda step: (step.number, step.workload)):
         new += _views(step, new_of(step), summary)
         gone += _views(step, step.gone, summary)
     return new, gone

@@ -233,10 +233,9 @@ def _without_place(message: Message | str) -> Message | str:
     """An error without the line that raised it: the base runs the head's workload file
     from one of perfgate's own folders.
     """
-    if not isinstance(message, Message) or message.code not in (
-        "mistake.at",
-        "mistake.hint",
-    ):
+    if not isinstance(message, Message):
+        return message
+    if message.code not in ("mistake.at", "mistake.hint"):
         return message
     error = message.values["error"]
     bare = _without_place(error if isinstance(error, (Message, str)) else "")

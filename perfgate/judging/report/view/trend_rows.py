@@ -258,9 +258,10 @@ def sort_causes(document: TrendDocument) -> Sorted:
         "better": sorted_causes.new_better,
         "changed": sorted_causes.new_other,
     }
-    for cause in sorted(
+    certain_first = sorted(
         document.causes, key=lambda cause: not _is_certain(cause, document)
-    ):
+    )
+    for cause in certain_first:
         if cause.standing == "new" and not cause.is_of_code:
             sorted_causes.new_other.append(cause)
         elif cause.standing == "new":

@@ -208,10 +208,9 @@ def _errors(run: RunDocument) -> list[RunError]:
 
 
 def _steps(run: RunDocument) -> list[RunStep]:
+    ordered = sorted(run.checklist.steps, key=lambda step: (step.number, step.workload))
     steps = []
-    for step in sorted(
-        run.checklist.steps, key=lambda step: (step.number, step.workload)
-    )[:_MAX_ROWS]:
+    for step in ordered[:_MAX_ROWS]:
         steps.append(RunStep(step_row(step), step, step_title(step)))
     return steps
 
