@@ -244,6 +244,7 @@ def _suggestion(
         evidence.update(before=advised.base_inputs, after=advised.head_inputs)
     if seconds:
         evidence["more seconds a call"] = seconds
+    command = f"perfgate local --workload {shlex.quote(advised.workload)}"
     return Suggestion(
         rule=rule,
         workload=advised.workload,
@@ -256,9 +257,7 @@ def _suggestion(
         evidence=evidence,
         gain=gain,
         code=advice.code or None,
-        command=None
-        if decision.measured.recorded
-        else f"perfgate local --workload {shlex.quote(advised.workload)}",
+        command=None if decision.measured.recorded else command,
         introduced=True,
     )
 

@@ -60,7 +60,7 @@ class Look:
         evidence = Evidence(
             of_workload(base, workload), of_workload(head, workload), start_luck
         )
-        self._moved = not evidence.kept_layout
+        self._moved = not evidence.unmoved
         numbers = NumberTable.of(evidence, Rules(policy))
         self._numbers = numbers.measured
         session = compare_sides(numbers, WorkTable(evidence), policy, shares)

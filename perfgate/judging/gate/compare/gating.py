@@ -25,12 +25,12 @@ def without_invalid(
     """The comparisons, set aside if there is a reason why the times of their place are
     invalid.
     """
-    return [
-        _set_aside(comparison, reasons[comparison.place])
-        if comparison.place in reasons
-        else comparison
-        for comparison in comparisons
-    ]
+    valid = list(comparisons)
+    for index, comparison in enumerate(valid):
+        reason = reasons.get(comparison.place)
+        if reason is not None:
+            valid[index] = _set_aside(comparison, reason)
+    return valid
 
 
 def of_comparable_sides(

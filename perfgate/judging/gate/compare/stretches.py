@@ -218,11 +218,9 @@ def rare_slow_calls(sample: StretchSample) -> Message:
         often = head.share_above(long)
     how = Message("gate.stall-unknown")
     if head.computing is not None:
-        how = Message(
-            "gate.stall-computing"
-            if head.computing >= COMPUTES_SHARE
-            else "gate.stall-waiting"
-        )
+        how = Message("gate.stall-waiting")
+        if head.computing >= COMPUTES_SHARE:
+            how = Message("gate.stall-computing")
     values: dict[str, MessageValue] = {
         "every": round(1 / often),
         "seconds": rounded(head.typical),

@@ -228,7 +228,7 @@ class Evidence:
         return PairedNumbers(*self.runs, self.clocks)
 
     @cached_property
-    def kept_layout(self) -> set[str]:
+    def unmoved(self) -> set[str]:
         """The workloads with a pair that kept its memory layout."""
         replicates = chain.from_iterable(run.pairs.replicates for run in self.runs)
         return {

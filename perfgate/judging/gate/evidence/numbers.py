@@ -218,7 +218,7 @@ def _twins_of(evidence: Evidence, policy: Policy) -> Iterator[Twins]:
     """Yield the numbers of base against base by clocks that are fair to both."""
     for place in evidence.base.places:
         pairs = len(evidence.pairs.get(place.workload, ()))
-        moved = place.workload not in evidence.kept_layout
+        moved = place.workload not in evidence.unmoved
         for name, effect in evidence.effects(place, of_twins=True).items():
             if effect.fair:
                 _, margin = margins_for_unchanged(policy, name, place, moved=moved)

@@ -130,7 +130,7 @@ def header_of(evidence: Evidence, chosen_because: Message | None) -> DecisionHea
         rounds=1 + max(rounds),
         waited=_waited(evidence),
         power_cap=power_cap(base.pairs.replicates, head.pairs.replicates),
-        unmoved=sorted(evidence.kept_layout),
+        unmoved=sorted(evidence.unmoved),
         recorded=evidence.recorded,
     )
     return header._replace(sides=sides, measured=measured)

@@ -48,15 +48,11 @@ def harness_changes(
     # base's code.
     for name, harness in after.items():
         if name in broken:
-            code = (
-                "harness.base-does-not-run"
-                if name in before
-                else "harness.workload-new-to-base"
-            )
+            message = Message("harness.workload-new-to-base")
+            if name in before:
+                message = Message("harness.base-does-not-run")
             lines = harness.changed_lines[:MAX_LINES]
-            changes.append(
-                UnfitHarness(workload=name, message=Message(code), lines=lines)
-            )
+            changes.append(UnfitHarness(workload=name, message=message, lines=lines))
     return changes
 
 
@@ -89,12 +85,8 @@ def _differences(
         ]
         yield from differences
         if not differences and base.file_sha256 != head.file_sha256:
-            yield (
-                HarnessEdit,
-                Message(
-                    "harness.file-changed", {"file": head.reference.rpartition(":")[0]}
-                ),
-            )
+            file = head.reference.rpartition(":")[0]
+            yield HarnessEdit, Message("harness.file-changed", {"file": file})
 
 
 def _differing(
@@ -155,10 +147,8 @@ def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
     elif after is None:
         yield HarnessRemoval, Message("harness.sla-removed")
     else:
-        yield (
-            HarnessEdit,
-            Message("harness.sla-changed", {"before": before, "after": after}),
-        )
+        ends = {"before": before, "after": after}
+        yield HarnessEdit, Message("harness.sla-changed", ends)
 
 
 def _job_settings(base: Harness, head: Harness) -> Iterator[_Difference]:

@@ -84,13 +84,7 @@ class WorkloadPlan(EvidencePlan):
         """Require the rows; only the workload itself if a document does not list it."""
         whole = Row(self._name)
         if not self.tables.both_have(whole):
-            is_configured = (
-                self._name in self._required.workloads
-                and not self.tables.any_has(whole)
-            )
-            self.require(
-                whole, named_by="configuration" if is_configured else "document"
-            )
+            self._require_workload(whole)
             return
         for shape in self._shapes:
             self._require_shared(Row(self._name, shape))
@@ -111,6 +105,13 @@ class WorkloadPlan(EvidencePlan):
                     )
             self._require_counters(shape)
             self._require_checks(shape)
+
+    def _require_workload(self, whole: Row) -> None:
+        named_by: NamedBy = "document"
+        is_configured = self._name in self._required.workloads
+        if is_configured and not self.tables.any_has(whole):
+            named_by = "configuration"
+        self.require(whole, named_by=named_by)
 
     def _named_by(self, row: Row) -> NamedBy:
         """Who requires a row of a document: main's stored run, if it has that row too."""
@@ -225,9 +226,8 @@ class WorkloadPlan(EvidencePlan):
             for row in quads:
                 self.require(row)
             usable = self._rows.usable_quads.get(shape, 0)
-            has_enough = len(quads) >= STRETCH_LOOKS[0] and usable >= LEAST_CLEAN * len(
-                quads
-            )
+            are_usable = usable >= LEAST_CLEAN * len(quads)
+            has_enough = len(quads) >= STRETCH_LOOKS[0] and are_usable
             if all(map(self.tables.both_have, quads)) and not has_enough:
                 self.require(Row(self._name, shape, MEAN, key=("enough",)))
 
@@ -362,11 +362,10 @@ class WorkloadPlan(EvidencePlan):
                     counts.add(row.metric)
         for metric in sorted(counts - {""}):
             self._require_count(place.of(metric))
-        judges_sites = self.tables.any_has(place.of(SITES))
-        self._require_promises(
-            shape,
-            but=_PER_SHAPE if judges_sites else (*_PER_SHAPE, "sites.", "ops.count:"),
-        )
+        but: tuple[str, ...] = _PER_SHAPE
+        if not self.tables.any_has(place.of(SITES)):
+            but = (*_PER_SHAPE, "sites.", "ops.count:")
+        self._require_promises(shape, but=but)
 
     def _require_count(self, count: Row) -> None:
         """Require one count.

@@ -18,7 +18,7 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
     for name, family in FAMILIES.items():
         for place in evidence.places:
             elsewhere = DEVICE_CLOCKS if place in evidence.on_device else frozenset()
-            moved = place.workload not in evidence.kept_layout
+            moved = place.workload not in evidence.unmoved
             for metric, effect in evidence.effects(place).items():
                 if metric in family.metrics and metric not in elsewhere:
                     number = rules.number(place, metric, effect, name, moved=moved)

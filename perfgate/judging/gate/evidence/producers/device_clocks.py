@@ -47,7 +47,7 @@ def numbers(evidence: Evidence, rules: Rules) -> Iterator[Number]:
 
 def _of_shape(evidence: Evidence, rules: Rules, place: ShapePlace) -> Iterator[Number]:
     effects = evidence.effects(place)
-    moved = place.workload not in evidence.kept_layout
+    moved = place.workload not in evidence.unmoved
     same_work = is_same_work(evidence, place)
     for name in (BUSY, LATENCY, HOST):
         if name not in effects:

@@ -47,5 +47,5 @@ def _measured(
 def _row(evidence: Evidence, rules: Rules, number: ChecklistNumber) -> Number:
     values = evidence.checklist.get(number)
     is_of_turns = isinstance(values, Message) or values.evidence == "turn"
-    moved = is_of_turns or number.workload not in evidence.kept_layout
+    moved = is_of_turns or number.workload not in evidence.unmoved
     return rules.number(number.place, number.metric, values, REPEATED, moved=moved)
