@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -225,24 +226,26 @@ def job_documents(
     """Let both sides take turns, and return the documents that hold them."""
     reference = reference_of(settings)
     kind = reference.kind
-    places = SidePlace(Path(), {}, Path("log"))
-    sides: dict[SideName, Side] = {
-        name: _SIDES[kind](reference, places, does, seed)
-        for seed, (name, does) in enumerate({"base": base, "head": head}.items())
-    }
     measured = MeasuredJob(record_of(reference))
     ticks = iter(range(10**9))
-    JobTurns(
-        [sides],
-        SIDES[kind].plan,
-        measured,
-        (quads or _QUADS[kind],),
-        is_decided=lambda: False,
-        say=lambda _: None,
-        announce=lambda: None,
-        seed=1,
-        clock=lambda: float(next(ticks)),
-    ).take()
+    # A check of the output is a real program.
+    with TemporaryDirectory() as folder:
+        places = SidePlace(Path(), {}, Path(folder) / "log")
+        sides: dict[SideName, Side] = {
+            name: _SIDES[kind](reference, places, does, seed)
+            for seed, (name, does) in enumerate({"base": base, "head": head}.items())
+        }
+        JobTurns(
+            [sides],
+            SIDES[kind].plan,
+            measured,
+            (quads or _QUADS[kind],),
+            is_decided=lambda: False,
+            say=lambda _: None,
+            announce=lambda: None,
+            seed=1,
+            clock=lambda: float(next(ticks)),
+        ).take()
     record = with_numbers(measured.record, sides["base"])
     none: dict[str, Any] = {"workloads": [], "steps": [], "replicates": [], "counters": [], "operators": []}
     runs = [make_run(name, **none) for name in sides]
