@@ -78,10 +78,8 @@ def with_decision(
     places: dict[str, tuple[str, str]] = {}
     for workload in head.workloads:
         for shape in workload.shapes:
-            places[trace_name(workload.name, shape).removeprefix("trace-")] = (
-                workload.name,
-                shape,
-            )
+            label = trace_name(workload.name, shape).removeprefix("trace-")
+            places[label] = (workload.name, shape)
     if len(trees) == len(places) == 1:
         (place,) = places.values()
         return [with_pairs(trees[0], decision, *place)]
@@ -116,9 +114,8 @@ def _with_page(
 def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
     trees: list[FlameTree] = []
     for artifact in run.traces:
-        timelines = trace.read(
-            artifact_path(folder / "run.json", artifact.path)
-        ).timelines
+        path = artifact_path(folder / "run.json", artifact.path)
+        timelines = trace.read(path).timelines
         for timeline in timelines:
             label = label_of(artifact.path, timeline, several=len(timelines) > 1)
             trees.append(tree_of(timeline, label))

@@ -81,22 +81,16 @@ def advised(
     standing = _standing(decision)
     advice = on_changes(decision)
     for suggestion in suggestions(head):
+        workload = suggestion.workload
+        rule = suggestion.rule
         if suggestion.step is None:
-            new = (
-                bool(of_base) and (suggestion.workload, suggestion.rule) not in of_base
-            )
-        elif (
-            suggestion.workload,
-            suggestion.step,
-            suggestion.rule,
-            suggestion.shape,
-        ) in standing:
-            new = _is_new(suggestion, base)
+            is_new = bool(of_base) and (workload, rule) not in of_base
+        elif (workload, suggestion.step, rule, suggestion.shape) in standing:
+            is_new = _is_new(suggestion, base)
         else:
             continue
-        advice.append(
-            msgspec.structs.replace(suggestion, introduced=comparable and new)
-        )
+        introduced = comparable and is_new
+        advice.append(msgspec.structs.replace(suggestion, introduced=introduced))
     return suggested(
         msgspec.structs.replace(
             decision,

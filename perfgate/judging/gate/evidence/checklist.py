@@ -107,9 +107,8 @@ def numbers_of_head(run: RunDocument) -> dict[NumberKey, HeadNumber]:
     numbers = {}
     for number, value in leading_numbers(run).items():
         if value.value is not None:
-            is_busy = (number.workload, number.step) in busy_steps and metric(
-                number.metric
-            ).depends_on_load
+            depends_on_load = metric(number.metric).depends_on_load
+            is_busy = depends_on_load and (number.workload, number.step) in busy_steps
             numbers[number.key] = HeadNumber(value.value, is_busy)
     return numbers
 

@@ -207,7 +207,6 @@ def _hardware(blocks: BlockColumns, used: UsedBlocks) -> dict[str, float]:
 
 def block_seconds(blocks: BlockColumns) -> Floats:
     """The duration of each block by the worker's clock."""
-    spans: Floats = (
-        np.asarray(blocks.worker.end_ns) - np.asarray(blocks.worker.start_ns)
-    ) / 1e9
-    return spans
+    began = np.asarray(blocks.worker.start_ns)
+    seconds: Floats = (np.asarray(blocks.worker.end_ns) - began) / 1e9
+    return seconds

@@ -97,9 +97,8 @@ def key_matches(key: str, metric: str, place: ShapePlace) -> bool:
     """Whether a key ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``,
     patterns or names, means this metric.
     """
-    if (
-        key == metric
-    ):  # an operator's metric may contain characters of a pattern or a place
+    # An operator's metric may contain characters of a pattern or a place.
+    if key == metric:
         return True
     pattern = parse_place(key)
     return fnmatchcase(metric, pattern.metric) and pattern.covers(*place)

@@ -159,11 +159,12 @@ class KernelSums:
         """The seconds of an aspect, by operator and inputs."""
         amounts = {}
         for kernel in self.times.rows:
-            seconds = {
+            by_aspect = {
                 KERNELS_TIME: kernel.seconds,
                 MATRIX_TIME: kernel.mac,
                 VECTOR_TIME: kernel.vec,
-            }[aspect]
+            }
+            seconds = by_aspect[aspect]
             if seconds is not None:
                 name = f"{kernel.op} [{kernel.inputs}]" if kernel.inputs else kernel.op
                 amounts[name] = seconds

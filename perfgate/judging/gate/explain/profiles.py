@@ -109,9 +109,8 @@ def _explain(
 ) -> list[Explanation]:
     grown = _grown_functions(base, head, code)
     total = max(head.cpu - base.cpu, math.fsum(function.seconds for function in grown))
-    functions = [
-        function for function in grown if function.seconds >= EXPLAINS * total
-    ][:_MOST_FUNCTIONS]
+    functions = [row for row in grown if row.seconds >= EXPLAINS * total]
+    functions = functions[:_MOST_FUNCTIONS]
     parts = _parts(functions, _grown_operators(base, head, code))
     if not parts:
         return []

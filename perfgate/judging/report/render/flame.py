@@ -277,9 +277,9 @@ def _packed(trees: Sequence[FlameTree]) -> str:
         kind_words=[str(say(_KIND_WORDS[kind])) for kind in FLAME_KINDS],
         unit_words=unit_words,
     )
-    return base64.b64encode(
-        gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)
-    ).decode()
+    encoded = msgspec.json.encode(content)
+    packed = gzip.compress(encoded, compresslevel=9, mtime=0)
+    return base64.b64encode(packed).decode()
 
 
 def _printable(tree: FlameTree) -> FlameTree:

@@ -162,15 +162,13 @@ def _failed_gates(
 def _confirmed(page: SitePage) -> list[ConfirmedRow]:
     by_place = {}
     for series in page.content.trend.series:
+        place = (series.workload, series.shape, series.metric, series.fingerprint)
         if not series.labels:
-            by_place[
-                series.workload, series.shape, series.metric, series.fingerprint
-            ] = series
+            by_place[place] = series
     rows = []
     for entry in page.content.confirmations[:_MAX_ROWS]:
-        measured = by_place.get(
-            (entry.workload, entry.shape, entry.metric, entry.fingerprint)
-        )
+        place = (entry.workload, entry.shape, entry.metric, entry.fingerprint)
+        measured = by_place.get(place)
         outcome = Words(entry.outcome)
         if entry.outcome in _OUTCOMES:
             outcome = say(_OUTCOMES[entry.outcome])
