@@ -256,6 +256,20 @@ def test_architecture__its_table__names_every_folder_of_the_package() -> None:
     assert set(re.findall(r"`perfgate/(\w+)`", page)) == folders
 
 
+def test_architecture__the_way_of_a_number__names_modules_and_functions_that_are_there() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## One number")[2].partition("\n## ")[0]
+    rows = [re.findall(r"`([^`]+)`", row) for row in re.findall(r"^\|[^|]*\|([^|]*)\|", section, flags=re.MULTILINE)]
+    parents = [ROOT / "perfgate", ROOT / "perfgate" / "judging", ROOT / "perfgate" / "judging" / "gate"]
+    for row in filter(None, rows):
+        files = [path for name in row for parent in parents if (path := parent / name).is_file()]
+        assert len(files) == sum(name.endswith(".py") for name in row), row
+        text = "".join(path.read_text(encoding="utf-8") for path in files)
+        for name in row:
+            assert name.endswith(".py") or f"def {name.rpartition('.')[2]}(" in text, name
+    assert len(list(filter(None, rows))) == 9
+
+
 def test_architecture__its_picture__names_parts_that_are_there() -> None:
     picture = (DOCS / "images" / "architecture.svg").read_text(encoding="utf-8")
     parts = set(re.findall(r'<text class="name"[^>]*>(\w+)</text>', picture))
