@@ -63,7 +63,7 @@ def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
     return f"{fence}{pad}{visible}{pad}{fence}"
 
 
-def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
+def prose(text: str, *, begins: bool = True) -> str:
     """A sentence as Markdown: plain words and numbers stay words, all else becomes code
     spans.
 
@@ -71,7 +71,7 @@ def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
     the beginning of a line a number might start a list, so a leading number becomes
     code too.
     """
-    words = re.findall(_WORDS, clean(text, limit=limit))
+    words = re.findall(_WORDS, clean(text, limit=MAX_PROSE))
     return " ".join(
         _prose_word(word, first=begins and index == 0)
         for index, word in enumerate(words)
