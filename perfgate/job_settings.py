@@ -56,6 +56,8 @@ UNITS: dict[str, tuple[str, float]] = {
     "B/s": ("B/s", 1.0),
     "GB/s": ("B/s", 1e9),
 }
+# A lower number of these is never better, whatever the default of `better` is.
+RATES = ("tokens/s", "items/s")
 MOST_RANKS = 1024
 # Both ends of the socket can read a report of this many steps as one line.
 MOST_STEPS = 5000
@@ -617,6 +619,12 @@ def _number_mistakes(
             place=place,
             unit=number.unit,
             units=", ".join(UNITS),
+        )
+    if UNITS[number.unit][0] in RATES and number.better != "higher":
+        raise ConfigError(
+            '{place} is a rate in {unit}, of which a higher one is better; write better = "higher"',
+            place=place,
+            unit=number.unit,
         )
     if number.column and not settings.file:
         raise ConfigError(

@@ -96,6 +96,7 @@ def test_job__other_budget__measures_the_same() -> None:
             COMMAND + 'numbers.a = { json = "x", unit = "parsec" }\n',
             "unit 'parsec' is not known; the units are 1, s, ms",
         ),
+        (COMMAND + 'numbers.a = { json = "x", unit = "tok/s" }\n', 'is a rate in tok/s, .*write better = "higher"'),
         (COMMAND + "numbers.a = { pattern = '(' }\n", "pattern is not a regular expression"),
         (COMMAND + "numbers.a = { pattern = 'x' }\n", "pattern needs one group around the number"),
         (COMMAND + 'numbers."a b" = { json = "x" }\n', "a name has letters, digits"),

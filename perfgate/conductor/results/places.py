@@ -11,12 +11,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-from perfgate.conductor.results.result import ResultNumber
+from perfgate.conductor.results.result import ResultNumber, text_of
 from perfgate.errors import ResultsError
 from perfgate.job_settings import UNITS, NumberSettings
 from perfgate.locale import Activity
 
-_PLAIN = re.compile(r"[+-]?(\d[\d,_]*)?(\.\d+)?([eE][+-]?\d+)?")
+# Commas only between thousands: where "9,75" and "10,5" are written with a decimal
+# comma, leaving it out would make the second a ninth of the first.
+_THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"
+_PLAIN = re.compile(rf"[+-]?({_THOUSANDS}|\d[\d_]*)?(\.\d+)?([eE][+-]?\d+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d[\d.]*,\d+")
 _PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
 
@@ -34,7 +38,7 @@ def find_number(
         text: str = output
         where: str = Activity("the output")
         if file is not None:
-            text, where = _text(file), file.name
+            text, where = text_of(file), file.name
         matches = re.findall(settings.pattern, text)
         if not matches:
             raise ResultsError(
@@ -58,6 +62,12 @@ def _checked(name: str, value: object) -> float:
         and any(map(str.isdigit, value))
     ):
         value = float(value.strip().replace(",", "").replace("_", ""))
+    if isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip()):
+        raise ResultsError(
+            "number {name} is {value!r}, with a decimal comma; let the program write a point, as with LC_ALL=C",
+            name=name,
+            value=value,
+        )
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ResultsError(
             "number {name} is {value!r}, not a number", name=name, value=value
@@ -73,7 +83,7 @@ def _json(output: str, file: Path | None) -> Any:
     """The file's content, or the last line of the output that is a JSON object."""
     if file is not None:
         try:
-            return json.loads(_text(file))
+            return json.loads(text_of(file))
         except ValueError as error:
             raise ResultsError(
                 "{name} is not JSON: {error}; let the program write one document to it",
@@ -120,7 +130,7 @@ def _at_path(document: Any, path: str) -> object:
 
 
 def _column(file: Path, column: str) -> list[object]:
-    rows = list(csv.DictReader(_text(file).splitlines()))
+    rows = list(csv.DictReader(text_of(file).splitlines()))
     if not rows:
         raise ResultsError(
             "{name} has no row below its header; let the program write its numbers to it",
@@ -134,14 +144,3 @@ def _column(file: Path, column: str) -> list[object]:
             columns=", ".join(map(str, rows[0])),
         )
     return [str(row[column]) for row in rows]
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise ResultsError(
-            "the results {name} cannot be read: {error}; check `file`",
-            name=file.name,
-            error=error.strerror,
-        ) from error

@@ -275,7 +275,8 @@ def written_file(folder: Path, pattern: str, not_before: float) -> Path:
 
 def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 - as perfgate.toml calls it
     """Raises ResultsError, with the error, its place and the remedy."""
-    content = Content(path, _text(path))
+    _refuse_large(path)
+    content = Content(path, text_of(path))
     readers = all_readers()
     formats = "; ".join(f"{name}: {reader.READS}" for name, reader in readers.items())
     if format == "auto":
@@ -347,22 +348,37 @@ def _refuse_broken(content: Content) -> None:
         )
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a file of results, without the mark of its encoding.
+
+    Raises ResultsError if it cannot be read.
+    """
     try:
-        if (size := path.stat().st_size) > MAX_BYTES:
-            raise ResultsError(
-                "{name} has {size} bytes, and results have at most {most_bytes}; leave the raw samples out of it",
-                name=path.name,
-                size=size,
-                most_bytes=MAX_BYTES,
-            )
         data = path.read_bytes()
-        # A shell of Windows redirects output as UTF-16.
-        encoding = "utf-16" if data.startswith(_UTF16_MARKS) else "utf-8-sig"
-        return data.decode(encoding, errors="replace")
     except OSError as error:
+        raise _unreadable(path, error) from error
+    # A shell of Windows redirects output as UTF-16.
+    encoding = "utf-16" if data.startswith(_UTF16_MARKS) else "utf-8-sig"
+    return data.decode(encoding, errors="replace")
+
+
+def _refuse_large(path: Path) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if size > MAX_BYTES:
         raise ResultsError(
-            "the results {name} cannot be read: {error}; check `file`",
+            "{name} has {size} bytes, and results have at most {most_bytes}; leave the raw samples out of it",
             name=path.name,
-            error=error.strerror,
-        ) from error
+            size=size,
+            most_bytes=MAX_BYTES,
+        )
+
+
+def _unreadable(path: Path, error: OSError) -> ResultsError:
+    return ResultsError(
+        "the results {name} cannot be read: {error}; check `file`",
+        name=path.name,
+        error=error.strerror,
+    )

@@ -34,6 +34,21 @@ def test_column__the_mean_of_its_rows__and_the_rows_as_samples(tmp_path: Path) -
     assert found(file=file, column="time", unit="us") == (pytest.approx(3e-6), "s", pytest.approx((2e-6, 4e-6)))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_file__written_on_windows__is_read(tmp_path: Path, encoding: str) -> None:
+    table, document = tmp_path / "out.csv", tmp_path / "out.json"
+    table.write_text("time,name\n2,a\n", encoding=encoding)
+    document.write_text('{"time": 2}', encoding=encoding)
+    assert found(file=table, column="time") == found(file=document, json="time") == (2.0, "1", ())
+    assert found(file=table, pattern=r"(\d),a")[0] == 2.0
+
+
+@pytest.mark.parametrize("number", ["9,75", "10,5", "0,012", "1.234,5", "12345,678"])
+def test_number__with_a_decimal_comma__is_refused(number: str) -> None:
+    with pytest.raises(ResultsError, match=f"number step is '{number}', with a decimal comma; let the program write"):
+        found(f"took {number} s", pattern=r"took ([\d.,]+) s", unit="s")
+
+
 def test_pattern__its_last_match() -> None:
     assert found("tokens/s: 1,000\ntokens/s: 2,000\n", pattern=r"tokens/s: ([\d,]+)", unit="tokens/s")[0] == 2000.0
 

@@ -267,6 +267,7 @@ def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
         (FILES["pyperf"].replace('"values"', '"other"'), "sum has no values; let pyperf measure"),
         ("\n".join(TORCHTITAN.splitlines()[:5]), "it has 3 steps after the warm-up"),
         (MEGATRON.replace("nan iterations:   0", "nan iterations:   1"), "1 nan iterations"),
+        (MEGATRON.replace("skipped iterations:   0", "skipped iterations:   1"), "1 skipped iterations"),
         (LINES.replace("lower", "x").replace("higher", "x"), 'better is \'x\'; write "lower" or "higher"'),
         (LINES.replace("12", '"fast"'), "step is 'fast', not a number"),
         ('{"name": "step", "value": 1, "unit": "parsec"}', "unit 'parsec'"),
@@ -310,6 +311,30 @@ def test_guidellm__several_benchmarks__are_named_by_their_strategies(tmp_path: P
         read(tmp_path, json.dumps({**GUIDELLM, "benchmarks": 2 * several[:1]}))
 
 
+def test_aiperf__before_it_wrote_whether_it_is_complete__is_read(tmp_path: Path) -> None:
+    older = {key: value for key, value in AIPERF.items() if key != "is_complete"}
+    assert read(tmp_path, json.dumps(older)) == read(tmp_path, FILES["aiperf"])
+    with pytest.raises(ResultsError, match="the run is incomplete"):
+        read(tmp_path, dumped(**{**older, "was_cancelled": True}))
+
+
+def test_evalscope__before_1_7__counts_the_same_tokens(tmp_path: Path) -> None:
+    older = {
+        "Time taken for tests (s)": 2.0,
+        "Number of concurrency": 2,
+        "Total requests": 8,
+        "Succeed requests": 8,
+        "Failed requests": 0,
+        "Output token throughput (tok/s)": 64.0,
+        "Average latency (s)": 0.2,
+        "Average input tokens per request": 16.0,
+        "Average output tokens per request": 8.0,
+    }
+    results = read(tmp_path, json.dumps(older))
+    assert results.work == {"requests": 8, "input_tokens": 128, "output_tokens": 64}
+    assert names_of(results) == ["output_token_throughput", "average_latency"]
+
+
 def test_evalscope__what_was_asked_for_or_not_measured__is_no_number(tmp_path: Path) -> None:
     assert names_of(read(tmp_path, FILES["evalscope"])) == ["output_throughput", "avg_ttft", "avg_latency"]
 
@@ -323,6 +348,12 @@ def test_megatron__lines_of_training_log__are_read_as_those_of_forks(tmp_path: P
     ]
     (iteration,) = read(tmp_path, "\n".join(lines)).numbers
     assert iteration.value == pytest.approx(0.287)
+
+
+def test_megatron__skipped_while_the_loss_scale_is_found__counts_the_others(tmp_path: Path) -> None:
+    log = MEGATRON.replace("skipped iterations:   0", "skipped iterations:   1", 2)
+    (iteration, _) = read(tmp_path, log).numbers
+    assert len(iteration.samples) == 10
 
 
 def test_torchtitan__validation__is_no_step(tmp_path: Path) -> None:
@@ -342,6 +373,28 @@ def test_aisbench__times__are_read_from_the_table_beside_it(tmp_path: Path) -> N
         "ttft": pytest.approx(0.0092),
         "ttft.p99": pytest.approx(0.014),
     }
+
+
+def test_aisbench__keys_in_other_capitals__are_the_same_work(tmp_path: Path) -> None:
+    text = FILES["aisbench"].replace("Total Generated Tokens", "Total generated tokens").replace("total", "Total")
+    assert read(tmp_path, text) == read(tmp_path, FILES["aisbench"])
+
+
+def test_aisbench__stable_stage_and_other_statistics__are_named(tmp_path: Path) -> None:
+    (tmp_path / "out.csv").write_text(
+        "Performance Parameters,Stage,Average,P95,N\nTTFT,stable,9.8 ms,14.0 ms,4\n", encoding="utf-8-sig"
+    )
+    numbers = read(tmp_path, FILES["aisbench"].replace('"total"', '"stable"')).numbers
+    assert {number.name: number.value for number in numbers} == {
+        "stable.output_token_throughput": 64.0,
+        "stable.request_throughput": 4.0,
+        "stable.ttft.mean": pytest.approx(0.0098),
+    }
+
+
+def test_json_lines__rate_without_a_direction__is_better_if_higher(tmp_path: Path) -> None:
+    lines = '{"name": "rate", "value": 3, "unit": "tok/s"}\n{"name": "step", "value": 3, "unit": "s"}\n'
+    assert [number.better for number in read(tmp_path, lines).numbers] == ["higher", "lower"]
 
 
 def test_written_file__of_this_run__is_the_one_that_the_pattern_means(tmp_path: Path) -> None:

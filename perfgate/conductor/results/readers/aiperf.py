@@ -16,9 +16,8 @@ _UNITS = {"requests/sec": "items/s", "tokens/sec": "tokens/s", "sec": "s"}
 
 
 def recognises(content: Content) -> bool:
-    return (
-        content.has("schema_version", "request_throughput")
-        and "is_complete" in content.document
+    return content.has("schema_version", "request_throughput") and isinstance(
+        content.document["request_throughput"], dict
     )
 
 
@@ -29,7 +28,8 @@ def read(content: Content) -> Results:
         raise content.refused(
             "schema_version is {version}; only 1 is supported", version=version
         )
-    if not result["is_complete"] or result.get("was_cancelled"):
+    # AIPerf before 0.13 wrote no "is_complete".
+    if not result.get("is_complete", True) or result.get("was_cancelled"):
         raise content.refused("the run is incomplete")
     content.none_failed((result.get("error_request_count") or {}).get("avg", 0))
     numbers = []

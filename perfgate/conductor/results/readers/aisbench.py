@@ -1,7 +1,8 @@
-"""The JSON of AISBench's performances folder, texts with units for the stages total and
+"""The JSON of AISBench's performances folder, texts with units for the stage total or
 stable, and the CSV next to it.
 
-The JSON has the rates, the CSV of the same name the times: "84.5 ms".
+The JSON has the rates, the CSV of the same name the times: "84.5 ms". Keys are spelled
+with other capitals from version to version ("Total generated tokens").
 """
 
 from __future__ import annotations
@@ -10,18 +11,57 @@ import csv
 import re
 from collections.abc import Iterator
 
-from perfgate.conductor.results.result import Better, Content, ResultNumber, Results
+from perfgate.conductor.results.result import (
+    Better,
+    Content,
+    ResultNumber,
+    Results,
+    text_of,
+)
 
 READS = "AISBench performances/MODEL/DATASET.json"
-_VALUE = re.compile(r"([\d.]+) ?(token/s|req/s|ms|s|us)?")
+_VALUE = re.compile(r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?) ?(token/s|req/s|ms|s|us)?")
 _UNITS = {"token/s": "tokens/s", "req/s": "items/s", None: "1"}
-_STAGE = "total"
+# All requests; a summary of the stable stage has that one instead.
+_WHOLE = "total"
+_DURATION = "benchmark duration"
 _TIMES = ("E2EL", "TTFT", "TPOT", "ITL")
+# The columns are settings of AISBench: without a median the mean counts.
+_CENTRES = (("", "Median"), ("", "P50"), (".mean", "Average"))
 _WORK = {
-    "requests": "Success Requests",
-    "input_tokens": "Total Input Tokens",
-    "output_tokens": "Total Generated Tokens",
+    "requests": "success requests",
+    "input_tokens": "total input tokens",
+    "output_tokens": "total generated tokens",
 }
+
+
+class _Stage:
+    """The values of the stage total, or of the only other one."""
+
+    def __init__(self, content: Content) -> None:
+        self._entries = {key.lower(): value for key, value in content.document.items()}
+        stages = [stage.lower() for stage in self._entries[_DURATION]]
+        self.name = _WHOLE if _WHOLE in stages else stages[0]
+
+    def values(self) -> Iterator[tuple[str, re.Match[str]]]:
+        """Each key with its number and unit."""
+        for key in self._entries:
+            if match := self._value(key):
+                yield key, match
+
+    def number(self, key: str) -> float | None:
+        match = self._value(key)
+        return float(match[1]) if match else None
+
+    def named(self, name: str) -> str:
+        return name if self.name == _WHOLE else f"{self.name}.{name}"
+
+    def _value(self, key: str) -> re.Match[str] | None:
+        entry = self._entries.get(key)
+        if not isinstance(entry, dict):
+            return None
+        stages = {stage.lower(): value for stage, value in entry.items()}
+        return _VALUE.fullmatch(str(stages.get(self.name)))
 
 
 def recognises(content: Content) -> bool:
@@ -29,53 +69,39 @@ def recognises(content: Content) -> bool:
 
 
 def read(content: Content) -> Results:
-    content.none_failed(float(_text(content, "Failed Requests") or 0))
-    asked = _text(content, "Total Requests")
-    answered = _text(content, "Success Requests")
-    if asked and answered:
-        content.none_failed(max(float(asked) - float(answered), 0))
+    stage = _Stage(content)
+    content.none_failed(stage.number("failed requests") or 0)
+    asked = stage.number("total requests")
+    answered = stage.number("success requests")
+    if asked is not None and answered is not None:
+        content.none_failed(max(asked - answered, 0))
     numbers = []
-    for name, entry in content.document.items():
-        match = _value(entry)
-        if match and match[2] and name != "Benchmark Duration":
+    for key, match in stage.values():
+        if match[2] and key != _DURATION:
             better: Better = "higher" if match[2].endswith("/s") else "lower"
-            plain = re.sub(r"\W+", "_", name.lower()).strip("_")
-            numbers.append(
-                content.number(
-                    plain, float(match[1]), _UNITS.get(match[2], match[2]), better
-                )
-            )
-    counts = {name: _text(content, key) for name, key in _WORK.items()}
+            name = stage.named(re.sub(r"\W+", "_", key).strip("_"))
+            unit = _UNITS.get(match[2], match[2])
+            numbers.append(content.number(name, float(match[1]), unit, better))
+    counts = {name: stage.number(key) for name, key in _WORK.items()}
     return Results(
-        [*numbers, *_times(content)],
-        {name: int(float(count)) for name, count in counts.items() if count},
+        [*numbers, *_times(content, stage)],
+        {name: int(count) for name, count in counts.items() if count is not None},
     )
 
 
-def _times(content: Content) -> Iterator[ResultNumber]:
+def _times(content: Content, stage: _Stage) -> Iterator[ResultNumber]:
     table = content.path.with_suffix(".csv")
     if not table.is_file():
         return
-    for row in csv.DictReader(table.read_text(encoding="utf-8").splitlines()):
+    for row in csv.DictReader(text_of(table).splitlines()):
         name = row.get("Performance Parameters")
-        if name in _TIMES and row.get("Stage") == _STAGE:
-            for end, column in (("", "Median"), (".p99", "P99")):
+        if name in _TIMES and (row.get("Stage") or "").lower() == stage.name:
+            centres = [(end, column) for end, column in _CENTRES if row.get(column)]
+            for end, column in (*centres[:1], (".p99", "P99")):
                 if match := _VALUE.fullmatch(row.get(column) or ""):
                     yield content.number(
-                        f"{name.lower()}{end}",
+                        stage.named(f"{name.lower()}{end}"),
                         float(match[1]),
                         match[2] or "1",
                         "lower",
                     )
-
-
-def _text(content: Content, name: str) -> str:
-    match = _value(content.document.get(name))
-    return match[1] if match else ""
-
-
-def _value(entry: object) -> re.Match[str] | None:
-    """The number of the stage, and its unit."""
-    if isinstance(entry, dict):
-        return _VALUE.fullmatch(str(entry.get(_STAGE)))
-    return None

@@ -14,6 +14,11 @@ _UNITS = {"tok/s": "tokens/s", "req/s": "items/s"}
 # How long the test took, and the rate that was asked for (-1: none), do not describe
 # the server.
 _NO_MEASUREMENTS = ("test duration", "time taken for tests", "request rate")
+# The second is the spelling before version 1.7.
+_MEAN_TOKENS = {
+    "input_tokens": ("avg input tokens", "average input tokens per request"),
+    "output_tokens": ("avg output tokens", "average output tokens per request"),
+}
 
 
 def recognises(content: Content) -> bool:
@@ -45,10 +50,9 @@ def read(content: Content) -> Results:
                 content.number(name, value, _UNITS.get(match[2], match[2]), better)
             )
     requests = int(result["total requests"])
-    means = {"input_tokens": "avg input tokens", "output_tokens": "avg output tokens"}
-    tokens = {
-        name: round(result[key] * requests)
-        for name, key in means.items()
-        if result.get(key)
-    }
+    tokens = {}
+    for name, spellings in _MEAN_TOKENS.items():
+        for key in spellings:
+            if result.get(key):
+                tokens[name] = round(result[key] * requests)
     return Results(numbers, {"requests": requests, **tokens})

@@ -5,6 +5,7 @@ PERFGATE_METRICS names.
 from __future__ import annotations
 
 from perfgate.conductor.results.result import Content, Results
+from perfgate.job_settings import RATES, UNITS
 
 READS = 'one JSON object a line: {"name": "step", "value": 0.012, "unit": "s", "better": "lower"}'
 
@@ -19,16 +20,14 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     numbers = []
     for line in content.lines:
-        better = line.get("better", "lower")
+        unit = line.get("unit", "1")
+        is_rate = unit in UNITS and UNITS[unit][0] in RATES
+        better = line.get("better", "higher" if is_rate else "lower")
         if better not in ("lower", "higher"):
             raise content.refused(
                 '{name}: better is {better!r}; write "lower" or "higher"',
                 name=line["name"],
                 better=better,
             )
-        numbers.append(
-            content.number(
-                str(line["name"]), line["value"], line.get("unit", "1"), better
-            )
-        )
+        numbers.append(content.number(str(line["name"]), line["value"], unit, better))
     return Results(numbers, {})

@@ -17,7 +17,10 @@ READS = "the log of Megatron or MindSpeed"
 _LINE = re.compile(r"iteration +(\d+)/ *\d+ \|[^\n]*")
 _TIME = re.compile(r"elapsed time per iteration \(ms\): ([\d.]+)")
 _RATE = re.compile(r"throughput per GPU \(TFLOP/s/GPU\): ([\d.]+)")
-_WRONG = re.compile(r"number of (skipped|nan) iterations: +(\d+)")
+_NAN = re.compile(r"number of (nan) iterations: +(\d+)")
+# A loss scale of fp16 that is found by halving skips the first iterations of a healthy
+# training.
+_SKIPPED = re.compile(r"number of (skipped) iterations: +(\d+)")
 _WARM_UP = 2
 FEWEST = 8
 
@@ -29,16 +32,17 @@ def recognises(content: Content) -> bool:
 
 def read(content: Content) -> Results:
     lines = [match[0] for match in _LINE.finditer(content.text)]
-    for line in lines:
-        for fault, count in _WRONG.findall(line):
-            if int(count):
-                raise content.refused(
-                    "{count} {what} iterations: {line}",
-                    count=count,
-                    what=fault,
-                    line=line[:80],
-                )
     warm_lines = lines[_WARM_UP:]
+    for pattern, checked_lines in ((_NAN, lines), (_SKIPPED, warm_lines)):
+        for line in checked_lines:
+            for fault, count in pattern.findall(line):
+                if int(count):
+                    raise content.refused(
+                        "{count} {what} iterations: {line}",
+                        count=count,
+                        what=fault,
+                        line=line[:80],
+                    )
     if len(warm_lines) < FEWEST:
         raise content.refused(
             "it has {count} lines after the warm-up; at least {fewest} are needed",
