@@ -36,6 +36,22 @@ def _matches(pattern: bytes) -> Callable[[str, bytes], object]:
     return lambda _, head: searched.match(head)
 
 
+_SQLITE = b"SQLite format 3\0"
+# A table of rocmProfileData; the tables of rocprofv3 begin alike, and end with the id of
+# the recording.
+_RPD_TABLE, _ROCPD = "rocpd_api", "rocpd_"
+_OF_RPD = _Format(
+    "a database of rocmProfileData",
+    _suffix(),
+    Activity("convert it: python rpd2tracing.py FILE trace.json"),
+)
+_OF_ROCPROFV3 = _Format(
+    "a database of rocprofv3",
+    _suffix(),
+    Activity(
+        "convert it: rocpd convert -i FILE --output-format pftrace, and then traceconv json OUTPUT trace.json"
+    ),
+)
 # In this order; the names of files count only if their content is binary.
 _FORMATS = (
     _Format(
@@ -110,6 +126,22 @@ _FORMATS = (
         ),
     ),
     _Format(
+        "a table of rocprofv3",
+        _matches(rb'"?Kind"?,"?(?:Agent_Id|Domain|Function)"?,'),
+        Activity(
+            "record with --output-format pftrace, and convert that: traceconv json FILE trace.json"
+        ),
+    ),
+    _Format(
+        "a table of msprof op, of one operator alone",
+        _matches(
+            rb"(?:\xef\xbb\xbf)?(?:Op Name,Op Type,Task Duration\(us\),Block (?:Dim|Num),Mix|block_id,sub_block_id,)"
+        ),
+        Activity(
+            "record the program instead: msprof --output=DIR COMMAND, or torch_npu.profiler"
+        ),
+    ),
+    _Format(
         "a snapshot of memory",
         _matches(rb'\s*\{\s*"(?:segments|device_traces)"\s*:'),
         Activity("it holds no times; look at it with docs.pytorch.org/memory_viz"),
@@ -178,12 +210,31 @@ def refuse_foreign(path: Path) -> None:
     name = path.name.lower()
     for foreign in _FORMATS:
         if any(foreign.is_like(name, head) for head in heads):
-            raise DocumentError(
-                "{path} is {format}, which perfgate does not read; {advice}",
-                path=path,
-                format=foreign.name,
-                advice=foreign.advice,
-            )
+            raise _refusal(path, foreign)
+    if any(head.startswith(_SQLITE) for head in heads):
+        _refuse_foreign_database(path)
+
+
+def _refuse_foreign_database(path: Path) -> None:
+    # Imported here because recognising a trace imports every reader.
+    from perfgate.trace.readers.ascend.database import open_database
+
+    tables: tuple[str, ...] = ()
+    with suppress(DocumentError), open_database(path) as database:
+        tables = database.tables
+    if _RPD_TABLE in tables:
+        raise _refusal(path, _OF_RPD)
+    if any(table.startswith(_ROCPD) for table in tables):
+        raise _refusal(path, _OF_ROCPROFV3)
+
+
+def _refusal(path: Path, foreign: _Format) -> DocumentError:
+    return DocumentError(
+        "{path} is {format}, which perfgate does not read; {advice}",
+        path=path,
+        format=foreign.name,
+        advice=foreign.advice,
+    )
 
 
 def _opened_as_it_is(path: Path) -> IO[bytes]:

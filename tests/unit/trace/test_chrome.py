@@ -113,6 +113,24 @@ def test_read__category_npu_and_threads_named_after_streams__a_device(tmp_path: 
     assert run.checklist.counters[0].values["counters.kernels"] == 1
 
 
+def test_read__devices_named_gpu0_and_gpu1__one_timeline_each(tmp_path: Path) -> None:
+    """As rpd2tracing.py of rocmProfileData writes them: ids and times are texts, and the first event is empty."""
+    events: list[dict[str, Any]] = [{}]
+    for device in ("0", "1"):
+        events.append({"ph": "M", "name": "process_name", "pid": device, "args": {"name": f"GPU{device}"}})
+        kernel = {"ph": "X", "pid": device, "tid": "0", "name": "Cijk_Ailk", "ts": "110.500", "dur": "50.25"}
+        events.append({**kernel, "args": {"desc": "gemm"}})
+    events.append({"ph": "X", "pid": "42", "tid": "42", "name": "hipLaunchKernel", "ts": "100.0", "dur": "2.0"})
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+
+    timelines = trace.read(path).timelines
+
+    assert [timeline.device for timeline in timelines] == [0, 1]
+    for timeline in timelines:
+        assert timeline.events.duration[timeline.events.is_work].tolist() == [50_250]
+
+
 def of_xla(process: str, rows: dict[str, list[tuple[str, float, float]]]) -> list[dict[str, Any]]:
     """The rows of a device in microseconds, as xprof's trace viewer writes them."""
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 3, "args": {"name": process}}]

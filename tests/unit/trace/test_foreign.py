@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,9 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
         ("a.json", b'{"segments": [], "device_traces": []}', "memory_viz"),
         ("a.json", b"<!DOCTYPE html><html>", "download the file"),
         ("a.json.gz", gzip.compress(b'{"rocprofiler-sdk-tool":[{"metadata":{}}]}'), "--output-format pftrace"),
+        ("a.csv", b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH","Agent 4",1\n', "--output-format pftrace"),
+        ("OpBasicInfo.csv", b"Op Name,Op Type,Task Duration(us),Block Dim,Mix Block Dim,\n", "msprof --output"),
+        ("PipeUtilization.csv", b"block_id,sub_block_id,aic_time(us)\n0,vector0,NA\n", "msprof --output"),
         ("a.json", b"", "an empty file"),
         ("a.json.gz", gzip.compress(b"\n"), "an empty file"),
         ("a.json", b"PK\x03\x04\x14\x00", "unzip"),
@@ -53,6 +58,25 @@ def test_read__other_format__refused_by_its_name_with_the_remedy(
         with pytest.raises(DocumentError) as caught:
             read(path)
         assert said in str(caught.value)
+
+
+@each(
+    "table, said",
+    [("rocpd_api", "rpd2tracing.py"), ("rocpd_kernel_dispatch_00001234", "rocpd convert -i FILE")],
+)
+def test_read__database_of_rocm__refused_by_its_name_with_the_remedy(tmp_path: Path, table: str, said: str) -> None:
+    folder = tmp_path / table
+    folder.mkdir()
+    path = folder / "123_results.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE TABLE {table} (id INTEGER)")
+        # The names are not in the first page of a database with many tables.
+        for number in range(200):
+            database.execute(f"CREATE TABLE a{number} (id INTEGER)")
+        database.commit()
+    for named in (path, folder):
+        with pytest.raises(DocumentError, match=said):
+            trace.read(named)
 
 
 _POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"

@@ -68,6 +68,10 @@ class Database:
                 types[str(row[1])] = str(row[2])
         return types
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(self._columns)
+
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is such a table with these columns."""
         return table in self._columns and self._columns[table].keys() >= set(columns)

@@ -59,10 +59,10 @@ READS = "Chrome trace events, *.json, *.json.gz and *.json.zst, or a folder of t
 PRIORITY = -10
 
 # Names that converters give the process of a device and its streams: Ascend Hardware,
-# NPU 0, GPU 1 (from msprof's timeline and Kineto), Stream 3. The GPU Process of a
-# browser runs on the host.
+# NPU 0, GPU 1 (from msprof's timeline and Kineto), GPU0 (rocmProfileData), Stream 3.
+# The GPU Process of a browser runs on the host.
 _DEVICE = lazy_pattern(
-    r"ascend hardware|\b(?:npu|gpu|cuda|device)\b(?! process)", re.IGNORECASE
+    r"ascend hardware|\b(?:npu|gpu|cuda|device)\d*\b(?! process)", re.IGNORECASE
 )
 _NUMBER = lazy_pattern(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECASE)
 _STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
