@@ -65,6 +65,16 @@ _FORMATS = (
         Activity("unpack it: unzip FILE"),
     ),
     _Format(
+        "compressed by xz",
+        lambda name, head: head.startswith(b"\xfd7zXZ\0") and ".tar" not in name,
+        Activity("unpack it: xz -d FILE"),
+    ),
+    _Format(
+        "compressed by bzip2",
+        lambda name, head: head.startswith(b"BZh") and ".tar" not in name,
+        Activity("unpack it: bzip2 -d FILE"),
+    ),
+    _Format(
         "a pointer of Git LFS",
         _matches(_POINTER),
         Activity("fetch the file itself: git lfs pull"),
@@ -140,6 +150,11 @@ _FORMATS = (
         Activity(
             "record the program instead: msprof --output=DIR COMMAND, or torch_npu.profiler"
         ),
+    ),
+    _Format(
+        "a table that a spreadsheet saved with semicolons",
+        _matches(rb"[^,\n]*;[^,\n]*Duration\(us\)\W"),
+        Activity("take the file that the profiler wrote"),
     ),
     _Format(
         "a snapshot of memory",

@@ -172,6 +172,9 @@ def test_kernels__two_devices_in_one_file__two_timelines(tmp_path: Path) -> None
         ("Name,Duration(us),Task ID\nA,1,0.5\n", "is not a whole number"),
         ("Name,Duration(us),Input Shapes\nA,1,x\n", "is not a list of shapes"),
         ("Name,Length\nA,1\n", "this is not a table of kernels"),
+        ("Name;Duration(us)\nA;1,5\n", "line 1: its columns are separated by ';', not by commas"),
+        ("Name\tDuration(us)\nA\t1.5\n", r"line 1: its columns are separated by '\t', not by commas"),
+        ('"Name";"Duration(us)"\nA;1,5\n', "line 1: its columns are separated by ';', not by commas"),
         ('Name,Duration(us)\n"' + "x" * 200_000, "is not a CSV table"),
     ],
 )
@@ -266,6 +269,17 @@ def test_archive__zipped_folder__read_and_nothing_left(tmp_path: Path, monkeypat
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+def test_archive__zipped_on_windows__read(tmp_path: Path) -> None:
+    """Compress-Archive of PowerShell 5 separates the parts of names by backslashes, and writes folders like files."""
+    members = [
+        (f"job_ascend_pt\\{OUTPUT}\\", ""),
+        (f"job_ascend_pt\\{OUTPUT}\\kernel_details.csv", "Name,Duration(us)\nA,1\n"),
+    ]
+    path = zipped(tmp_path / "trace.zip", members)
+
+    assert len(trace.read(path).timelines[0].kernels) == 1
+
+
 def test_archive__counters_asked_for_afterwards__still_there(tmp_path: Path) -> None:
     text = "Name,Duration(us),aic_mac_ratio,aiv_vec_ratio\nA,1,0.5,N/A\nB,2,0.25,1\n"
     path = zipped(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", text)])
@@ -282,7 +296,16 @@ def link(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["../kernel_details.csv", "/etc/kernel_details.csv", "a/../../b", link("a"), "/".join("abcdefghijklmn")]
+    "name",
+    [
+        "../kernel_details.csv",
+        "..\\kernel_details.csv",
+        "/etc/kernel_details.csv",
+        "\\etc\\kernel_details.csv",
+        "a/../../b",
+        link("a"),
+        "/".join("abcdefghijklmn"),
+    ],
 )
 def test_archive__name_that_leads_out__refused(name: str | zipfile.ZipInfo, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r"trace\.zip: holds .* leads out of the folder"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -41,10 +43,17 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
         ("a.json.gz", gzip.compress(b'{"rocprofiler-sdk-tool":[{"metadata":{}}]}'), "--output-format pftrace"),
         ("a.csv", b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH","Agent 4",1\n', "--output-format pftrace"),
         ("OpBasicInfo.csv", b"Op Name,Op Type,Task Duration(us),Block Dim,Mix Block Dim,\n", "msprof --output"),
+        (
+            "kernels.csv",
+            b"Name;Type;Accelerator Core;Duration(us);Wait Time(us)\nA;A;AI_CORE;1,5;0\n",
+            "profiler wrote",
+        ),
         ("PipeUtilization.csv", b"block_id,sub_block_id,aic_time(us)\n0,vector0,NA\n", "msprof --output"),
         ("a.json", b"", "an empty file"),
         ("a.json.gz", gzip.compress(b"\n"), "an empty file"),
         ("a.json", b"PK\x03\x04\x14\x00", "unzip"),
+        ("a.json.xz", lzma.compress(b"{}"), "xz -d FILE"),
+        ("a.json.bz2", bz2.compress(b"{}"), "bzip2 -d FILE"),
         ("a.json", "\n".join(map(json.dumps, steps(1))).encode(), "jq -s ."),
         ("a.json", b'[{"name": "row", "value": 1}]', "phase ph"),
     ],

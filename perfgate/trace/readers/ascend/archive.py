@@ -150,9 +150,12 @@ def _zip_members(path: Path) -> Iterator[_Member]:
             most = min(
                 MAX_MEMBER_BYTES, _FREE_BYTES + MAX_RATIO * max(info.compress_size, 0)
             )
+            # The separators of Windows, with which Compress-Archive of PowerShell 5
+            # writes names.
+            name = info.filename.replace("\\", "/")
             yield _Member(
-                info.filename,
-                info.is_dir(),
+                name,
+                name.endswith("/"),
                 is_plain,
                 most,
                 partial(archive.open, info),
@@ -178,7 +181,7 @@ def _checked_name(member: _Member, path: Path) -> PurePosixPath:
     leads_out = (
         name.is_absolute()
         or ".." in name.parts
-        or "\\" in member.name
+        or "\\" in member.name  # of a tar, which has no such separators
         or ":" in name.parts[0:1]
     )
     is_nameless = not name.parts and not member.is_folder

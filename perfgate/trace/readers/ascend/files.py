@@ -8,10 +8,11 @@ msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
@@ -34,6 +35,7 @@ Stamp = tuple[
     int, int
 ]  # the bytes of a file and its modification time, which change with every version of it
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
+_OTHER_SEPARATORS = (";", "\t")
 
 # New name, in lower case, to the name used here. torch_npu's kernel_details is msprof's
 # op_summary with renamed columns (Ascend/pytorch _csv_headers.py); Block Dim became
@@ -191,7 +193,8 @@ class Header(NamedTuple):
 def plain_header(path: Path) -> Header | None:
     """The header of a table.
 
-    None if it needs the csv module or the table is too large. Raises OSError.
+    None if it needs the csv module or the table is too large. Raises OSError, and
+    DocumentError if its columns are not separated by commas.
     """
     if path.stat().st_size > MAX_TABLE_BYTES:
         return None
@@ -204,7 +207,24 @@ def plain_header(path: Path) -> Header | None:
     cells = next(csv.reader([text]), [])
     if not cells:
         return None
+    _refuse_other_separator(path, cells)
     return Header(_columns(cells), len(cells), len(line))
+
+
+def _refuse_other_separator(path: Path, header: Sequence[str]) -> None:
+    """A spreadsheet with another decimal sign saves tables with semicolons; every
+    column would be missing.
+    """
+    if len(header) != 1:
+        return
+    for separator in _OTHER_SEPARATORS:
+        if separator in header[0].strip():
+            raise DocumentError(
+                "{path}: line 1: its columns are separated by {separator!r}, not by commas, as a spreadsheet saves "
+                "them; take the file that the profiler wrote, or analyse the profile again",
+                path=path,
+                separator=separator,
+            )
 
 
 def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
@@ -217,6 +237,7 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
             reader = csv.reader(_lines(stream, path))
             header = next(reader, [])
+            _refuse_other_separator(path, header)
             columns = _columns(header)
             for number, cells in enumerate(reader, start=1):
                 if limit is not None and number > limit:
@@ -309,7 +330,8 @@ def decode_file(path: Path, kind: type[_Item]) -> _Item:
                 path=path,
                 limit=MAX_JSON_BYTES,
             )
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+        return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DocumentError(
             "{path}: is damaged: {error}; analyse the profile again",
