@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfgate.document.message import Message
 from perfgate.document.trace import (
     EarlyEnd,
     LeftOutRecording,
@@ -135,8 +136,25 @@ def ranks_document(
         slow_stages=slow_stages(tables),
         unjoined=arrived.unjoined,
         gaps=gaps,
-        notes=doubts_about(tables),
+        notes=[*_unnamed(tables), *doubts_about(tables)],
     )
+
+
+def _unnamed(tables: Sequence[RankTable]) -> Iterator[Message]:
+    """A note on recordings of which neither content nor name gives the rank, if their
+    rows cannot be told apart.
+    """
+    paths_of_device: dict[int | None, set[str]] = defaultdict(set)
+    for table in tables:
+        if table.rank is None:
+            paths_of_device[table.device].add(table.path)
+    most = max(map(len, paths_of_device.values()), default=0)
+    if most > 1:
+        paths = sorted(set().union(*paths_of_device.values()))
+        yield Message(
+            "notes.ranks-unnamed",
+            {"count": len(paths), "path": paths[0]},
+        )
 
 
 def _skews(tables: Sequence[RankTable], arrived: Arrivals) -> list[SkewRow]:

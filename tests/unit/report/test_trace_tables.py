@@ -7,7 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
+from perfgate.document.message import Message
 from perfgate.document.trace import (
+    LeftOutRecording,
     RanksDocument,
     RecordingGaps,
     RepeatedRank,
@@ -64,3 +66,35 @@ def test_render_ranks__two_recordings_of_one_rank__names_the_recording_that_is_c
     render_ranks(document, Console(file=stream, width=200), shown=5)
     assert "rank 0 has 2 recordings" in stream.getvalue()
     assert "only a.json is compared, not b.json" in stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_render_ranks__files_with_long_paths__names_and_reasons_are_whole(width: int) -> None:
+    folder = "/".join(20 * ["folder-of-the-job"])
+    note = Message("verdict.about", {"place": f"{folder}/c.json", "what": "events were lost; record it again"})
+    document = RanksDocument(
+        path="job",
+        slow_ranks=[],
+        slow_links=[],
+        links=0,
+        collectives=0,
+        skew=None,
+        skews=[],
+        ranks=[],
+        gaps=RecordingGaps(
+            left_out=[LeftOutRecording(path="d.json", reason=f"{folder}/d.json: is damaged; record it again")],
+            repeated=[RepeatedRank(rank=0, chosen=f"{folder}/a.json", others=[f"{folder}/b.json"])],
+        ),
+        notes=[note],
+    )
+    stream = io.StringIO()
+    render_ranks(document, Console(file=stream, width=width), shown=5)
+    text = "".join(stream.getvalue().split())
+    for words in (
+        "/a.jsoniscompared",
+        "/b.json",
+        "/c.json:eventswerelost;recorditagain",
+        "/d.json:isdamaged;recorditagain",
+    ):
+        assert words in text
+    assert "…" not in text

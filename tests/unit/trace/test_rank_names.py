@@ -101,6 +101,18 @@ def test_ranks__one_rank_twice__named_and_compared_once(tmp_path: Path) -> None:
     assert document.gaps.missing == [1, 3]
 
 
+def test_ranks__files_without_a_rank__said_with_the_remedy(tmp_path: Path) -> None:
+    for name in ("node0", "node1", "node2"):
+        (tmp_path / name).mkdir()
+        recorded(tmp_path / name / "trace.json", steps(3))
+    (note,) = trace_ranks([Place(tmp_path)], say=lambda _: None, workers=1).document.notes
+    assert (note.code, note.values["count"]) == ("notes.ranks-unnamed", 3)
+    assert str(note.values["path"]).endswith("node0/trace.json")
+
+    alone = trace_ranks([Place(tmp_path / "node0")], say=lambda _: None, workers=1).document
+    assert alone.notes == []
+
+
 def merged(tmp_path: Path, labels: tuple[str, ...]) -> Path:
     """Ranks with the same numbers of correlations, threads and devices in one file; each has its own operator."""
     events = []

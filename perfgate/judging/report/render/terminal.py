@@ -20,7 +20,7 @@ from perfgate.document.run import ErrorDetail, RunDocument
 from perfgate.judging.report import sections
 from perfgate.judging.report.sections import Section
 from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.escape import MAX_ABOUT_FILE, clean
 from perfgate.judging.report.text.media import BOLD, END, plain_line
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line, named, title_of
@@ -171,7 +171,8 @@ def render_run(run: RunDocument, console: Console, language: Language = "en") ->
             )
             console.print(Text(f"{say('error in workload')} {failure}", "bold red"))
         for warning in run.warnings[:_SHOWN]:
-            console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
+            words = clean(word(warning), limit=MAX_ABOUT_FILE)
+            console.print(Text(f"{say('note:')} {words}", "yellow"))
 
 
 def render_suggestions(

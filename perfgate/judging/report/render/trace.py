@@ -22,7 +22,7 @@ from perfgate.document.trace import (
     TopTimeline,
 )
 from perfgate.judging.report.render.tables import Table
-from perfgate.judging.report.text.escape import MAX_LENGTH, clean
+from perfgate.judging.report.text.escape import MAX_ABOUT_FILE, clean
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, beyond, counted, percent, whole
 from perfgate.judging.report.text.words import phrase, phrases, say
@@ -112,20 +112,20 @@ def render_ranks(document: RanksDocument, console: Console, *, shown: int) -> No
     print_rest(beyond(by_own, shown), "more rank", console)
 
 
-def reason_words(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
+def reason_words(message: Message | None) -> str:
     """A message in words; imports the catalogue only for a message, because that takes
     as long as reading a short trace.
     """
     from perfgate.judging.report.text.messages import word
 
     if message:
-        return clean(word(message), limit=limit)
+        return clean(word(message), limit=MAX_ABOUT_FILE)
     return ""
 
 
 def print_notes(notes: Sequence[Message], console: Console) -> None:
     for note in notes:
-        console.print(Text(f"{say('note:')} {reason_words(note, limit=400)}", "yellow"))
+        console.print(Text(f"{say('note:')} {reason_words(note)}", "yellow"))
 
 
 def render_requests(document: RequestDocument, console: Console) -> None:
@@ -348,7 +348,7 @@ def timeline_names(
         if timeline.device is not None:
             parts.append(f"device {timeline.device}")
         if several:
-            parts.append(clean(timeline.path))
+            parts.append(clean(timeline.path, limit=MAX_ABOUT_FILE))
         names.append(", ".join(parts))
     return names
 

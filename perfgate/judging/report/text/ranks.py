@@ -14,7 +14,7 @@ from perfgate.document.trace import (
     SlowRankRow,
     SlowStageRow,
 )
-from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.escape import MAX_ABOUT_FILE, clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.words import phrase, phrases, say
@@ -60,7 +60,8 @@ def rank_answers(document: RanksDocument, *, shown: int) -> list[RankAnswer]:
     parts of the recordings are missing.
     """
     notes = [
-        RankAnswer(clean(word(note)), is_bad=True) for note in document.notes[:shown]
+        RankAnswer(_about_file(word(note)), is_bad=True)
+        for note in document.notes[:shown]
     ]
     return [
         *notes,
@@ -214,7 +215,7 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
     gaps = document.gaps
     left_out = gaps.left_out
     if left_out:
-        reasons = [clean(entry.reason) for entry in left_out[:_LISTED_BAD]]
+        reasons = [_about_file(entry.reason) for entry in left_out[:_LISTED_BAD]]
         recordings = counted(
             len({row.path for row in document.ranks}) + len(left_out), "recording"
         )
@@ -234,8 +235,8 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
                 "compared, not {others}",
                 rank=repeated.rank,
                 recordings=recordings,
-                chosen=clean(repeated.chosen),
-                others=", ".join(map(clean, repeated.others[:_LISTED_BAD])),
+                chosen=_about_file(repeated.chosen),
+                others=", ".join(map(_about_file, repeated.others[:_LISTED_BAD])),
             )
         )
     if gaps.missing:
@@ -251,6 +252,10 @@ def _of_recordings(document: RanksDocument) -> list[RankAnswer]:
             )
         )
     return [RankAnswer(text, is_bad=True) for text in words]
+
+
+def _about_file(text: str) -> str:
+    return clean(text, limit=MAX_ABOUT_FILE)
 
 
 def name_of(row: RankEntry) -> str:

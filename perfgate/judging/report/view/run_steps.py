@@ -10,7 +10,7 @@ from perfgate.document.conditions import BUSY
 from perfgate.document.job import typical_values
 from perfgate.document.run import FROM_PROFILE, RunDocument, StepResult, Value
 from perfgate.judging.report.text import formats, numbers
-from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import first_line, metric_name
 from perfgate.judging.report.text.templates import line
@@ -31,7 +31,6 @@ STATUS_NAMES = phrases(
 _MARKS = {"severe": "!!", "warning": "!", "info": "i"}
 _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5
-_LONGEST_NOTE = 200
 
 
 class ChecklistRow(NamedTuple):
@@ -130,11 +129,11 @@ def _notes(step: StepResult) -> list[str]:
     notes += _value_notes([value for value in step.values if value.value is not None])
     notes += _missing_notes(step.values)
     for finding, words in word_findings(step.findings):
-        notes.append(f"{_MARKS[finding.severity]} {clean(words, limit=_LONGEST_NOTE)}")
+        notes.append(f"{_MARKS[finding.severity]} {clean(words, limit=MAX_PROSE)}")
     if step.error:
-        notes.append(clean(first_line(word(step.error.message))))
+        notes.append(clean(first_line(word(step.error.message)), limit=MAX_PROSE))
     elif step.reason:
-        notes.append(clean(word(step.reason), limit=_LONGEST_NOTE))
+        notes.append(clean(word(step.reason), limit=MAX_PROSE))
     return notes
 
 
@@ -175,7 +174,7 @@ def _missing_notes(values: Iterable[Value]) -> list[str]:
                 say(
                     "{names}: not available, {reason}",
                     names=joined,
-                    reason=Words(clean(reason)),
+                    reason=Words(clean(reason, limit=MAX_PROSE)),
                 )
             )
         else:
