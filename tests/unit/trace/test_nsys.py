@@ -9,6 +9,7 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
+from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps, trace_top
 
 _TABLES = """
@@ -114,3 +115,42 @@ def test_read__cut_off__refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:9000])
     with pytest.raises(DocumentError):
         trace.read(path)
+
+
+def with_graphs(path: Path) -> Path:
+    """The export of the same program with its kernels in a CUDA graph, as nsys records it unless told otherwise."""
+    connection = sqlite3.connect(exported(path))
+    connection.executescript(
+        """
+        CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER, end INTEGER, deviceId INTEGER, graphId INTEGER,
+          graphExecId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER);
+        INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE SELECT start, start + 350000, deviceId, 1, 2, 1, streamId,
+          correlationId, globalPid FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE demangledName = 1;
+        DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE correlationId IN
+          (SELECT correlationId FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE demangledName = 4);
+        DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL;
+        """
+    )
+    connection.commit()
+    connection.close()
+    return path
+
+
+def test_top__kernels_within_graphs__the_graphs_count_and_the_remedy_is_said(tmp_path: Path) -> None:
+    document = trace_top(with_graphs(tmp_path / "report.sqlite"), Choice(), by="type", host=False)
+    (timeline,) = document.timelines
+    assert [(row.name, row.kind, row.count, row.total) for row in timeline.rows] == [
+        ("CUDA graph", "compute", 3, 1.05e-3),
+        ("Memcpy HtoD", "copy", 3, 3e-5),
+    ]
+    (note,) = document.notes
+    assert (note.code, note.values) == ("notes.graphs-whole", {"count": 3})
+
+
+def test_gate__kernels_of_one_side_within_graphs__no_count_is_better(tmp_path: Path) -> None:
+    runs = []
+    for side, path in (("base", exported(tmp_path / "a.sqlite")), ("head", with_graphs(tmp_path / "b.sqlite"))):
+        runs.append(run_from_profile(tmp_path, path, tmp_path / side, lambda text: None))
+    base, head = runs
+    assert base.checklist.counters[0].values["counters.kernels"] == 1
+    assert head.checklist.counters == []

@@ -44,6 +44,9 @@ _COPIES = {
     "CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy",
     "CUPTI_ACTIVITY_KIND_MEMSET": "Memset",
 }
+# A launch of a CUDA graph as one event, without the kernels in it: what nsys records
+# unless told otherwise (--cuda-graph-trace=graph).
+_GRAPHS, _GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA graph"
 # CUpti_ActivityMemcpyKind: 1 is to the device, 2 from it, 8 on it.
 _WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 # NVTX_EVENTS.eventType: ranges that were pushed and popped, and those that were started
@@ -91,7 +94,7 @@ def _is_export(path: Path) -> bool:
 
     with suppress(DocumentError), open_database(path) as database:
         return database.has("NVTX_EVENTS") or any(
-            map(database.has, (_KERNELS, _RUNTIME, *_COPIES))
+            map(database.has, (_KERNELS, _GRAPHS, _RUNTIME, *_COPIES))
         )
     return False
 
@@ -145,7 +148,9 @@ def _timeline(spans: Sequence[_Span], rank: int | None, device: int | None) -> T
                 correlation=span.correlation,
             )
     events = replace(builder.table(), shortest_ns=SHORTEST_WORK_NS)
-    return Timeline(rank, device, events, steps=MarkedSteps.of(events))
+    graphs = sum(span.device == device and span.name == _GRAPH for span in spans)
+    losses = (Message("notes.graphs-whole", {"count": graphs}),) if graphs else ()
+    return Timeline(rank, device, events, steps=MarkedSteps.of(events), losses=losses)
 
 
 def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
@@ -161,6 +166,17 @@ def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
             name,
             kernel_kind(name),
             number,
+        )
+    for row in _rows(database, _GRAPHS, _OF_WORK):
+        start, end, device, stream, correlation, process = row
+        yield _Span(
+            device or 0,
+            start,
+            end - start,
+            _stream(device, stream),
+            _GRAPH,
+            "compute",
+            _number(correlation, process),
         )
     for table, name in _COPIES.items():
         for row in _rows(database, table, (*_OF_WORK, "copyKind")):
