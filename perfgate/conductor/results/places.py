@@ -103,7 +103,12 @@ def _json(output: str, file: Path | None) -> Any:
 
 def _at_path(document: Any, path: str) -> object:
     value, walked = document, ""
-    for key, index in _PART.findall(path):
+    parts = _PART.findall(path)
+    while parts:
+        key, index = parts[0]
+        used = 1
+        if key and isinstance(value, dict):
+            key, used = _key_in(value, parts)
         try:
             value = value[key] if key else value[int(index)]
         except (KeyError, IndexError, TypeError):
@@ -120,6 +125,7 @@ def _at_path(document: Any, path: str) -> object:
                 above=walked or Activity("the top level"),
                 known=names,
             ) from None
+        parts = parts[used:]
         if not key:
             walked += f"[{index}]"
         elif walked:
@@ -127,6 +133,21 @@ def _at_path(document: Any, path: str) -> object:
         else:
             walked = key
     return value
+
+
+def _key_in(value: dict[str, Any], parts: list[tuple[str, str]]) -> tuple[str, int]:
+    """The next key of a path, and the number of its parts: keys of some programs
+    contain dots, such as ``p99.9``.
+    """
+    key, used = parts[0][0], 1
+    longer = key
+    for number, (part, _) in enumerate(parts[1:], start=2):
+        if not part:
+            break
+        longer += f".{part}"
+        if longer in value:
+            key, used = longer, number
+    return key, used
 
 
 def _column(file: Path, column: str) -> list[object]:

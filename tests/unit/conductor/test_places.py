@@ -22,6 +22,13 @@ def test_json__last_object_of_the_output__by_its_path() -> None:
     assert found(output, json="a.b[1].c", unit="ms") == (0.025, "s", ())
 
 
+def test_json__keys_with_dots__are_keys() -> None:
+    output = '{"summaries": {"http.response_time": {"p99": 4, "p99.9": 5}, "http": {"codes.200": [7]}}}'
+    assert found(output, json="summaries.http.response_time.p99")[0] == 4
+    assert found(output, json="summaries.http.response_time.p99.9")[0] == 5
+    assert found(output, json="summaries.http.codes.200[0]")[0] == 7
+
+
 def test_json__of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     file.write_text('[{"rate": "1,234.5"}]')
@@ -59,6 +66,7 @@ def test_pattern__its_last_match() -> None:
         ("nothing", {"json": "a"}, "no line of the output is a JSON object"),
         ('{"b": 1}', {"json": "a.c"}, "the JSON has no a.c: nothing at a below the top level; there are b"),
         ('{"a": {"b": []}}', {"json": "a.b[0]"}, "nothing at 0 below a.b"),
+        ('{"a.b": {"c": 1}}', {"json": "a.b.d"}, "nothing at d below a.b; there are c"),
         ('{"a": null}', {"json": "a"}, "number step is None, not a number"),
         ('{"a": true}', {"json": "a"}, "not a number"),
         ('{"a": NaN}', {"json": "a"}, "number step is nan, not a valid measurement"),

@@ -299,6 +299,13 @@ def test_asv__cases_skipped_and_tracked__are_left_out(tmp_path: Path) -> None:
         read(tmp_path, json.dumps(failed))
 
 
+def test_asv__functions_in_camel_case__are_read(tmp_path: Path) -> None:
+    names = ("suite.TimeSort", "suite.PeakMemSort", "suite.Timer", "suite.TrackShare", "suite.memory")
+    camel = {**ASV, "results": {name: [[1.0], [], "v"] for name in names}}
+    numbers = read(tmp_path, json.dumps(camel)).numbers
+    assert [(number.name, number.unit) for number in numbers] == [("suite.TimeSort", "s"), ("suite.PeakMemSort", "B")]
+
+
 def test_guidellm__several_benchmarks__are_named_by_their_strategies(tmp_path: Path) -> None:
     (benchmark,) = GUIDELLM["benchmarks"]
     strategies = [{"type_": "synchronous"}, {"type_": "constant", "rate": 2.5}]

@@ -8,12 +8,15 @@ left out: name them by ``numbers``.
 from __future__ import annotations
 
 import math
+import re
 from itertools import product
 
 from perfgate.conductor.results.result import Content, Results
 
 READS = "asv results/MACHINE/COMMIT-ENV.json, version 2"
 _UNITS = {"time": "s", "timeraw": "s", "mem": "B", "peakmem": "B"}
+# time_sort and TimeSort (asv_runner/benchmarks/time.py: name_regex).
+_KIND = re.compile(r"(timeraw|time|peakmem|mem)_.|(Timeraw|Time|PeakMem|Mem)[A-Z_].")
 
 
 def recognises(content: Content) -> bool:
@@ -29,9 +32,10 @@ def read(content: Content) -> Results:
     columns = content.document["result_columns"]
     numbers = []
     for name, row in content.document["results"].items():
-        unit = _UNITS.get(name.rpartition(".")[2].partition("_")[0].lower())
-        if unit is None:
+        kind = _KIND.match(name.rpartition(".")[2])
+        if kind is None:
             continue
+        unit = _UNITS[(kind[1] or kind[2]).lower()]
         entry = dict(zip(columns, row))
         cases = list(product(*(entry.get("params") or []))) or [()]
         # A null in the place of the list: the benchmark failed in every case.
