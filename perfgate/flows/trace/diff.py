@@ -68,11 +68,11 @@ def trace_diff(
     timeline in common, or one counts by steps and another cannot.
     """
     paths = [*bases, *heads]
-    recordings = [_by_label(choose(path, choice)) for path in paths]
+    notes: list[Message] = []
+    recordings = [_by_label(choose(path, choice), notes) for path in paths]
     if all(len(recording) == 1 for recording in recordings):
         recordings = _under_one_label(recordings, next(iter(recordings[len(bases)])))
     shared = _shared_labels(paths, recordings, recordings[len(bases)])
-    notes: list[Message] = []
     timelines = []
     for label in shared:
         parts = [_comparable(recording[label], notes) for recording in recordings]
@@ -104,14 +104,25 @@ def trace_diff(
 _Labelled = dict[str, ChosenTimeline]
 
 
-def _by_label(chosen: Sequence[ChosenTimeline]) -> _Labelled:
+def _by_label(chosen: Sequence[ChosenTimeline], notes: list[Message]) -> _Labelled:
+    """The timelines by name, with a note on each that a folder has several of, such as
+    the cycles of a profiler.
+    """
     several = several_recordings(chosen)
     by_label: _Labelled = {}
     for pick in chosen:
         label = pick.timeline.label
         if several:
             label = f"{pick.recording.path.name}, {label}"
-        by_label[label] = pick
+        if label in by_label:
+            notes.append(
+                Message(
+                    "notes.timeline-repeats",
+                    {"path": str(pick.recording.path), "label": label},
+                )
+            )
+        else:
+            by_label[label] = pick
     return by_label
 
 

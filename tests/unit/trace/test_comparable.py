@@ -36,6 +36,19 @@ def test_diff__events_lost_and_no_steps_marked__refused(tmp_path: Path) -> None:
         trace_diff([full], [cut], Choice())
 
 
+def test_diff__folder_with_two_cycles_of_one_process__the_first_is_compared_and_said(tmp_path: Path) -> None:
+    for side in ("base", "head"):
+        (tmp_path / side).mkdir()
+        recorded(tmp_path / side / "host_7.1.pt.trace.json", steps(4))
+    recorded(tmp_path / "head" / "host_7.2.pt.trace.json", steps(4, kernels=3))
+
+    document = trace_diff([tmp_path / "base"], [tmp_path / "head"], Choice())
+
+    assert document.timelines[0].rows == []
+    (note,) = document.notes
+    assert (note.code, note.values["path"]) == ("notes.timeline-repeats", str(tmp_path / "head"))
+
+
 def test_comparable_part__first_and_last_step_lack_kernels__left_out(tmp_path: Path) -> None:
     events = steps(8)
     kernels = [event for event in events if is_kernel(event)]
