@@ -78,7 +78,7 @@ def trace_diff(
         parts = [_comparable(recording[label], notes) for recording in recordings]
         picks = _with_the_same_steps(parts, notes)
         _refuse_lost_device(picks)
-        works = _works(picks, by)
+        works = _equally_whole(picks, _works(picks, by), notes)
         if by == "operator":
             works = _equally_fine(works, notes)
         before, after = works[: len(bases)], works[len(bases) :]
@@ -285,6 +285,31 @@ def _require_one_unit(
             label=label,
             units=" and by ".join(sorted(units)),
         )
+
+
+def _equally_whole(
+    picks: Sequence[ChosenTimeline], works: list[UnitWork], notes: list[Message]
+) -> list[UnitWork]:
+    """The rows of the device, and those of the host, if all recordings have its work: a
+    profiler that was not asked for one of them removed nothing.
+    """
+    has_device = []
+    has_host = []
+    for pick, work in zip(picks, works):
+        has_device.append(any(row.kind in DEVICE_KINDS for row in work.rows))
+        has_host.append(bool(pick.timeline.events.is_kind("host_op").any()))
+    if any(has_device) and not all(has_device):
+        notes.append(Message("notes.device-on-one-side"))
+        works = [_without(work, of_device=True) for work in works]
+    if any(has_host) and not all(has_host):
+        notes.append(Message("notes.host-on-one-side"))
+        works = [_without(work, of_device=False) for work in works]
+    return works
+
+
+def _without(work: UnitWork, *, of_device: bool) -> UnitWork:
+    kept = [row for row in work.rows if (row.kind in DEVICE_KINDS) != of_device]
+    return work._replace(rows=tuple(kept))
 
 
 def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]:

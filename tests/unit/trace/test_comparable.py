@@ -49,6 +49,22 @@ def test_diff__folder_with_two_cycles_of_one_process__the_first_is_compared_and_
     assert (note.code, note.values["path"]) == ("notes.timeline-repeats", str(tmp_path / "head"))
 
 
+@pytest.mark.parametrize(
+    ("category", "code", "kind"),
+    [("kernel", "notes.device-on-one-side", "host"), ("cpu_op", "notes.host-on-one-side", "compute")],
+)
+def test_diff__device_or_host_on_one_side_alone__nothing_is_removed(
+    tmp_path: Path, category: str, code: str, kind: str
+) -> None:
+    whole = recorded(tmp_path / "whole.json", steps(4))
+    part = recorded(tmp_path / "part.json", [event for event in steps(4) if event["cat"] != category])
+    for base, head in ((whole, part), (part, whole)):
+        document = trace_diff([base], [head], Choice())
+        assert code in [note.code for note in document.notes]
+        assert {row.kind for row in document.timelines[0].rows} <= {kind}
+        assert {row.change for row in document.timelines[0].rows} <= {"slower", "faster"}
+
+
 def test_comparable_part__first_and_last_step_lack_kernels__left_out(tmp_path: Path) -> None:
     events = steps(8)
     kernels = [event for event in events if is_kernel(event)]
