@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -42,6 +42,7 @@ from perfgate.trace.analysis.comparable import (
 )
 from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
+from perfgate.trace.model.steps import shows_copies
 from perfgate.trace.readers.contradictions import possible_losses
 
 _NS = 1e9
@@ -290,26 +291,32 @@ def _require_one_unit(
 def _equally_whole(
     picks: Sequence[ChosenTimeline], works: list[UnitWork], notes: list[Message]
 ) -> list[UnitWork]:
-    """The rows of the device, and those of the host, if all recordings have its work: a
-    profiler that was not asked for one of them removed nothing.
+    """The rows of the device, its copies, and those of the host, if all recordings show
+    such work: what a profiler did not record was not removed.
     """
     has_device = []
+    shows_copy = []
     has_host = []
     for pick, work in zip(picks, works):
+        events = pick.timeline.events
         has_device.append(any(row.kind in DEVICE_KINDS for row in work.rows))
-        has_host.append(bool(pick.timeline.events.is_kind("host_op").any()))
+        shows_copy.append(shows_copies(events))
+        has_host.append(bool(events.is_kind("host_op").any()))
     if any(has_device) and not all(has_device):
         notes.append(Message("notes.device-on-one-side"))
-        works = [_without(work, of_device=True) for work in works]
+        works = [_without(work, DEVICE_KINDS) for work in works]
+    has_copies = any(row.kind == "copy" for work in works for row in work.rows)
+    if has_copies and not all(shows_copy):
+        notes.append(Message("notes.copies-on-one-side"))
+        works = [_without(work, ("copy",)) for work in works]
     if any(has_host) and not all(has_host):
         notes.append(Message("notes.host-on-one-side"))
-        works = [_without(work, of_device=False) for work in works]
+        works = [_without(work, ("host",)) for work in works]
     return works
 
 
-def _without(work: UnitWork, *, of_device: bool) -> UnitWork:
-    kept = [row for row in work.rows if (row.kind in DEVICE_KINDS) != of_device]
-    return work._replace(rows=tuple(kept))
+def _without(work: UnitWork, kinds: Collection[str]) -> UnitWork:
+    return work._replace(rows=tuple(row for row in work.rows if row.kind not in kinds))
 
 
 def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]:

@@ -46,6 +46,7 @@ from perfgate.trace.model.events import (
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import NamedTotal, Timeline
 from perfgate.trace.model.stacks import Stacks
+from perfgate.trace.model.steps import shows_copies
 
 if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
@@ -149,7 +150,7 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
             rows += _unit_rows_of_kernels(timeline.kernel_columns)
     totals = DiffTotals(
         kernel=_seconds(rows, "compute", has_kernels),
-        copy=_seconds(rows, "copy", device),
+        copy=_seconds(rows, "copy", device and shows_copies(timeline.events)),
         fused=_seconds(rows, "fused", True) or None,
         communication=_seconds(rows, "comm", has_kernels),
         gap=_idle_seconds(stacks),

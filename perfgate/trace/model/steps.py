@@ -435,10 +435,14 @@ def shows_copies(events: EventTable) -> bool:
     """Whether copies on the device would be among the events.
 
     A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it
-    alone does not show them; nor do events derived from it, which are all kernels.
+    alone does not show them; nor do events derived from it, which are all kernels and
+    marks of steps.
     """
     kernels = events.of_kind(*KERNEL_KINDS)
-    return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
+    derived = events.of_kind(*KERNEL_KINDS, "annotation")
+    return len(events) > len(derived) and (
+        len(kernels) > 0 or len(events.of_kind("copy")) > 0
+    )
 
 
 def _preparing(row: ProfilerStep | None) -> int | None:

@@ -13,7 +13,7 @@ from perfgate.flows.trace.diff import trace_diff
 from perfgate.flows.trace.job import Choice, trace_steps
 from perfgate.trace.analysis.comparable import comparable_part, cut_ends
 
-from .job import is_kernel, recorded, step_mark, steps
+from .job import is_kernel, kernel, launch, recorded, step_mark, steps
 
 
 def test_diff__cut_between_events__only_steps_that_both_have(tmp_path: Path) -> None:
@@ -63,6 +63,29 @@ def test_diff__device_or_host_on_one_side_alone__nothing_is_removed(
         assert code in [note.code for note in document.notes]
         assert {row.kind for row in document.timelines[0].rows} <= {kind}
         assert {row.change for row in document.timelines[0].rows} <= {"slower", "faster"}
+
+
+def test_diff__table_of_kernels_on_one_side__no_copy_is_removed(tmp_path: Path) -> None:
+    events = steps(3)
+    for step in range(3):
+        at, number = 1000 * step + 1800, 100 * step + 99
+        copied = kernel(at, 20, number, name="Memcpy HtoD", cat="gpu_memcpy")
+        events += [{**launch(at - 10, number)[1], "name": "cudaMemcpyAsync"}, copied]
+    whole = recorded(tmp_path / "whole.json", events)
+    rows = []
+    for step in range(3):
+        for place in range(4):
+            rows.append(f"{step},gemm,gemm,AI_CORE,{1000 * step + 1050 + 100 * place}.0,50,0")
+    table = tmp_path / "kernel_details.csv"
+    columns = "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us)"
+    table.write_text("\n".join([columns, *rows, ""]))
+
+    for base, head in ((whole, table), (table, whole)):
+        document = trace_diff([base], [head], Choice())
+        assert "notes.copies-on-one-side" in [note.code for note in document.notes]
+        (timeline,) = document.timelines
+        assert [row for row in timeline.rows if row.change in ("removed", "added")] == []
+        assert {timeline.base.copy, timeline.head.copy} == {None, 2e-5}
 
 
 def test_comparable_part__first_and_last_step_lack_kernels__left_out(tmp_path: Path) -> None:
