@@ -152,6 +152,16 @@ _FORMATS = (
         ),
     ),
     _Format(
+        "a result of msprof-analyze for several ranks",
+        _matches(rb"(?:\xef\xbb\xbf)?Step,Type,Index,Computing"),
+        Activity("name the folder in which the *_ascend_pt folders of the ranks lie"),
+    ),
+    _Format(
+        "a table of tasks of msprof",
+        _matches(rb"(?:\xef\xbb\xbf)?(?:Device_id,)?kernel_name,kernel_type,stream_id"),
+        Activity("name the folder that it is from, or its op_summary_*.csv"),
+    ),
+    _Format(
         "a table that a spreadsheet saved with semicolons",
         _matches(rb"[^,\n]*;[^,\n]*Duration\(us\)\W"),
         Activity("take the file that the profiler wrote"),

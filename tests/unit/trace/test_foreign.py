@@ -48,6 +48,8 @@ _EVENTS = json.dumps({"traceEvents": steps(2)})
             b"Name;Type;Accelerator Core;Duration(us);Wait Time(us)\nA;A;AI_CORE;1,5;0\n",
             "profiler wrote",
         ),
+        ("cluster_step_trace_time.csv", b"Step,Type,Index,Computing,Free\n1,rank,0,1,1\n", "*_ascend_pt folders"),
+        ("task_time.csv", b"Device_id,kernel_name,kernel_type,stream_id,task_id\n0,a,AI_CORE,1,1\n", "op_summary"),
         ("PipeUtilization.csv", b"block_id,sub_block_id,aic_time(us)\n0,vector0,NA\n", "msprof --output"),
         ("a.json", b"", "an empty file"),
         ("a.json.gz", gzip.compress(b"\n"), "an empty file"),
