@@ -306,6 +306,17 @@ def test_asv__functions_in_camel_case__are_read(tmp_path: Path) -> None:
     assert [(number.name, number.unit) for number in numbers] == [("suite.TimeSort", "s"), ("suite.PeakMemSort", "B")]
 
 
+def test_google_benchmark__aggregates_only__the_median_counts(tmp_path: Path) -> None:
+    entry = {"run_name": "BM_sort", "run_type": "aggregate", "real_time": 5.0, "time_unit": "us"}
+    names = {"mean": 6.0, "median": 5.0, "stddev": 1.0}
+    entries = [
+        {**entry, "name": f"BM_sort_{name}", "aggregate_name": name, "real_time": value}
+        for name, value in names.items()
+    ]
+    (number,) = read(tmp_path, dumped(context={"json_schema_version": 1}, benchmarks=entries)).numbers
+    assert (number.name, number.value, number.unit, number.samples) == ("BM_sort", pytest.approx(5e-6), "s", ())
+
+
 def test_guidellm__several_benchmarks__are_named_by_their_strategies(tmp_path: Path) -> None:
     (benchmark,) = GUIDELLM["benchmarks"]
     strategies = [{"type_": "synchronous"}, {"type_": "constant", "rate": 2.5}]

@@ -1,5 +1,5 @@
-"""The output of Google Benchmark's ``--benchmark_out``: the iterations, without its
-aggregates.
+"""The output of Google Benchmark's ``--benchmark_out``: the iterations; with
+``--benchmark_report_aggregates_only`` their medians, which are all that it has.
 
 Schema 1 names itself since version 1.8; before that it had the same members.
 ``library_build_type`` is about the library alone: Debian's is a debug build, with which
@@ -33,6 +33,7 @@ def read(content: Content) -> Results:
             "json_schema_version is {version}; only 1 is supported", version=version
         )
     runs: dict[str, list[float]] = {}
+    medians: dict[str, float] = {}
     units = {}
     for entry in content.document["benchmarks"]:
         name = str(entry.get("run_name", entry["name"]))
@@ -47,8 +48,12 @@ def read(content: Content) -> Results:
         if entry.get("run_type", "iteration") == "iteration":
             runs.setdefault(name, []).append(content.checked(name, entry["real_time"]))
             units[name] = entry["time_unit"]
-    numbers = [
-        content.number(name, median(times), units[name], "lower", times)
-        for name, times in runs.items()
-    ]
+        elif entry.get("aggregate_name") == "median":
+            medians[name] = content.checked(name, entry["real_time"])
+            units[name] = entry["time_unit"]
+    numbers = []
+    for name, unit in units.items():
+        times = runs.get(name, [])
+        value = median(times) if times else medians[name]
+        numbers.append(content.number(name, value, unit, "lower", times))
     return Results(numbers, {"benchmarks": len(numbers)})
