@@ -20,13 +20,13 @@ _KIND = re.compile(r"(timeraw|time|peakmem|mem)_.|(Timeraw|Time|PeakMem|Mem)[A-Z
 
 
 def recognises(content: Content) -> bool:
-    return content.has("results", "result_columns", "commit_hash")
+    return content.has("results", "commit_hash")
 
 
 def read(content: Content) -> Results:
     if content.document.get("version") != 2:
         raise content.refused(
-            "version {version!r} of asv's results is not supported",
+            "version {version!r} of asv's results is not supported; convert them: asv update",
             version=content.document.get("version"),
         )
     columns = content.document["result_columns"]
