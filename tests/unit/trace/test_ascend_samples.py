@@ -371,5 +371,5 @@ def test_heat_map__process_names_behind_the_events__still_by_name(tmp_path: Path
 
 @pytest.mark.recordings
 def test_cluster_tables__no_profile__refused(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="not profiler output"):
+    with pytest.raises(DocumentError, match="is a result of msprof-analyze"):
         trace.read(sample("mstt-advisor/cluster_analysis_output", tmp_path))

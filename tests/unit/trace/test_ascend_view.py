@@ -302,3 +302,30 @@ def test_view__damaged__says_what_and_where(text: str, what: str, tmp_path: Path
         trace.read(written(tmp_path, "trace_view.json", text))
 
     assert what in str(error.value)
+
+
+def exported(folder, name):
+    """What export_chrome_trace of torch_npu writes: more events of the host than are looked at first, then the device's."""
+    host = [
+        span("aten::add", 7, 7, str(100 + place), 0.5, "cpu_op", **{"Call stack": "a" * 200}) for place in range(400)
+    ]
+    kernel = span("MatMulV2", 9, 3, "150.250", 20.5, **{"Task Type": "AI_CORE"})
+    events = [*host, kernel, *process(7, "Python"), *process(9, "Ascend Hardware", "NPU"), thread(9, 3, "Stream 3")]
+    return written(folder, name, json.dumps(events))
+
+
+def test_read__timeline_under_another_name__by_its_content(tmp_path: Path) -> None:
+    for name in ("my_trace.json", "rank1/prof.json", "rank2/prof.json.gz"):
+        path = exported(tmp_path, name.removesuffix(".gz"))
+        if name.endswith(".gz"):
+            path.with_name("prof.json.gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+            path = path.with_name("prof.json.gz")
+        for read in (trace.read, trace.salvage):
+            recording = read(path)
+            (timeline,) = recording.timelines
+            assert recording.format == "ascend-trace-view"
+            assert timeline.events.duration[timeline.events.is_work].tolist() == [20_500]
+    (timeline,) = trace.read(tmp_path / "rank1").timelines
+    assert timeline.rank == 1
+    assert timeline.events.is_work.sum() == 1
