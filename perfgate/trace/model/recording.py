@@ -356,6 +356,7 @@ class Loss(NamedTuple):
     numbers: int
     is_cut: bool
     wrong_checksum: bool
+    has_more: bool  # behind the end of what is compressed
     span: tuple[int, int] | None
 
     @property

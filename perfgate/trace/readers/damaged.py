@@ -161,6 +161,7 @@ class _Repair:
             or (self._unpacked is not None and self._unpacked.fault == "cut"),
             wrong_checksum=self._unpacked is not None
             and self._unpacked.fault == "checksum",
+            has_more=self._unpacked is not None and self._unpacked.fault == "more",
             span=_span(self._earliest, self._latest),
         )
 
@@ -245,6 +246,8 @@ def _notes(path: Path, loss: Loss, recording: Recording) -> Iterator[Message]:
         )
     if loss.wrong_checksum:
         yield Message("notes.wrong-checksum", file)
+    if loss.has_more:
+        yield Message("notes.more-behind", file)
     if loss.numbers:
         yield Message("notes.no-json-numbers", {**file, "count": loss.numbers})
 

@@ -118,12 +118,12 @@ class ReadableText:
     """The text of a compressed file as far as it can be read, block by block.
 
     ``fault`` is known at the end: the file is ``cut`` off or damaged at some byte, or
-    only its ``checksum`` is wrong.
+    only its ``checksum`` is wrong, or ``more`` follows its end, which is not compressed.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.fault: Literal["cut", "checksum"] | None = None
+        self.fault: Literal["cut", "checksum", "more"] | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         unpack = self._gzip if compression(self._path) == "gzip" else self._zstd
@@ -150,6 +150,10 @@ class ReadableText:
                     return
                 if is_new:
                     member = zlib.decompressobj(wbits=_GZIP)
+                    packed = packed.lstrip(b"\0")  # gzip(1) allows padding too
+                    if packed and not _MAGIC["gzip"].startswith(packed[:2]):
+                        self.fault = self.fault or "more"
+                        return
         if not is_new:
             self.fault = "cut"
 

@@ -14,6 +14,8 @@ from perfgate.errors import DocumentError
 from perfgate.judging.report.text.messages import word
 from perfgate.locale import speaking
 
+from .job import recorded, steps
+
 EVENTS = [
     {"ph": "X", "cat": "kernel", "name": f"k{n}", "pid": 0, "tid": 7, "ts": 10 * n, "dur": 4, "args": {"device": 0}}
     for n in range(50)
@@ -246,3 +248,18 @@ def test_salvage__lost_event_with_a_time_of_centuries__no_span_is_said(tmp_path:
     )
     recording = trace.salvage(path)
     assert [note.code for note in recording.notes] == ["notes.salvaged"]
+
+
+def test_salvage__more_behind_compressed_content__all_events_and_said(tmp_path: Path) -> None:
+    text = recorded(tmp_path / "whole.json", steps(3)).read_bytes()
+    path = tmp_path / "more.json.gz"
+    path.write_bytes(gzip.compress(text) + b"</html>")
+
+    recording = trace.salvage(path)
+
+    assert len(recording.timelines[0].events) == len(steps(3))
+    assert [note.code for note in recording.notes] == ["notes.more-behind"]
+    with pytest.raises(DocumentError, match=r"more\.json\.gz"):
+        trace.read(path)
+    path.write_bytes(gzip.compress(text) + bytes(512))
+    assert trace.salvage(path).notes == ()
