@@ -220,7 +220,7 @@ def test_job__table_that_head_changed__warns_and_is_judged_by_the_new_one() -> N
 @pytest.mark.parametrize("written", ["base", "head"])
 def test_job__table_that_head_changed__what_it_was_must_be_the_bases(written: str) -> None:
     old = reference_of(SETTINGS["command"])
-    new = reference_of(SETTINGS["command"].replace('better = "higher"', 'better = "lower"'))
+    new = reference_of(SETTINGS["command"].replace('unit = "ms"', 'unit = "s"'))
     base, head = changed_table(measured(SETTINGS["command"]), old, new)
     if written == "base":
         base = changed(base, harness=head.source.harness)
