@@ -15,12 +15,12 @@ import pytest
 from perfgate.document.conditions import StepConditions
 from perfgate.document.history import Acceptance, Confirmation, GateRecord, Triage
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, StepProcedure, Value
-from perfgate.errors import StoreError, UnknownRunError
+from perfgate.errors import StoreError, StoreRefusedError, UnknownRunError
 from perfgate.judging.store import backends
 from perfgate.judging.store.backends.service import ServiceStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.index import FollowedLog, read_index, read_log
-from perfgate.judging.store.runs import prune_runs, record_run, record_runs, stored_run, stored_runs
+from perfgate.judging.store.runs import prune_runs, record_run, record_runs, run_entries, stored_run, stored_runs
 from perfgate.judging.store.store import (
     COPIER,
     Page,
@@ -290,6 +290,41 @@ def test_followed_log__runs_added_behind_and_before_others_and_removed__as_it_is
     check()
 
 
+@pytest.mark.usefixtures("own_store")
+def test_followed_log__oldest_of_the_newest_removed_and_recorded_again__as_it_is_read_anew(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfgate.judging.store.index._NEWEST_RUNS", 3)
+    ids = record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)])
+    log = FollowedLog("shop")
+    log.read(store)
+    store.remove("shop", ids[2:3])
+    assert [run.session for run in log.read(store).index.runs] == ["s1", "s2", "s4", "s5"]
+    record_run(store, run_of_day(3))
+    assert [run.session for run in log.read(store).index.runs] == ["s1", "s2", "s3", "s4", "s5"]
+
+
+def test_run_entries__more_than_are_read_at_once__all_in_order_or_as_many_as_asked_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfgate.judging.store.runs._READ_AT_ONCE", 2)
+    record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)])
+    assert [run.session for run in stored_runs(store, "shop")] == ["s5", "s4", "s3", "s2", "s1"]
+    assert [run.session for run in stored_runs(store, "shop", Page(limit=3))] == ["s5", "s4", "s3"]
+    assert [run.session for run in read_index(store, "shop", Page(limit=4)).runs] == ["s2", "s3", "s4", "s5"]
+
+
+@pytest.mark.usefixtures("own_store")
+def test_run_entries__runs_removed_meanwhile__to_be_repeated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfgate.judging.store.runs._READ_AT_ONCE", 2)
+    ids = record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)])
+    entries = run_entries(store, "shop")
+    next(entries)
+    store.remove("shop", ids[:4])
+    with pytest.raises(StoreRefusedError, match="runs of 'shop' were removed while they were read; repeat it"):
+        list(entries)
+
+
 def test_history__sessions_of_other_time_zones__ordered_by_the_moment(store: Store) -> None:
     for name, start in (("late", "2026-03-01T10:00:00Z"), ("early", "2026-03-01T11:00:00+02:00")):
         session = msgspec.structs.replace(minimal_run().session, id=name, started_at=start)
@@ -334,7 +369,7 @@ def test_history__counters__kept_unless_unstable(store: Store) -> None:
     assert history(store, "memory.peak") == []
 
 
-def test_index__runs_of_a_testbed__their_values_and_how_their_steps_were_measured(store: Store) -> None:
+def test_index__runs_of_a_testbed__their_values_and_in_their_entries_how_steps_were_measured(store: Store) -> None:
     run = run_of_day(1, value=0.001)
     procedure = StepProcedure(quick=True, clock="awake", after=[4])
     steps = [msgspec.structs.replace(step, waited=0.25, procedure=procedure) for step in run.checklist.steps]
@@ -352,7 +387,8 @@ def test_index__runs_of_a_testbed__their_values_and_how_their_steps_were_measure
     assert [run.session for run in index.runs] == ["s1", "s2", "s3"]
     assert [index.history(place) for place in places] == [[(0, 9.0)], [(0, 0.001), (1, 0.002), (2, 0.003)], []]
     quick = StepConditions(workload="encoder", step=1, procedure="quick awake", after="4", waited=0.25)
-    assert (index.conditions[0], len(index.conditions[2])) == ([quick], 1)
+    newest, _, oldest = store.entries("shop", RunEntry, Page(testbed="f1"))
+    assert (oldest.conditions, len(newest.conditions)) == ([quick], 1)
     assert [run.session for run in read_index(store, "shop", Page(testbed="f1", limit=2)).runs] == ["s2", "s3"]
 
 

@@ -202,7 +202,7 @@ def _start_spreads(store: Store, project: str, testbed: Testbed) -> list[History
     """The spreads between processes that main's newest runs of an accelerator measured."""
     if testbed.device_kind == "cpu":
         return []
-    index = _newest_values(store, project, testbed.fingerprint, [])
+    index = Index(_newest_values(store, project, testbed.fingerprint, []))
     spreads = []
     for place in index.series():
         if place.metric == START_SPREAD:
@@ -235,7 +235,8 @@ class _Comparable:
             places[number] = SeriesPlace(
                 number.workload, number.shape, number.metric, labels, fingerprint
             )
-        index = _newest_values(store, project, fingerprint, list(places.values()))
+        newest = _newest_values(store, project, fingerprint, list(places.values()))
+        index = Index(newest)
         self._runs = index.runs
         self._values = {
             number: index.history(place)[-_SESSIONS:]
@@ -246,8 +247,8 @@ class _Comparable:
         }
         # How a step was measured in each of the runs.
         self._stored = defaultdict[tuple[str, int], dict[int, StepConditions]](dict)
-        for position, conditions in enumerate(index.conditions):
-            for entry in conditions:
+        for position, stored in enumerate(reversed(newest)):
+            for entry in stored.conditions:
                 self._stored[entry.workload, entry.step][position] = entry
 
     def sessions(self, number: ChecklistNumber) -> _Sessions:
@@ -282,9 +283,9 @@ class _Comparable:
 
 def _newest_values(
     store: Store, project: str, fingerprint: str, places: Sequence[SeriesPlace]
-) -> Index:
-    """The newest runs of a testbed, as many pages as give each place its newest values,
-    or all runs if one lacks them.
+) -> list[RunEntry]:
+    """The newest runs of a testbed, newest first, as many pages as give each place its
+    newest values, or all runs if one lacks them.
     """
     entries: list[RunEntry] = []
     before: str | None = None
@@ -296,7 +297,7 @@ def _newest_values(
         index = Index(entries)
         is_complete = all(len(index.history(place)) >= _SESSIONS for place in places)
         if is_complete or len(page) < _SESSIONS or len(entries) >= _MOST_RUNS:
-            return index
+            return entries
         before = page[-1].run.id
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
-from perfgate.document.conditions import StepConditions
 from perfgate.document.history import (
     Acceptance,
     Confirmation,
@@ -21,7 +20,7 @@ from perfgate.document.history import (
     Triage,
 )
 from perfgate.document.run import RunDocument
-from perfgate.judging.store.runs import stored_run
+from perfgate.judging.store.runs import run_entries, stored_run
 from perfgate.judging.store.store import (
     ALL_RUNS,
     Page,
@@ -59,28 +58,30 @@ class SeriesValue(NamedTuple):
 
 
 class Index:
-    """The runs of a project, oldest session first, how their steps were measured, and
-    the values of each series.
-    """
+    """The runs of a project, oldest session first, and the values of each series."""
 
-    def __init__(self, newest_first: Sequence[RunEntry]) -> None:
+    def __init__(self, newest_first: Iterable[RunEntry]) -> None:
         self.runs: list[StoredRun] = []
-        self.conditions: list[list[StepConditions]] = []
         self._values: dict[SeriesPlace, _Column] = {}
         self._add(newest_first)
+        self.runs.reverse()
+        for column in self._values.values():
+            column.reverse(len(self.runs))
 
     def renew(self, newest_first: Sequence[RunEntry]) -> None:
         """Put the newest page of the log in the place of the runs since the oldest one
-        in it.
+        in it; an index without that run stays as it is.
         """
         oldest = newest_first[-1].run.id
-        start = len(self.runs) - 1
-        while self.runs[start].id != oldest:
-            start -= 1
-        del self.runs[start:], self.conditions[start:]
+        for start in reversed(range(len(self.runs))):
+            if self.runs[start].id == oldest:
+                break
+        else:
+            return
+        del self.runs[start:]
         for column in self._values.values():
             column.cut(start)
-        self._add(newest_first)
+        self._add(reversed(newest_first))
 
     def history(self, place: SeriesPlace) -> list[SeriesValue]:
         """The values of a series, oldest session first."""
@@ -114,11 +115,10 @@ class Index:
                 )
         return series
 
-    def _add(self, newest_first: Sequence[RunEntry]) -> None:
-        for entry in reversed(newest_first):
+    def _add(self, entries: Iterable[RunEntry]) -> None:
+        for entry in entries:
             position = len(self.runs)
             self.runs.append(entry.run)
-            self.conditions.append(entry.conditions)
             for stored in entry.values:
                 place = stored.place(entry.run.fingerprint)
                 column = self._values.get(place)
@@ -136,6 +136,11 @@ class _Column:
     def __init__(self) -> None:
         self.positions, self.values = array("q"), array("d")
 
+    def reverse(self, runs: int) -> None:
+        """Count the positions from the other end of so many runs."""
+        self.positions = array("q", [runs - 1 - at for at in reversed(self.positions)])
+        self.values.reverse()
+
     def cut(self, start: int) -> None:
         """Remove the values of the runs from a position on."""
         first = bisect_left(self.positions, start)
@@ -144,7 +149,7 @@ class _Column:
 
 def read_index(store: Store, project: str, page: Page = ALL_RUNS) -> Index:
     """The index of a project, or of some of its runs."""
-    return Index(store.entries(project, RunEntry, page))
+    return Index(run_entries(store, project, page))
 
 
 @dataclass(frozen=True)
@@ -178,19 +183,16 @@ class FollowedLog:
     def __init__(self, project: str) -> None:
         self._project = project
         self._index = Index([])
-        self._ids: set[str] = set()
 
     def read(self, store: Store) -> ProjectLog:
         """The log as it is now. Raises StoreError if the store cannot be read."""
         fewest = store.revision(self._project)
         newest = store.entries(self._project, RunEntry, Page(limit=_NEWEST_RUNS))
         most = store.revision(self._project)
-        if newest and newest[-1].run.id in self._ids:
+        if newest:
             self._index.renew(newest)
-            self._ids.update(entry.run.id for entry in newest)
         if not run_count(fewest) <= len(self._index.runs) <= run_count(most):
             self._index = read_index(store, self._project)
-            self._ids = {run.id for run in self._index.runs}
         return _log(store, self._project, self._index)
 
 

@@ -12,7 +12,7 @@ from perfgate.document.history import StoredRun
 from perfgate.errors import StoreError
 from perfgate.judging.store.copied_ledger import LedgerCopy, LeftBehind
 from perfgate.judging.store.layout import encode_list, project_key
-from perfgate.judging.store.runs import intact_run, run_entry
+from perfgate.judging.store.runs import intact_run, run_entry, stored_runs
 from perfgate.judging.store.store import (
     COPIER,
     STATEMENTS,
@@ -93,24 +93,21 @@ def copy_store(
 def _copy_runs(
     source: Store, target: Store, project: str, copied: Copied, advance: Advance
 ) -> None:
-    present = {entry.run.id for entry in target.entries(project, RunEntry)}
-    missing = [
-        entry
-        for entry in reversed(source.entries(project, RunEntry))
-        if entry.run.id not in present
-    ]
+    present = {run.id for run in stored_runs(target, project)}
+    missing = [run for run in stored_runs(source, project) if run.id not in present]
+    missing.reverse()
     copied.damaged += source.damaged(project)
     for batch in in_batches(source, missing, project, advance):
         documents: dict[str, bytes] = {}
         entries: list[RunEntry] = []
-        for entry, document in batch:
+        for stored, document in batch:
             try:
                 run = intact_run(document)
             except StoreError as error:
                 copied.damaged.append(str(error))
                 continue
             # Derived again, in case the source's entry differs from the document.
-            entries.append(run_entry(run, document.id, entry.run.recorded_at))
+            entries.append(run_entry(run, document.id, stored.recorded_at))
             documents[document.id] = document.data
         target.append(project, entries, documents, actor=COPIER)
         copied.runs += len(entries)
@@ -128,16 +125,14 @@ def exported_files(
         folder = project_key(project)
         exported.damaged += store.damaged(project)
         runs: list[StoredRun] = []
-        for batch in in_batches(
-            store, store.entries(project, RunEntry), project, advance
-        ):
-            for entry, document in batch:
+        for batch in in_batches(store, stored_runs(store, project), project, advance):
+            for stored, document in batch:
                 try:
                     intact_run(document)
                 except StoreError as error:
                     exported.damaged.append(str(error))
                     continue
-                runs.append(entry.run)
+                runs.append(stored)
                 exported.runs += 1
                 yield f"{folder}/runs/{document.id}.json", document.data
         for name, kind in STATEMENTS.items():
@@ -149,13 +144,13 @@ def exported_files(
 
 
 def in_batches(
-    store: Store, entries: Sequence[RunEntry], project: str, advance: Advance
-) -> Iterator[list[tuple[RunEntry, StoredDocument]]]:
+    store: Store, runs: Sequence[StoredRun], project: str, advance: Advance
+) -> Iterator[list[tuple[StoredRun, StoredDocument]]]:
     """The runs of a project with their documents; a batch fits into memory."""
-    for start in range(0, len(entries), AT_ONCE):
-        advance(project, start, len(entries))
-        batch = entries[start : start + AT_ONCE]
-        documents = store.documents(project, [entry.run.id for entry in batch])
+    for start in range(0, len(runs), AT_ONCE):
+        advance(project, start, len(runs))
+        batch = runs[start : start + AT_ONCE]
+        documents = store.documents(project, [run.id for run in batch])
         yield list(zip(batch, documents))
 
 

@@ -36,9 +36,11 @@ def verify_store(store: Store, projects: Iterable[str], advance: Advance) -> Ver
             verified.faults.append(str(error))
             continue
         verified.faults += _faults_of_order(entries)
-        for batch in in_batches(store, entries, project, advance):
-            for entry, document in batch:
-                verified.faults += _faults_of_run(entry, document)
+        by_id = {entry.run.id: entry for entry in entries}
+        runs = [entry.run for entry in entries]
+        for batch in in_batches(store, runs, project, advance):
+            for run, document in batch:
+                verified.faults += _faults_of_run(by_id[run.id], document)
             verified.runs += len(batch)
         for kind in STATEMENTS.values():
             try:
