@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ExceptionHandler
 
 from perfgate.errors import (
     ArgumentError,
@@ -67,11 +68,6 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
             )
         return as_json({"status": "ok"})
 
-    def public(text: str) -> str:
-        for part in parts:
-            text = part.public(text)
-        return text
-
     records = list(chain.from_iterable(part.records for part in parts))
     app = DescribedApp(
         records=records, description=_ABOUT, lifespan=closing, redirect_slashes=False
@@ -84,14 +80,25 @@ def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedA
         summary="Whether all of this can be read.",
     )(health)
 
-    async def failed(_: Request, error: Exception) -> Response:
-        kinds = [kind for kind in type(error).__mro__ if kind in _STATUSES]
-        return refused(public(str(error)), _STATUSES[kinds[0]])
-
-    app.add_exception_handler(PerfgateError, failed)
+    app.add_exception_handler(PerfgateError, _failure(parts, troubles))
     app.add_exception_handler(RequestValidationError, _wrong_parameter)
     app.add_exception_handler(HTTPException, _refused_by_route)
     return app
+
+
+def _failure(parts: Sequence[ServicePart], troubles: TroubleLog) -> ExceptionHandler:
+    """The response to an error of ours; those of the store are the operator's, too."""
+
+    async def failed(_: Request, error: Exception) -> Response:
+        kinds = [kind for kind in type(error).__mro__ if kind in _STATUSES]
+        status, text = _STATUSES[kinds[0]], str(error)
+        if status == _NOT_NOW:
+            troubles.note(text)
+        for part in parts:
+            text = part.public(text)
+        return refused(text, status)
+
+    return failed
 
 
 async def _wrong_parameter(_: Request, error: Exception) -> Response:

@@ -7,11 +7,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from pathlib import Path
 
 from perfgate.document.timeline import DrawnTimeline
@@ -25,6 +23,7 @@ from perfgate.flows.trace.ranks_page import drawn_ranks
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.timeline import render_ranks_page, render_timeline
 from perfgate.locale import Language
+from perfgate.service.helper_process import begin_helper
 from perfgate.service.library import within
 from perfgate.trace.pages.timeline import drawn_timeline
 
@@ -62,8 +61,7 @@ def _pool() -> ProcessPoolExecutor:
     # released.
     context = multiprocessing.get_context("forkserver")
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
-    ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    return ProcessPoolExecutor(processes, mp_context=context, initializer=ignore)
+    return ProcessPoolExecutor(processes, mp_context=context, initializer=begin_helper)
 
 
 def flame_page(path: Path, name: str, language: Language, head: Path | None) -> str:

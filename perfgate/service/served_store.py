@@ -89,8 +89,6 @@ class ServedStore:
         location = self.address.location
         path = location.removeprefix("sqlite:///")
         places = (str(Path(path).expanduser()), path, shown_location(location))
-        return re.sub(
-            "|".join(rf"(?<!\w){re.escape(place)}(?!\w)" for place in places),
-            "the store",
-            text,
-        )
+        # Most messages name it as "the store PLACE".
+        place = "|".join(map(re.escape, places))
+        return re.sub(rf"(?<!\w)(?:the store )?(?:{place})(?!\w)", "the store", text)

@@ -23,6 +23,7 @@ from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.site.read import ChangesRemembered, read_site
 from perfgate.judging.store.index import FollowedLog
 from perfgate.judging.store.layout import project_key
+from perfgate.service.helper_process import begin_helper
 from perfgate.service.served_store import StoreAddress
 from perfgate.version import __version__
 
@@ -109,7 +110,7 @@ def _pool() -> ProcessPoolExecutor:
 
 
 def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    begin_helper()
     os.nice(_NICENESS)
 
 

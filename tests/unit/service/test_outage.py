@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from perfgate.document.files import canonical_bytes
 from perfgate.service.trouble_log import TroubleLog
 from tests.fakes.service import SERVER_TOKEN, Listening, Service, serve_folder
+from tests.unit.document.minimal import minimal_run
 
 # Nothing listens on port 1.
 DOWN = "postgresql://perfgate@127.0.0.1:1/secret-database"
@@ -46,6 +51,23 @@ def test_upload__database_down_so_that_no_token_can_be_found__to_be_repeated_and
         assert not [place for place in PLACES if place in answer.text]
     assert len(told) == 1
     assert service.client(SERVER_TOKEN).get("/openapi.json").status_code == 200
+
+
+def test_upload__disk_full__to_be_repeated_and_the_log_has_the_reason(
+    address: Listening, tmp_path: Path, told: list[str]
+) -> None:
+    service = serve_folder(address, tmp_path, warn=told.append)
+    token = service.token("shop")
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        full = "SELECT RAISE(ABORT, 'database or disk is full')"
+        connection.execute(f"CREATE TRIGGER full BEFORE INSERT ON log BEGIN {full}; END")
+    data = canonical_bytes(minimal_run(), name="the run")
+    path = f"/api/v1/projects/shop/runs/{hashlib.sha256(data).hexdigest()}"
+    answer = service.client(token).put(path, data=data)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+    assert answer.json()["error"].startswith("the store cannot be used: database or disk is full; free space")
+    (reason,) = told
+    assert reason.startswith(f"the store {tmp_path}/store.db cannot be used: database or disk is full")
 
 
 def test_trouble_log__the_same_for_longer__once_a_minute_and_another_at_once() -> None:
