@@ -224,7 +224,12 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         )[0]
-        listener = socket.create_server(address, family=family)
+        listener = socket.create_server(
+            address,
+            family=family,
+            # "::" is every interface, those of IPv4 too.
+            dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+        )
     except OSError as error:
         raise UsageError(
             "cannot listen on {host} port {port}: {error}; choose another by --port",

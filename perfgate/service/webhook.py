@@ -41,7 +41,10 @@ MOST_WAITING = 10_000
 MOST_DEAD_LETTERS = 1_000
 # The part of an answer that is read, so that its connection can be used again.
 _MOST_ANSWER = 64 * 1024
+# To connect, and to wait for the next byte.
 _TIMEOUT = (10.0, 30.0)
+# A receiver that sends a byte now and then would otherwise never end.
+_MOST_SECONDS = 40.0
 # Seconds before another try.
 WAITS = (1.0, 5.0, 25.0)
 # A message that is being sent at the end of the service may take this much longer.
@@ -120,9 +123,12 @@ class Webhook:
         *,
         waits: Sequence[float] = WAITS,
         most_waiting: int = MOST_WAITING,
+        most_seconds: float = _MOST_SECONDS,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._target, self._waits, self._clock = target, waits, clock
+        self._most_seconds = most_seconds
+        self._trying: threading.Thread | None = None
         self._troubles = TroubleLog(warn)
         self._waiting: queue.Queue[RecordedMessage | None] = queue.Queue(most_waiting)
         self._dead: deque[_Dead] = deque(maxlen=MOST_DEAD_LETTERS)
@@ -236,15 +242,40 @@ class Webhook:
         request.headers[SIGNATURE] = f"sha256={signature}"
         # The same for every try, so that the receiver recognises a repetition.
         request.headers[DELIVERY] = secrets.token_hex(16)
-        why = _try(send, request)
+        why = self._try(send, request)
         for wait in self._waits:
             if not why or self._ending.wait(wait):
                 break
-            why = _try(send, request)
+            why = self._try(send, request)
         if why:
             self._bury(message, why)
         else:
             self._delivered += 1
+
+    def _try(
+        self,
+        send: Callable[[requests.PreparedRequest], requests.Response],
+        request: requests.PreparedRequest,
+    ) -> str:
+        """Send once; the reason if the message was not received in time, else empty.
+
+        A thread whose answer does not end cannot be stopped. Until it ends by itself,
+        every try fails, so that there is never more than one.
+        """
+        if self._trying is not None and self._trying.is_alive():
+            return sentence("an earlier answer has not ended yet")
+        reasons: list[str] = []
+        self._trying = threading.Thread(
+            target=lambda: reasons.append(_send(send, request)), daemon=True
+        )
+        self._trying.start()
+        self._trying.join(self._most_seconds)
+        if not reasons:
+            return sentence(
+                "the answer did not end within {seconds:g} s",
+                seconds=self._most_seconds,
+            )
+        return reasons[0]
 
     def _bury(self, message: RecordedMessage, why: str) -> None:
         self._undelivered += 1
@@ -262,7 +293,7 @@ class Webhook:
         )
 
 
-def _try(
+def _send(
     send: Callable[[requests.PreparedRequest], requests.Response],
     request: requests.PreparedRequest,
 ) -> str:

@@ -105,3 +105,11 @@ def test_listener__accepted_connection__sends_a_second_packet_without_an_answer_
         listener.accept()[0] as accepted,
     ):
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_listener__every_interface_of_ipv6__reached_by_ipv4_too() -> None:
+    with listening("::", 0) as listener:
+        _, port, *_ = listener.getsockname()
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, port)).close()

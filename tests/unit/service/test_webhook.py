@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import queue
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -80,6 +81,21 @@ def test_webhook__nobody_listens__a_dead_letter_and_the_upload_is_stored(address
     assert (state.receiver, state.delivered, state.undelivered) == ("http://127.0.0.1:9", 0, 1)
     (letter,) = state.dead_letters
     assert (letter.project, letter.run_id, letter.reason) == ("shop", document(minimal_run())[1], "ConnectionError")
+
+
+def test_webhook__answer_that_drips__a_dead_letter_in_time_and_no_second_try_beside_it() -> None:
+    warnings: queue.Queue[str] = queue.Queue()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        webhook = Webhook(WebhookTarget(address, SECRET), warnings.put, waits=(0.0,), most_seconds=0.5)
+        webhook.recorded(minimal_run(), "0" * 64)
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Endless: ")
+            assert "an earlier answer has not ended yet" in warnings.get(timeout=60)
+    webhook.close()
+    (letter,) = webhook.state().dead_letters
+    assert letter.reason == "an earlier answer has not ended yet"
 
 
 def test_webhooks__one_of_three_receivers_fails__the_others_get_every_message(hook: Listening) -> None:
