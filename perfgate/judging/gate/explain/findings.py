@@ -64,13 +64,13 @@ def judged_steps(
     for workload, of_workload in steps_of_base.items():
         for result in of_workload:
             by_number[workload, result.number] = result
+    measured_rows = defaultdict[str, list[StepComparison]](list)
+    for row in numbers:
+        if isinstance(row.difference, TurnDifference):
+            measured_rows[row.workload].append(row)
     judged: list[StepSummary] = []
     for step in steps:
-        measured = []
-        for row in numbers:
-            is_of_turns = isinstance(row.difference, TurnDifference)
-            if is_of_turns and row.workload == step.workload:
-                measured.append(row)
+        measured = measured_rows[step.workload]
         remaining = _without_contradicted(step, measured)
         before = by_number.get((step.workload, step.number))
         if before is not None and {before.status, remaining.status} <= _MEASURED:

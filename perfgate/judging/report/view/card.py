@@ -110,15 +110,23 @@ def card_lines(summary: Summary) -> list[CardLine]:
     for row in summary.decision.checklist.numbers:
         if row.leads and row.step in _OF_STEPS:
             leading.setdefault(row.workload, {}).setdefault(row.step, []).append(row)
+    left_out: set[tuple[str, int]] = set()
+    for step in summary.decision.checklist.steps:
+        if step.status == "not_applicable":
+            left_out.add((step.workload, step.number))
     lines = []
     for workload, rows in leading.items():
         name = ""
         if len(leading) > 1:
             name = workload
         before = [
-            _part(number, workload, rows, summary) for number in _BEFORE_OPERATORS
+            _part(number, rows, summary, is_left_out=(workload, number) in left_out)
+            for number in _BEFORE_OPERATORS
         ]
-        after = [_part(number, workload, rows, summary) for number in _AFTER_OPERATORS]
+        after = [
+            _part(number, rows, summary, is_left_out=(workload, number) in left_out)
+            for number in _AFTER_OPERATORS
+        ]
         lines.append(
             CardLine(name, before, _operators(rows.get(_OPERATORS, [])), after)
         )
@@ -127,18 +135,17 @@ def card_lines(summary: Summary) -> list[CardLine]:
 
 def _part(
     number: int,
-    workload: str,
     rows: Mapping[int, Sequence[StepComparison]],
     summary: Summary,
+    *,
+    is_left_out: bool,
 ) -> Words:
     """The leading number of a step in a few words, or why there is none."""
     if number in rows:
         return _number(rows[number][0], summary)
     name = say(_OF_STEPS[number])
-    for step in summary.decision.checklist.steps:
-        is_own = (step.workload, step.number) == (workload, number)
-        if is_own and step.status == "not_applicable":
-            return say("{name} n/a", name=name)
+    if is_left_out:
+        return say("{name} n/a", name=name)
     return say("{name} not measured", name=name)
 
 
