@@ -260,9 +260,11 @@ def newest_first(statements: Iterable[Entry]) -> list[Entry]:
     return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
 
 
-def revision_text(runs: int, changes: int) -> str:
-    """The revision of a log that counts its runs and its changes."""
-    return f"{runs} {changes}" if runs or changes else ""
+def revision_text(runs: int, changes: str) -> str:
+    """The revision of a log that counts its runs; ``changes`` differs after each write
+    and is empty before the first.
+    """
+    return f"{runs} {changes or 0}" if runs or changes else ""
 
 
 def run_count(revision: str) -> float:

@@ -254,6 +254,17 @@ def test_store__many_first_writers_at_once__tables_created_once_and_every_run_ke
     assert database.execute("SELECT version_num FROM perfgate_store") == [("1",)]
 
 
+def test_revision__write_that_ends_after_a_later_one__another_one(database: StoredDatabase) -> None:
+    store, other = database.store(), database.store()
+    triage = Triage(commit="a1", state="fixed", reason="", author="Li", changed_at="2026-03-01")
+    store.append("shop", [triage])
+    with store._database.writing() as writing:
+        store.ledger().note(writing, "local", "regression triaged", "shop", "began first")
+        other.append("shop", [triage])
+        before = other.revision("shop")
+    assert other.revision("shop") != before
+
+
 def test_store__process_forked_with_an_open_connection__each_has_its_own(database: StoredDatabase) -> None:
     store = database.store()
     record(store)

@@ -55,6 +55,9 @@ _NOTED: Mapping[type[LogEntry], AuditAction] = {
 _KEY = ("project", "kind", "key")
 # Databases take some thousand values in one statement.
 _AT_ONCE = 500
+# Entries of the audit log. A transaction during which others add as many has ended long
+# ago.
+_RECENT = 1_000
 # Of zlib: half the time of its default for a tenth more bytes; of ISA-L a sixth of
 # that, for fewer.
 _LEVEL = 3
@@ -243,23 +246,39 @@ class SqlStore:
         return [row["project"] for row in self._read(query)]
 
     def revision(self, project: str) -> str:
-        """The numbers of the runs and of the changes in the audit log, which has an
-        entry for every write.
+        """The number of the runs, and the newest entries of the audit log, which has
+        one for every write.
+
+        The newest number alone is not enough: of two transactions of PostgreSQL, the
+        one with the lower number may end later.
         """
         runs = (
             sa.select(sa.func.count(LOG.c.run))
             .where(LOG.c.project == project)
             .scalar_subquery()
         )
-        changes = (
-            sa.select(sa.func.count())
+        newest = (
+            sa.select(sa.func.max(AUDIT.c.number))
             .where(AUDIT.c.project == project)
             .scalar_subquery()
         )
-        rows = self._read(sa.select(runs.label("runs"), changes.label("changes")))
+        # All of them would be a million after years.
+        recent = (
+            sa.select(sa.func.count())
+            .where(AUDIT.c.project == project, AUDIT.c.number > newest - _RECENT)
+            .scalar_subquery()
+        )
+        rows = self._read(
+            sa.select(
+                runs.label("runs"), newest.label("newest"), recent.label("recent")
+            )
+        )
         if not rows:
             return ""
-        return revision_text(rows[0]["runs"], rows[0]["changes"])
+        changes = ""
+        if rows[0]["newest"] is not None:
+            changes = f"{rows[0]['newest']}.{rows[0]['recent']}"
+        return revision_text(rows[0]["runs"], changes)
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
         """Empty: SQLite refuses a damaged file as a whole, and a modified document is
