@@ -201,7 +201,7 @@ def test_render_issue__suspected_change__how_many_chance_may_cause() -> None:
 
 def test_render_issue__too_few_runs__how_many_it_takes() -> None:
     text = render_issue(make_trend(count=3), CONTEXT)
-    assert "a time needs 8 versions of main on one testbed, a counter two; there are 3 runs" in text
+    assert "a time needs 8 versions of main on one testbed, a counter two; main has 3 runs" in text
     assert "No metric is worse" not in text
 
 

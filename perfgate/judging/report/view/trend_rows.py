@@ -604,7 +604,7 @@ def headline(document: TrendDocument) -> Words:
 def searched(document: TrendDocument) -> Words:
     if not document.searched.looked_at:
         return say(
-            "No history is long enough yet: a time needs {needed} of main on one testbed, a counter two; there are {runs}.",
+            "No history is long enough yet: a time needs {needed} of main on one testbed, a counter two; main has {runs}.",
             needed=numbers.counted(document.searched.versions_needed, "version"),
             runs=numbers.counted(document.runs.count, "run"),
         )
