@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from perfgate.conductor.sides.checklist import checklist
+from perfgate.conductor.sides.checklist.checklist import ChecklistPlan
+from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.workers.checkout import Checkout
 from perfgate.document.run import StepResult, Value
 from perfgate.judging.report.text.messages import word
-from tests.unit.conductor.conftest import Measure
+from tests.unit.conductor.conftest import Measure, reference_to
 
 # What copying the model does, and the words that stand at what compiling a copy would have told.
 ENDINGS = [
@@ -47,6 +53,18 @@ def test_run_checklist__experiment_hangs__the_step_is_repeated_without(measure: 
 
     _expect_no_error(findings.steps)
     assert "took longer than 10 s" in word(findings.steps[0].reason or "")
+
+
+def test_run_checklist__experiment_spends_the_time_of_informing_steps__its_end_is_the_reason(
+    bench: Bench, checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checklist, "INFORMING_SECONDS", 0.0)
+    plan = ChecklistPlan((7,), tmp_path, informing=(9,))
+
+    _, compiling = checklist.run_checklist(bench, checkout, reference_to("copy_segfaults"), plan).steps
+
+    assert compiling.status == "unavailable"
+    assert "killed by SIGSEGV" in word(compiling.reason or "")
 
 
 def test_run_checklist__experiment_crashes__what_the_step_measures_of_the_workload_itself_is_there(

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Policy, PowerCap, Procedure, SideSummary, StepSummary
+from perfgate.document.decision import Failure, Invalid, Missing, Policy, PowerCap, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CALLS_TOO_SLOW, TIME_SPENT, ErrorDetail
@@ -279,7 +279,9 @@ def test_inconclusive__time_budget_spent_before_a_pair__asks_for_more_of_it() ->
     spent = Failure(
         side="pair", workload="encoder", what="pair 0", error=ErrorDetail(kind="timeout", message=TIME_SPENT)
     )
-    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[], failures=[spent]), CONTEXT)
+    absent = Missing(workload="encoder", shape="long", metric="latency.low", side="both")
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[], failures=[spent], missing=[absent]), CONTEXT)
+    assert "the time budget ran out before a verdict on `encoder`" in title(text)
     assert "**To do:** the time budget ran out before base and head were compared. Raise `--time-budget` or" in text
     assert "neither counters nor pairs" not in text
 

@@ -268,10 +268,11 @@ class _StepRunner:
             cold_start=config.measure.cold_start,
             shape_space=config.measure.shape_space,
         )
-        # The steps that are repeated without experiments, each with the reason.
+        # The steps without experiments, each with the reason; a broken one is repeated.
         self.without_experiments = dict.fromkeys(
             plan.without_experiments, Message(LEFT_TO_TURNS)
         )
+        self.broken: dict[int, Message] = {}
 
     def _record(
         self, loaded: Loaded | None = None, error: ErrorDetail | None = None
@@ -318,7 +319,8 @@ class _StepRunner:
             return self._run_step(worker, number)
         limit = informing_seconds(number, plan.earlier, plan.exact_only)
         if self.spent > limit:
-            reason = Message(
+            # A step that itself spent the time and broke gives that as its reason.
+            reason = self.broken.get(number) or Message(
                 "gate.checklist-time-spent", {"seconds": limit, "step": number}
             )
             self._leave_out(number, reason)
@@ -469,7 +471,7 @@ class _StepRunner:
         reason = Message(
             "experiment.broke-process", {"error": as_message(error.message)}
         )
-        self.without_experiments[number] = reason
+        self.without_experiments[number] = self.broken[number] = reason
         self.remaining.insert(0, number)
         self.bench.say(
             sentence(

@@ -327,6 +327,8 @@ def _of_undecided(summary: Summary) -> str | None:
         return say(sentence, place=place_of(first), message=told(first.message))
     if summary.has_reason("uncounted"):
         return None
+    if summary.out_of_time:
+        return _of_spent_time(summary.out_of_time)
     if decision.gaps.missing:
         first_missing = missing_words(decision.gaps.missing[0])
         return joined(
@@ -337,6 +339,13 @@ def _of_undecided(summary: Summary) -> str | None:
     if summary.too_slow:
         return _of_slow_calls(summary)
     return _of_noise(summary)
+
+
+def _of_spent_time(workloads: Sequence[str]) -> str:
+    words = say(
+        "the time budget ran out before a verdict on {workload}", workload=workloads[0]
+    )
+    return joined(words, _and_more(len(workloads) - 1, "more workload"))
 
 
 def _of_noise(summary: Summary) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from perfgate.document.comparison import Bound, NumberComparison, Paired
 from perfgate.document.decision import InvalidKind, Missing
-from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text.media import ReadyHtml
 from perfgate.judging.report.text.names import evidence_of, missing_words
 from perfgate.judging.report.text.numbers import beyond, counted
@@ -278,7 +277,7 @@ def _on_too_little(summary: Summary) -> str | None:
             gate="[gate]",
             perfgate_toml="perfgate.toml",
         )
-    if any(failure.error.message == TIME_SPENT for failure in decision.gaps.failures):
+    if summary.out_of_time:
         return say(
             "the time budget ran out before base and head were compared. Raise {time_budget} or the job's {budget}, "
             "or measure fewer workloads ({workload}).",

@@ -36,6 +36,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.explanation import Cause, Explanation, OperatorDelta
 from perfgate.document.message import Message
+from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import Medium
@@ -358,6 +359,15 @@ class Summary:
             for failure in self.decision.gaps.failures
             if failure.error.lacks_time_for_pairs
         ]
+
+    @cached_property
+    def out_of_time(self) -> list[str]:
+        """The workloads that were not measured to the end when the time was spent."""
+        spent = {}
+        for failure in self.decision.gaps.failures:
+            if failure.error.message == TIME_SPENT:
+                spent[failure.workload] = None
+        return list(spent)
 
     @cached_property
     def floor(self) -> NoiseFloor | None:
