@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.lookup import RULE_ADVICE
+from perfgate.catalogue.lookup import RULE_ADVICE, RULES
 from perfgate.catalogue.names import LATENCY_STALLS, P50
 from perfgate.catalogue.records import Advice, EstimatedGain, MeasuredGain
-from perfgate.document.decision import DecisionDocument, Gain, Regression, Suggestion
+from perfgate.document.decision import (
+    DecisionDocument,
+    Gain,
+    JudgedFinding,
+    Regression,
+    Suggestion,
+)
 from perfgate.document.explanation import Cause
 from perfgate.document.message import english, message_from
 from perfgate.document.run import (
@@ -39,6 +47,15 @@ _SIDES = {
 # A remedy for a smaller share of a call is not worth a try.
 _NOTICEABLE = 0.005
 _SEVERITIES = {"severe": 0, "warning": 1, "info": 2}
+
+
+class _Subject(NamedTuple):
+    """The subject of findings and of suggestions on them."""
+
+    workload: str
+    step: int | None
+    rule: str
+    shape: str
 
 
 def suggestions(run: RunDocument) -> list[Suggestion]:
@@ -78,15 +95,17 @@ def advised(
     of_base = {
         (advisory.workload, advisory.category) for advisory in base.checklist.advisories
     }
-    standing = _standing(decision)
+    kept = _kept_findings(decision)
     advice = on_changes(decision)
     for suggestion in suggestions(head):
-        workload = suggestion.workload
-        rule = suggestion.rule
+        subject = _Subject(
+            suggestion.workload, suggestion.step, suggestion.rule, suggestion.shape
+        )
         if suggestion.step is None:
-            is_new = bool(of_base) and (workload, rule) not in of_base
-        elif (workload, suggestion.step, rule, suggestion.shape) in standing:
-            is_new = _is_new(suggestion, base)
+            source = suggestion.workload, suggestion.rule
+            is_new = bool(of_base) and source not in of_base
+        elif subject in kept:
+            is_new = _is_new(suggestion, kept[subject], base)
         else:
             continue
         introduced = comparable and is_new
@@ -101,13 +120,18 @@ def advised(
     )
 
 
-def _standing(decision: DecisionDocument) -> set[tuple[str, int, str, str]]:
-    """The findings that the decision kept: workload, step, rule and shape of each."""
-    standing = set()
+def _kept_findings(
+    decision: DecisionDocument,
+) -> Mapping[_Subject, list[JudgedFinding]]:
+    """The findings that the decision kept, by subject."""
+    kept: dict[_Subject, list[JudgedFinding]] = defaultdict(list)
     for step in decision.checklist.steps:
         for finding in step.findings:
-            standing.add((step.workload, step.number, finding.rule, _shape(finding)))
-    return standing
+            subject = _Subject(
+                step.workload, step.number, finding.rule, _shape(finding)
+            )
+            kept[subject].append(finding)
+    return kept
 
 
 def suggested(decision: DecisionDocument) -> DecisionDocument:
@@ -190,15 +214,26 @@ def _rank(suggestion: Suggestion) -> tuple[int, float, int, bool, str, str]:
     )
 
 
-def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:
-    """Whether the same step ran on the base without this finding; a value the base
-    could not measure is not known to be new.
+def _is_new(
+    suggestion: Suggestion, findings: Iterable[JudgedFinding], base: RunDocument
+) -> bool:
+    """Whether the change brought the problem behind a suggestion.
 
-    An info-level finding may be chance, so only warnings and worse count.
+    A rule with a number that is compared needs a finding that the comparison shows to
+    be new. Of any other rule, the same step ran on the base without this finding; a
+    value the base could not measure is not known to be new. An info-level finding may
+    be chance, so only warnings and worse count.
     """
     if suggestion.severity == "info":
         return False
-    own = suggestion.rule, suggestion.shape, suggestion.evidence.get("op")
+    operator = suggestion.evidence.get("op")
+    rule = RULES[suggestion.rule]
+    if rule.rests_on or rule.judges:
+        return any(
+            finding.standing == "new" and finding.evidence.get("op") == operator
+            for finding in findings
+        )
+    own = suggestion.rule, suggestion.shape, operator
     ran = False
     for step in base.checklist.steps:
         is_same = (step.number, step.workload) == (suggestion.step, suggestion.workload)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perfgate.document.decision import Gain, JudgedFinding, StepSummary
+from perfgate.document.decision import Gain, JudgedFinding, Standing, StepSummary
 from perfgate.document.message import quote
 from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
 from perfgate.judging.advice.advise import advised, shown_faster, suggestions
@@ -209,11 +209,14 @@ def test_suggestions__recording__no_command() -> None:
     assert found.command is None
 
 
-def introduced(base: StepResult, head: StepResult, **decision: Any) -> list[bool]:
+def introduced(
+    base: StepResult, head: StepResult, *, standing: Standing = "as_measured", **decision: Any
+) -> list[bool]:
     summary = StepSummary(number=head.number, slug=head.slug, workload=head.workload, status=head.status)
-    summary = msgspec.structs.replace(
-        summary, findings=[JudgedFinding(**msgspec.structs.asdict(finding)) for finding in head.findings]
-    )
+    findings = []
+    for finding in head.findings:
+        findings.append(JudgedFinding(**msgspec.structs.asdict(finding), standing=standing))
+    summary = msgspec.structs.replace(summary, findings=findings)
     judged = advised(
         make_decision("FAIL", comparisons=[], steps=[summary], **decision),
         make_run("base", steps=[base]),
@@ -222,34 +225,45 @@ def introduced(base: StepResult, head: StepResult, **decision: Any) -> list[bool
     return [suggestion.introduced for suggestion in judged.explained.suggestions]
 
 
-def test_advised__finding_that_the_base_did_not_make__is_introduced() -> None:
-    assert introduced(step(4, status="ok"), SOFTMAX) == [True]
+def test_advised__number_that_moved_past_its_limit__is_introduced() -> None:
+    assert introduced(step(4, status="ok"), SOFTMAX, standing="new") == [True]
+
+
+def test_advised__noisy_number_beyond_its_limit_on_the_head_alone__not_known_to_be_new() -> None:
+    assert introduced(step(4, status="ok"), SOFTMAX) == [False]
 
 
 def test_advised__finding_of_both_sides__was_there_before() -> None:
-    assert introduced(SOFTMAX, SOFTMAX) == [False]
+    assert introduced(SOFTMAX, SOFTMAX, standing="unchanged") == [False]
 
 
-def test_advised__finding_on_another_operator__is_introduced() -> None:
-    before = step(6, finding("fusion.gelu", op="aten::mul", ops="a"))
-    after = step(6, finding("fusion.gelu", op="aten::tanh", ops="a"))
-    assert introduced(before, after) == [True]
+def missing_kernel(operator: str) -> StepResult:
+    return step(4, finding("ops.missing_kernel", "severe", kernel="Flash*", nearest="none", op=operator))
+
+
+MISSING = missing_kernel("aten::mul")
+
+
+def test_advised__rule_without_a_number__introduced_if_the_base_did_not_find_it() -> None:
+    assert introduced(step(4, status="ok"), MISSING) == [True]
+    assert introduced(MISSING, MISSING) == [False]
+    assert introduced(missing_kernel("aten::add"), MISSING) == [True]
 
 
 @pytest.mark.parametrize("status", ["unavailable", "not_applicable", "error", "invalid"])
 def test_advised__base_could_not_measure_the_step__not_known_to_be_new(status: str) -> None:
-    assert introduced(step(4, status=status), SOFTMAX) == [False]
+    assert introduced(step(4, status=status), MISSING) == [False]
 
 
 def test_advised__base_without_the_step_or_a_mere_note__not_introduced() -> None:
-    assert introduced(step(5, status="ok"), SOFTMAX) == [False]
-    assert introduced(step(9, status="ok"), GRAPH) == [False]
+    assert introduced(step(5, status="ok"), MISSING) == [False]
+    assert introduced(step(9, status="ok"), GRAPH, standing="new") == [False]
 
 
 def test_advised__other_testbed__not_the_changes_doing_unless_the_stack_is_compared() -> None:
     differs = [make_difference()]
-    assert introduced(step(4, status="ok"), SOFTMAX, testbed_differences=differs) == [False]
-    assert introduced(step(4, status="ok"), SOFTMAX, testbed_differences=differs, comparing="stack") == [True]
+    assert introduced(step(4, status="ok"), MISSING, testbed_differences=differs) == [False]
+    assert introduced(step(4, status="ok"), MISSING, testbed_differences=differs, comparing="stack") == [True]
 
 
 def test_advised__twice__the_same() -> None:

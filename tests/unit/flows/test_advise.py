@@ -29,7 +29,7 @@ def run(side: Side, *rules: str) -> RunDocument:
 @pytest.fixture
 def check(tmp_path: Path) -> Path:
     """Write a check folder whose head leaves memory behind, and whose two sides are in want of segments."""
-    base, head = run("base", "memory.segments"), run("head", "memory.segments", "memory.growth")
+    base, head = run("base", "memory.segments"), run("head", "memory.segments", "memory.resident_growth")
     for side, document in (("base", base), ("head", head)):
         (tmp_path / side).mkdir()
         write_document(tmp_path / side / "run.json", document)
@@ -39,13 +39,13 @@ def check(tmp_path: Path) -> Path:
 
 def test_suggestions_in__folder_of_a_run__all_that_the_run_gives_reason_for(check: Path) -> None:
     for path in (check / "head", check / "head" / "run.json"):
-        assert [one.rule for one in suggestions_in(path)] == ["memory.growth", "memory.segments"]
+        assert [one.rule for one in suggestions_in(path)] == ["memory.resident_growth", "memory.segments"]
 
 
 def test_suggestions_in__check_folder__those_of_the_decision_with_what_is_new(check: Path) -> None:
     for path in (check, check / "decision.json"):
         assert {one.rule: one.introduced for one in suggestions_in(path)} == {
-            "memory.growth": True, "memory.segments": False,
+            "memory.resident_growth": True, "memory.segments": False,
         }  # fmt: skip
 
 
@@ -76,4 +76,4 @@ def test_suggestions_in__no_path__the_newest_result_wherever_perfgate_writes(
     shutil.copytree(check / "base", tmp_path / "perfgate-out")
     os.utime(tmp_path / "perfgate-out" / "run.json", (0, 0))
     shutil.copytree(check / "head", tmp_path / ".perfgate" / "local")
-    assert [one.rule for one in suggestions_in(None)] == ["memory.growth", "memory.segments"]
+    assert [one.rule for one in suggestions_in(None)] == ["memory.resident_growth", "memory.segments"]

@@ -363,7 +363,7 @@ class Summary:
     @cached_property
     def out_of_time(self) -> list[str]:
         """The workloads that were not measured to the end when the time was spent."""
-        spent = {}
+        spent: dict[str, None] = {}
         for failure in self.decision.gaps.failures:
             if failure.error.message == TIME_SPENT:
                 spent[failure.workload] = None
