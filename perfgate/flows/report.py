@@ -329,17 +329,18 @@ def _annotation_lines(content: _Results, request: ReportRequest) -> list[str]:
     prefix = ""
     if place.code == 0:
         prefix = place.output
+    clone = request.directory.joinpath(*[".."] * prefix.count("/"))
     placed: list[tuple[Annotation, str, int]] = []
-    for annotation in annotate(content.decision, request.language):
+    for annotation in annotate(content.decision, request.language, prefix=prefix):
         location = annotation.location
-        if location and _has_line(request.directory / location.path, location.line):
+        if location and _has_line(clone / location.path, location.line):
             placed.append((annotation, location.path, location.line))
     whole = verdict_annotation(content.decision, request.language)
     if not placed and whole is not None:
-        placed = [(whole, CONFIG_NAME, 1)]
+        placed = [(whole, prefix + CONFIG_NAME, 1)]
     lines: list[str] = []
     for entry, path, number in placed[:MAX_ANNOTATIONS]:
-        at = prefix + path, number
+        at = path, number
         lines.append(annotation_command(entry.level, entry.title, entry.message, at))
     return lines
 

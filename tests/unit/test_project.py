@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -150,3 +151,21 @@ def test_find_project__current_folder_was_removed__said_so(tmp_path: Path, monke
     gone.rmdir()
     with pytest.raises(UsageError, match="the current folder was removed"):
         find_project(Path())
+
+
+def test_with_lines__code_beside_the_project__named_if_the_project_imports_from_there(
+    monorepo: Path, tmp_path: Path
+) -> None:
+    (monorepo / "libs/b/perfgate.toml").write_text(
+        'workload = "perf.py:net"\n[measure]\npython_path = [".", "../common"]\n'
+    )
+    _write(monorepo, "libs/common/sums.py")
+    _git(monorepo, "add", "-A")
+    _git(monorepo, "commit", "-q", "-m", "two")
+    shutil.copytree(monorepo, tmp_path / "base")
+    _write(monorepo, "a/model.py", "libs/b/model.py", "libs/common/sums.py")
+
+    change = choose_change(monorepo / "libs/b", WORK_TREE)
+    changes = change.with_lines(tmp_path / "base/libs/b", monorepo / "libs/b").sides.head_source.changes
+
+    assert [place.file for place in changes] == ["model.py", "../common/sums.py"]

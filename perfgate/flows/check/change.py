@@ -126,11 +126,19 @@ class Change:
     def with_lines(self, base: Path, head: Path) -> Change:
         """The change with the lines that the head changed; they only name causes and do
         not affect the verdict.
+
+        Files are named relative to the project, whose own come first.
         """
         sides = self.sides
-        files = self.repository.changed_files(
-            sides.base.commit, sides.head, prefix=self.prefix, added=True
-        )
+        project = self.path_of(".")
+        importable = [project, *self.python_path["head"]]
+        files = []
+        for file in self.repository.changed_files(
+            sides.base.commit, sides.head, added=True
+        ):
+            if any(_is_below(file, folder) for folder in importable):
+                files.append(os.path.relpath(file, project))
+        files.sort(key=lambda file: file.startswith("../"))
         source = structs.replace(
             sides.head_source, changes=code_changes(base, head, files)
         )
@@ -156,6 +164,10 @@ class Change:
             excluded=excluded_files(changed, paths),
             taken_in=files_taken_in(changed, paths),
         )
+
+
+def _is_below(file: str, folder: str) -> bool:
+    return folder == "." or file.startswith(f"{folder}/")
 
 
 def choose_change(directory: Path, options: ChangeOptions) -> Change:

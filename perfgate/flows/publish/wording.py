@@ -139,8 +139,8 @@ class Wording:
 
         def address(line: str) -> str | None:
             """The page of a source line, which is relative to the project's folder."""
-            place = parse_location(line)
-            return place and line_address(event, prefix + place.path, place.line)
+            place = parse_location(line, prefix)
+            return place and line_address(event, place.path, place.line)
 
         return replace(
             context,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ from perfgate.document.run import OpCount
 from perfgate.system.folders import PACKAGE
 from perfgate.trace.model.spans import COLLECTIVES
 
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+# Somebody's home may be a repository, and Python installed in it.
+_STANDARD_LIBRARY = Path(os.__file__).resolve().parent
 COPY_BYTES = "counters.copy_bytes"
 NONCONTIGUOUS_COPIES = "counters.noncontiguous_copies"
 DOUBLE_OPS = "counters.double_ops"
@@ -263,13 +267,15 @@ def differing(repeats: Iterable[Mapping[_Key, int]]) -> dict[_Key, tuple[int, in
 class SourceLines:
     """Find the innermost line of the project on the Python stack.
 
-    The project is the code below ``root`` outside installed packages and perfgate
-    itself. An operator of the backward pass has no line: it is charged to the line that
-    started the pass.
+    The project is the code in the checkout around ``root`` outside installed packages
+    and perfgate itself: in a repository of several projects a change may lie in code
+    that they share. Files are named relative to ``root``. An operator of the backward
+    pass has no line: it is charged to the line that started the pass.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
+        self._top = _top_of_checkout(self._root)
         self._files: dict[str, str | None] = {}
 
     def of(self, frame: FrameType | None) -> str | None:
@@ -294,15 +300,25 @@ class SourceLines:
     def at(self, name: str, number: int | None) -> str | None:
         """``file:line`` of a line of a file, None if the file is not the project's."""
         if name not in self._files:
-            path = Path(name).resolve()
-            foreign = {"site-packages", "dist-packages"} & set(
-                path.parts
-            ) or PACKAGE in path.parents
-            ours = (
-                not name.startswith("<") and not foreign and self._root in path.parents
-            )
-            self._files[name] = (
-                path.relative_to(self._root).as_posix() if ours else None
-            )
+            self._files[name] = self._file(name)
         file = self._files[name]
         return None if file is None else f"{file}:{number}"
+
+    def _file(self, name: str) -> str | None:
+        """The file relative to the root, None if it is not the project's."""
+        if name.startswith("<"):
+            return None
+        path = Path(name).resolve()
+        if self._top not in path.parents or _INSTALLED.intersection(path.parts):
+            return None
+        if PACKAGE in path.parents or _STANDARD_LIBRARY in path.parents:
+            return None
+        return Path(os.path.relpath(path, self._root)).as_posix()
+
+
+def _top_of_checkout(root: Path) -> Path:
+    """The folder of the checkout around a project's root; the root itself outside git."""
+    for folder in (root, *root.parents):
+        if (folder / ".git").exists():
+            return folder
+    return root

@@ -112,3 +112,19 @@ def test_verdict_annotation__head_failed__error_with_the_headline() -> None:
 )
 def test_parse_location__text_of_a_document__only_a_place_below_the_project(text: str, location: Location) -> None:
     assert parse_location(text) == location
+
+
+@pytest.mark.parametrize(
+    ("text", "location"),
+    [
+        ("model.py:88", Location("services/ranker/model.py", 88)),
+        ("../shared/a.py:2", Location("services/shared/a.py", 2)),
+        ("../../libs/a.py:2", Location("libs/a.py", 2)),
+        ("../../../a.py:2", None),
+        ("../..:2", None),
+        ("x/../../a.py:2", None),
+        ("..//etc/a.py:2", None),
+    ],
+)
+def test_parse_location__project_in_a_folder__code_above_it_lies_in_the_clone(text: str, location: Location) -> None:
+    assert parse_location(text, "services/ranker/") == location

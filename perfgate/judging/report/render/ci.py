@@ -36,9 +36,7 @@ _MOST_WORKLOADS = 4
 
 
 class Location(NamedTuple):
-    """A line of the head; ``path`` is relative to the project's folder, as in the
-    document.
-    """
+    """A line of the head; ``path`` is relative to the clone."""
 
     path: str
     line: int
@@ -55,15 +53,20 @@ class Annotation(NamedTuple):
     location: Location | None = None
 
 
-def annotate(decision: DecisionDocument, language: Language = "en") -> list[Annotation]:
+def annotate(
+    decision: DecisionDocument, language: Language = "en", *, prefix: str = ""
+) -> list[Annotation]:
     """The annotations at lines, the worst first; empty for a verdict without
-    regressions.
+    regressions. ``prefix`` is as in ``parse_location``.
     """
     if decision.verdict not in ("FAIL", "WARN"):
         return []
     summary = Summary(decision, "plain")
     with speaking(language):
-        return _at_causes(summary) + _at_harness_changes(summary)
+        return [
+            *_at_causes(summary, prefix),
+            *_at_harness_changes(summary, prefix),
+        ]
 
 
 def status_line(decision: DecisionDocument, language: Language = "en") -> str:
@@ -108,7 +111,7 @@ def verdict_annotation(
     return Annotation(level, f"perfgate: {decision.verdict}", words)
 
 
-def _at_causes(summary: Summary) -> list[Annotation]:
+def _at_causes(summary: Summary, prefix: str) -> list[Annotation]:
     titled: dict[str, tuple[Comparison, Cause]] = {}
     for comparison in summary.regressed:
         cause = summary.cause_of(comparison)
@@ -124,7 +127,7 @@ def _at_causes(summary: Summary) -> list[Annotation]:
             )
     annotations = []
     for place, lines in messages.items():
-        location = parse_location(place)
+        location = parse_location(place, prefix)
         if location is not None:
             annotations.append(_annotation(location, lines, titled.get(place), summary))
     return annotations
@@ -154,21 +157,27 @@ def _annotation(
     return Annotation(level, f"perfgate: {words}", _joined(messages or own), location)
 
 
-def _at_harness_changes(summary: Summary) -> list[Annotation]:
+def _at_harness_changes(summary: Summary, prefix: str) -> list[Annotation]:
     title = f"perfgate: {say('workload file')}"
     annotations = []
     for change in summary.harness_losses:
-        locations = filter(None, map(parse_location, change.lines))
-        for location in itertools.islice(locations, 1):
+        locations = [parse_location(place, prefix) for place in change.lines]
+        for location in itertools.islice(filter(None, locations), 1):
             words = clean(word(change.message), limit=_LONGEST_LINE)
             annotations.append(Annotation("warning", title, words, location))
     return annotations
 
 
-def parse_location(text: str) -> Location | None:
-    """The place in a text like ``model.py:88``, None if the text names none below the
-    project's folder.
+def parse_location(text: str, prefix: str = "") -> Location | None:
+    """The place in a text like ``model.py:88``, None if the text names none in the
+    clone.
+
+    The text is relative to the project's folder, which ``prefix`` names in the clone,
+    with a slash at its end. Code that projects share lies above it.
     """
+    while prefix and text.startswith("../"):
+        text = text.removeprefix("../")
+        prefix = prefix[: prefix.rstrip("/").rfind("/") + 1]
     match = _LOCATION.fullmatch(text)
     if (
         match is None
@@ -176,7 +185,7 @@ def parse_location(text: str) -> Location | None:
         or ".." in match["path"].split("/")
     ):
         return None
-    return Location(match["path"], int(match["line"]))
+    return Location(prefix + match["path"], int(match["line"]))
 
 
 def _joined(messages: Sequence[str]) -> str:
