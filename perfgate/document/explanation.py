@@ -13,13 +13,14 @@ from perfgate.document.shape import ShapeEntry
 
 # An effect of an operator that a counter shows besides its running: its result is kept
 # in memory, a repeated input saves it, it ran after the call returned, it computes in
-# full precision, or it runs in a mode that changes later operators: autograd records
-# it, a module trains, a loader has no workers, a transfer may block.
+# full or double precision, or it runs in a mode that changes later operators: autograd
+# records it, a module trains, a loader has no workers, a transfer may block.
 Aspect = Literal[
     "kept",
     "saved",
     "deferred",
     "full precision",
+    "double precision",
     "recorded",
     "attached",
     "training",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import pytest
 
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.stretches import measure_stretches
@@ -33,6 +34,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.stretches import LOOKS
 from perfgate.judging.gate.look import Look
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
+from perfgate.measuring.counting import tally
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.spawn import Holdings
 from perfgate.measuring.worker.worker import WorkerLoop
@@ -473,7 +475,10 @@ def with_counts(document: RunDocument, call: Call, folder: Path, *, root: Path) 
     device = FakeDevice(launch_ns=10_000)
     workload = BoundWorkload(WORKLOAD, workload_of(call), device, seed=1, root=root)
     context = context_on(device, workload_of(call), artifacts=folder)
-    counted = TOP_OPS.measure(replace(context, workload=workload))
+    with pytest.MonkeyPatch.context() as patch:
+        # The device lies in the same clone as the call, but is no code of its project.
+        patch.setattr(tally, "_top_of_checkout", lambda folder: folder)
+        counted = TOP_OPS.measure(replace(context, workload=workload))
     return changed(document, counters=counted.counters, accounts=counted.accounts, operators=counted.operators)
 
 

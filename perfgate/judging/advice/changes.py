@@ -134,7 +134,11 @@ def _cast(rises: Sequence[Part]) -> Part | None:
 
 
 def _small_ops(comparison: Exact) -> Iterator[_Advised]:
-    """Decomposed attention, or else the operator with the largest increase in calls."""
+    """Decomposed attention, or else the operator with the largest increase in calls on
+    one line.
+
+    Calls on several lines are no loop, and a cast back and forth has its own advice.
+    """
     # torch_npu's own cast only changes a format (``npu::npu_format_cast`` and its
     # in-place form).
     rises = {
@@ -149,8 +153,9 @@ def _small_ops(comparison: Exact) -> Iterator[_Advised]:
     if dropped := _DROPOUTS & rises.keys():
         yield _of(comparison, "dropout", rises[min(dropped)])
         return
-    most = max(rises.values(), key=_rise, default=None)
-    if most is not None and _rise(most) >= 2:
+    rises.pop(_CAST, None)
+    most = max(rises.values(), key=_rise_of_line, default=None)
+    if most is not None and _rise_of_line(most) >= 2:
         yield _of(comparison, "small-ops", most)
 
 
@@ -207,6 +212,11 @@ def _rises(comparison: NumberComparison) -> list[Part]:
 
 def _rise(part: Part) -> float:
     return part.head - part.base
+
+
+def _rise_of_line(part: Part) -> float:
+    """The largest rise on one line; of unknown lines, of all together."""
+    return max(map(_rise, part.sites), default=_rise(part))
 
 
 def _located(rises: Sequence[Part]) -> Part | None:

@@ -65,6 +65,17 @@ def test_on_changes__operators_in_a_loop__said_with_counts_and_command() -> None
     assert (found.gain, found.command) == (None, "perfgate local --workload encoder")
 
 
+def test_on_changes__operators_on_several_lines__no_loop() -> None:
+    sites = [Part(line=f"model.py:{line}", base=0, head=1) for line in (7, 9)]
+    add = Part(name="aten::add", base=1, head=3, line="model.py:7", sites=sites)
+    assert _advice(_regressed("counters.framework_ops", add)) == []
+
+
+def test_on_changes__cast_there_and_back__no_loop() -> None:
+    cast = Part(name="aten::_to_copy", base=0, head=2, line=LINE)
+    assert _advice(_regressed("counters.framework_ops", cast)) == []
+
+
 @pytest.mark.parametrize(
     ("metric", "rule"),
     [

@@ -16,7 +16,7 @@ from perfgate.document.explanation import Cause
 from perfgate.judging.gate.compare.counters import compare_counters
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.work_table import WorkTable
-from perfgate.judging.gate.explain.causes import attribute
+from perfgate.judging.gate.explain.causes import Attributed, attribute
 from tests.fakes.documents import make_run
 from tests.fakes.records import changed
 from tests.unit.counting.planted import FIRST_LINE, count
@@ -30,8 +30,8 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def explained(folder: Path, base: str, head: str) -> list[Cause]:
-    """Return the causes that explain a counter which got worse, in the decision's order."""
+def attributed_to(folder: Path, base: str, head: str) -> Attributed:
+    """Return the counters that changed, with their causes in the decision's order."""
     before, after = (
         changed(make_run(side), counters=count(folder / side, body.splitlines(), repeats=2))
         for side, body in (("base", base), ("head", head))
@@ -40,7 +40,12 @@ def explained(folder: Path, base: str, head: str) -> list[Cause]:
     after = msgspec.structs.replace(after, source=msgspec.structs.replace(after.source, changes=changes))
     work = WorkTable(Evidence(before, after))
     comparisons = compare_counters(work.counted, Policy())
-    attributed = attribute(comparisons, Explanations(), work.code, work.run_seconds)
+    return attribute(comparisons, Explanations(), work.code, work.run_seconds)
+
+
+def explained(folder: Path, base: str, head: str) -> list[Cause]:
+    """Return the causes that explain a counter which got worse, in the decision's order."""
+    attributed = attributed_to(folder, base, head)
     named = {c.cause for c in attributed.comparisons if c.cause is not None and c.outcome == "regressed"}
     return [attributed.causes[number] for number in sorted(named)]
 
@@ -130,3 +135,13 @@ def test_groups__code__is_the_text_of_the_line(tmp_path: Path) -> None:
         assert cause.code == texts[int(cause.line.rpartition(":")[2])]
         assert cause.origin is not None
         assert cause.origin.code == cause.code
+
+
+def test_attribute__blocks_that_no_operator_made__the_line_that_makes_them(tmp_path: Path) -> None:
+    base = "m = torch.arange(16)[None, :] < torch.arange(8)[:, None]\nh = h * m"
+    head = "m = torch.zeros(8, 16, dtype=torch.bool)\nfor n in range(8):\n    m[n, :n] = True\nh = h * m"
+    attributed = attributed_to(tmp_path, base, head)
+    (blocks,) = (c for c in attributed.comparisons if c.metric == "counters.allocations")
+    assert blocks.cause is not None
+    cause = attributed.causes[blocks.cause]
+    assert (cause.op, cause.line) == ("aten::fill_", f"model.py:{FIRST_LINE + 2}")

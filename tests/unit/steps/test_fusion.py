@@ -242,6 +242,12 @@ def test_patterns__convolution_normalized_by_constants__found_up_to_the_activati
     assert patterns(lambda: model(x)) == [("conv_norm_activation", ["convolution", "native_batch_norm", "relu"])]
 
 
+def test_patterns__convolution_with_activation_alone__nothing_to_fold() -> None:
+    model, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval(), torch.randn(1, 3, 8, 8)
+
+    assert patterns(lambda: model(x)) == [("conv_activation", ["convolution", "relu"])]
+
+
 def test_patterns__convolution_normalized_by_its_batch__cannot_be_folded() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).train()
     x = torch.randn(2, 3, 8, 8)

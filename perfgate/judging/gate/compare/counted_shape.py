@@ -33,6 +33,7 @@ MAX_PARTS = 12
 _ASPECTS: dict[str, Aspect] = {
     "memory.kept": "kept",
     "counters.repeat_saves": "saved",
+    "counters.double_ops": "double precision",
     DEFERRED_OPS: "deferred",
     TRAINING_MODULES: "training",
     LOADERS_IN_PROCESS: "without workers",

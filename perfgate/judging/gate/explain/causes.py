@@ -230,14 +230,16 @@ def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
         if _is_grown(part)
     }
     if grown:
-        return _of_grown_parts(metric(comparison.metric).display.amount, grown, causes)
+        main = _of_grown_parts(metric(comparison.metric).display.amount, grown, causes)
+        if _parts_explain(comparison):
+            return main
+        # Some work has no operator, such as an allocation for a number.
+        return _counted_in_change(causes) or main
     if isinstance(comparison, Exact):
         return next((cause for cause in causes if cause.inputs_change), None)
     if comparison.metric == SIGNATURE:
         # The change to its counts also changed its output.
-        return next(
-            (cause for cause in causes if cause.counted and cause.is_of_change), None
-        )
+        return _counted_in_change(causes)
     if comparison.unit != "s":
         return None
     if causes and causes[0].changes_the_rest:
@@ -246,6 +248,23 @@ def _of_parts(comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
         if cause.rank is not None or ((cause.more_time or 0) > 0 and not cause.stage):
             return cause
     return None
+
+
+def _counted_in_change(causes: Iterable[Cause]) -> Cause | None:
+    """The likeliest cause that was counted on a line of the change."""
+    return next(
+        (cause for cause in causes if cause.counted and cause.is_of_change), None
+    )
+
+
+def _parts_explain(comparison: Comparison) -> bool:
+    """Whether the parts of an exact count make up a good part of its growth."""
+    if not isinstance(comparison, Exact) or comparison.unit != "1":
+        return True
+    if comparison.base is None or comparison.head is None:
+        return True
+    added = sum(part.head - part.base for part in comparison.parts if _is_grown(part))
+    return added >= EXPLAINS * (comparison.head - comparison.base)
 
 
 def _of_grown_parts(

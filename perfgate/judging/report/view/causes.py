@@ -237,6 +237,9 @@ class CauseView:
         parts = [self._change()]
         if self._aspect == "full precision" and not self._head_input:
             parts.append(say(" in full precision"))
+        # Of operators that run more often, some results may be in another precision.
+        if self._cause.aspect == "double precision":
+            parts.append(say(" in double precision"))
         ranks = self._cause.ranks
         if ranks == "each":
             parts.append(

@@ -62,6 +62,7 @@ PatternKind = Literal[
     "layer_norm",
     "rms_norm",
     "conv_norm_activation",
+    "conv_activation",
     "matmul_activation",
     "matmul_softmax",
     "gelu",
@@ -464,7 +465,9 @@ def _after_products(graph: _Graph) -> Iterator[Pattern]:
     for product in graph.free("product"):
         following, behind, by = _epilogue(graph, product)
         if following:
-            kind: PatternKind = "conv_norm_activation"
+            kind: PatternKind = "conv_activation"
+            if any(graph.nodes[at].role == "batch_norm" for at in following):
+                kind = "conv_norm_activation"
             if graph.nodes[following[-1]].role == "softmax":
                 kind = "matmul_softmax"
             elif _is_product(graph.nodes[product]):
