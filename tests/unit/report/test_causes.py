@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from perfgate.document.decision import Regression
 from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.view.summary import Summary
-from tests.causes.comments import cause_of
+from tests.causes.comments import cause_of, title
 from tests.fakes.documents import (
     make_comparison,
     make_counter,
@@ -85,3 +87,16 @@ def test_comment__slower_call_and_one_slower_operator__the_operator_is_the_cause
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     row = next(line for line in comment.splitlines() if line.startswith("| **FAIL** | fast-path"))
     assert (cause_of(row, comment) == "`Relu` takes 300 µs longer at `model.py:41`") == named
+
+
+def test_title__same_cause_in_two_shapes__worded_by_the_numbers_of_its_own_shape() -> None:
+    times = [make_comparison("latency.low", shape=shape, outcome="regressed", cause=0) for shape in ("short", "long")]
+    decision = make_decision("FAIL", comparisons=times)
+    (worst,) = [c.shape for c in [Summary(decision, "plain").worst] if c is not None]
+    other = "long" if worst == "short" else "short"
+    own = Cause(workload="encoder", shape=worst, op="aten::std", line="model.py:10", more_time=3e-6, rank=0)
+    larger = replace(own, shape=other, more_time=2.4e-5)
+    regression = Regression(causes=[0, 1], comparisons=[0, 1], slower=[0, 1])
+    explained = replace(decision.explained, causes=[larger, own], regressions=[regression])
+    text = render_comment(replace(decision, explained=explained), CommentContext(marker="<!-- perfgate -->"))
+    assert "takes 3.00 µs longer at `model.py:10`" in title(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.terms import Amount
@@ -371,7 +371,16 @@ def worst_cause(summary: Summary) -> str | None:
     cause = summary.leading_cause
     if cause is None:
         return None
+    # Its seconds and inputs differ between shapes.
+    for other in summary.decision.explained.causes:
+        is_there = other.place == summary.worst.place
+        if is_there and _same_work(other) == _same_work(cause):
+            return CauseView(other).without_total
     return CauseView(cause).without_total
+
+
+def _same_work(cause: Cause) -> Hashable:
+    return cause.op, cause.aspect, cause.amount, cause.ranks, cause.line
 
 
 def worded_causes(placed: Iterable[tuple[Cause, tuple[str, ...]]]) -> list[CauseView]:
