@@ -342,33 +342,34 @@ def locate_stalls(
     take ``longer_than`` seconds.
 
     It takes no more than about ``seconds``. A timer interrupts slow calls, so none of
-    them is timed. Only the main thread can set the handler of a signal.
+    them is timed. A call that only waited for a CPU is not slow: on a busy machine the
+    wait may come at any line. Only the main thread can set the handler of a signal.
     """
     samples: Counter[str] = Counter()
+    of_call: list[str | None] = []
     stalls = 0
-    is_stall = False
 
     def sample(_signal: int, frame: FrameType | None) -> None:
-        nonlocal is_stall
-        is_stall = True
-        line = lines.of(frame)
-        if line is not None:
-            samples[line] += 1
+        of_call.append(lines.of(frame))
 
     before = signal.signal(signal.SIGALRM, sample)
     ends = device.clock_ns() + int(seconds * 1e9)
     try:
-        for _ in range(calls):
-            is_stall = False
-            signal.setitimer(signal.ITIMER_REAL, longer_than, SAMPLE_EVERY)
-            try:
-                call()
-                device.synchronize()
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            stalls += is_stall
-            if stalls >= ENOUGH_STALLS or device.clock_ns() > ends:
-                break
+        with device.leave_out_waits():
+            for _ in range(calls):
+                of_call.clear()
+                began = device.timer_ns()
+                signal.setitimer(signal.ITIMER_REAL, longer_than, SAMPLE_EVERY)
+                try:
+                    call()
+                    device.synchronize()
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                if of_call and device.timer_ns() - began >= longer_than * 1e9:
+                    stalls += 1
+                    samples.update(line for line in of_call if line is not None)
+                if stalls >= ENOUGH_STALLS or device.clock_ns() > ends:
+                    break
     finally:
         signal.signal(signal.SIGALRM, before)
     return dict(samples)
