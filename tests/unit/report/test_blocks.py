@@ -263,3 +263,24 @@ def test_terminal__block__quotes_its_line() -> None:
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "\n1. model.py:7: x = x.clone()\ufffd[2J\n" in text
+
+
+def test_blocks__stalls_with_a_known_line__explained_by_it_and_sized() -> None:
+    how = Message("gate.stall-computing")
+    reason = Message("gate.rare-slow-calls-at", {"every": 92, "how": how, "line": "model.py:31", "seconds": 0.00123})
+    stalls = make_comparison(
+        "latency.stalls",
+        shape="short",
+        unit="1",
+        outcome="regressed",
+        base=0.0005,
+        head=0.0115,
+        delta=22.0,
+        interval=None,
+        reason=reason,
+    )
+    (block,) = shown(stalls)
+    assert (block.stalls, block.unexplained) == (reason, False)
+    text = render_comment(made(stalls), CONTEXT)
+    assert "| 2,200 % higher |" in text
+    assert "Cause unknown" not in text

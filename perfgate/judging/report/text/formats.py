@@ -163,9 +163,16 @@ def change(comparison: Comparison) -> Words:
         case Exact() | Checked():
             return change_of_count(comparison.base, comparison.head, comparison)
         case Paired():
-            return change_of_level(comparison.delta, comparison.interval, comparison)
+            return _change_in_pairs(comparison)
         case Recorded():
             return percent_change(comparison) or DASH
+
+
+def _change_in_pairs(comparison: Paired) -> Words:
+    # Some tests decide without an interval.
+    if comparison.interval is None and comparison.outcome in ("regressed", "improved"):
+        return percent_change(comparison) or DASH
+    return change_of_level(comparison.delta, comparison.interval, comparison)
 
 
 def change_of_count(

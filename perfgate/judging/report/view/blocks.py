@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from perfgate.catalogue.names import LATENCY_STALLS
 from perfgate.document.comparison import (
     Bound,
     Checked,
@@ -65,7 +66,8 @@ class RegressionBlock(NamedTuple):
     """The regressions of one cause; if no cause was found, ``worst`` names it.
 
     ``also`` are the cause's effects on other lines. ``unexplained`` is whether times
-    got worse and a search found no cause. ``reason`` explains a broken rule or check.
+    got worse and a search found no cause; ``stalls`` is where calls stall, if a search
+    found that. ``reason`` explains a broken rule or check.
     ``suggestion`` leaves out the parts that the cause already shows.
 
     The block does not repeat the title: with ``in_title`` the title is about this
@@ -83,6 +85,7 @@ class RegressionBlock(NamedTuple):
     cause: CauseView | None
     also: list[CauseView]
     unexplained: bool
+    stalls: Message | None
     cost: BlockCost
     counts: list[tuple[Comparison, str | None]]
     suggestion: Suggestion | None
@@ -143,9 +146,17 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
     in_title = any(c is title for c in comparisons)
     leads = bool(causes) and summary.leading_cause is causes[0]
     cost = _cost(regression, comparisons, summary, in_title=in_title)
+    stalls = None
+    if (
+        worst.metric == LATENCY_STALLS
+        and worst.reason
+        and "line" in worst.reason.values
+    ):
+        stalls = worst.reason
     # Times got worse, and a search found no cause; jobs have no such search.
     is_unexplained = (
         not causes
+        and stalls is None
         and not set(regression.slower).isdisjoint(regression.comparisons)
         and not all(map(_is_of_job, summary.comparisons_at(regression.slower)))
     )
@@ -165,6 +176,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> RegressionB
         cause=CauseView(causes[0], linked=summary.linked) if causes else None,
         also=_elsewhere(causes, summary),
         unexplained=is_unexplained,
+        stalls=stalls,
         cost=cost,
         counts=_counts(regression, causes, summary, title=title if in_title else None),
         suggestion=_suggestion(regression, causes, summary),
