@@ -41,7 +41,7 @@ def test_init__a_new_repository__first_verdict_and_checklist(empty: Path, perfga
     assert (decision["verdict"], local.returncode) in UNCHANGED, said
     run = perfgate("run", "--quick", "--steps", "1,4", cwd=empty)
     assert run.returncode == 0, run.stdout + run.stderr
-    steps = json.loads((empty / "perfgate-out" / "run.json").read_bytes())["steps"]
+    steps = json.loads((empty / "perfgate-out" / "run.json").read_bytes())["checklist"]["steps"]
     assert [(step["number"], step["status"]) for step in steps] == [(1, "ok"), (4, "ok")]
     # What perfgate wrote is no part of the project.
     status = ["git", "status", "--porcelain"]
@@ -56,4 +56,4 @@ def test_init__first_call__measures_what_the_workload_says(empty: Path, perfgate
     document = json.loads((empty / "perfgate-out" / "run.json").read_bytes())
     (workload,) = document["workloads"]
     assert (workload["name"], workload["batch"], sorted(workload["shapes"])) == ("example", 8, ["short", "typical"])
-    assert {result["status"] for result in document["correctness"]} == {"passed"}
+    assert {result["status"] for result in document["checklist"]["correctness"]} == {"passed"}
