@@ -253,9 +253,8 @@ def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
     """Whether the times were inconclusive. Counters need no clock, so a busy machine
     does not affect them.
     """
-    if not change.timed or any(
-        entry.kind == "code_changed" for entry in decision.gaps.invalid
-    ):
+    invalid = {entry.kind for entry in decision.gaps.invalid}
+    if not change.timed or "code_changed" in invalid:
         return False
     if change.metric is None:
         codes = {reason.code for reason in decision.reasons}

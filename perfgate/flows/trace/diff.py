@@ -294,18 +294,18 @@ def _equally_whole(
     """The rows of the device, its copies, and those of the host, if all recordings show
     such work: what a profiler did not record was not removed.
     """
-    has_device = []
+    kinds = [{row.kind for row in work.rows} for work in works]
+    has_device = [not of_work.isdisjoint(DEVICE_KINDS) for of_work in kinds]
     shows_copy = []
     has_host = []
-    for pick, work in zip(picks, works):
+    for pick in picks:
         events = pick.timeline.events
-        has_device.append(any(row.kind in DEVICE_KINDS for row in work.rows))
         shows_copy.append(shows_copies(events))
         has_host.append(bool(events.is_kind("host_op").any()))
     if any(has_device) and not all(has_device):
         notes.append(Message("notes.device-on-one-side"))
         works = [_without(work, DEVICE_KINDS) for work in works]
-    has_copies = any(row.kind == "copy" for work in works for row in work.rows)
+    has_copies = any("copy" in of_work for of_work in kinds)
     if has_copies and not all(shows_copy):
         notes.append(Message("notes.copies-on-one-side"))
         works = [_without(work, ("copy",)) for work in works]
