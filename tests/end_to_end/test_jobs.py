@@ -364,6 +364,8 @@ def test_server__room_for_one__both_are_measured_all_the_same(
 ) -> None:
     project(clone, SERVER.replace("budget = 60", f"budget = 180\n{fits}"))
     shutil.copy(DATA / "fake_server.py", clone.root)
+    # Within walls nothing new can be put beside the clone; a device is there before.
+    (tmp_path / "device").touch()
     change(clone, "fault.txt", f"alone 0.004 {tmp_path / 'device'}\n")
     clone.git("branch", "-f", "main")
     change(clone, "fault.txt", f"alone 0.008 {tmp_path / 'device'}\n")
