@@ -50,7 +50,8 @@ def test_render_steps__terminal_too_narrow_for_the_table__a_line_for_each_number
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_render_ranks__two_recordings_of_one_rank__names_the_recording_that_is_compared() -> None:
+def rendered_gaps(gaps: RecordingGaps, *notes: Message, width: int) -> str:
+    """A comparison of ranks that shows nothing but what it lacks."""
     document = RanksDocument(
         path="job",
         slow_ranks=[],
@@ -60,36 +61,30 @@ def test_render_ranks__two_recordings_of_one_rank__names_the_recording_that_is_c
         skew=None,
         skews=[],
         ranks=[],
-        gaps=RecordingGaps(repeated=[RepeatedRank(rank=0, chosen="a.json", others=["b.json"])]),
+        gaps=gaps,
+        notes=list(notes),
     )
     stream = io.StringIO()
-    render_ranks(document, Console(file=stream, width=200), shown=5)
-    assert "rank 0 has 2 recordings" in stream.getvalue()
-    assert "only a.json is compared, not b.json" in stream.getvalue()
+    render_ranks(document, Console(file=stream, width=width), shown=5)
+    return stream.getvalue()
+
+
+def test_render_ranks__two_recordings_of_one_rank__names_the_recording_that_is_compared() -> None:
+    gaps = RecordingGaps(repeated=[RepeatedRank(rank=0, chosen="a.json", others=["b.json"])])
+    text = rendered_gaps(gaps, width=200)
+    assert "rank 0 has 2 recordings" in text
+    assert "only a.json is compared, not b.json" in text
 
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_render_ranks__files_with_long_paths__names_and_reasons_are_whole(width: int) -> None:
     folder = "/".join(20 * ["folder-of-the-job"])
     note = Message("verdict.about", {"place": f"{folder}/c.json", "what": "events were lost; record it again"})
-    document = RanksDocument(
-        path="job",
-        slow_ranks=[],
-        slow_links=[],
-        links=0,
-        collectives=0,
-        skew=None,
-        skews=[],
-        ranks=[],
-        gaps=RecordingGaps(
-            left_out=[LeftOutRecording(path="d.json", reason=f"{folder}/d.json: is damaged; record it again")],
-            repeated=[RepeatedRank(rank=0, chosen=f"{folder}/a.json", others=[f"{folder}/b.json"])],
-        ),
-        notes=[note],
+    gaps = RecordingGaps(
+        left_out=[LeftOutRecording(path="d.json", reason=f"{folder}/d.json: is damaged; record it again")],
+        repeated=[RepeatedRank(rank=0, chosen=f"{folder}/a.json", others=[f"{folder}/b.json"])],
     )
-    stream = io.StringIO()
-    render_ranks(document, Console(file=stream, width=width), shown=5)
-    text = "".join(stream.getvalue().split())
+    text = "".join(rendered_gaps(gaps, note, width=width).split())
     for words in (
         "/a.jsoniscompared",
         "/b.json",
