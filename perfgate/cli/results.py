@@ -11,9 +11,9 @@ from rich.console import Console
 from perfgate.cli.progress import TerminalProgress
 from perfgate.document.bisection import BISECTION_FILE, BisectionDocument
 from perfgate.document.decision import DecisionDocument
+from perfgate.flows.bisect.bisect import Bisected
 from perfgate.flows.bisect.counting import StateCounter
-from perfgate.flows.bisect.job import Bisected
-from perfgate.flows.check.job import check_change
+from perfgate.flows.check.check import check_change
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.results import folder_to_name
 from perfgate.judging.report.render.bisection import bisection_code, render_bisection

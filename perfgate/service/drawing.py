@@ -17,9 +17,9 @@ from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.shared.trees import label_of, tree_of
 from perfgate.flows.trace.flame import trace_flame
 from perfgate.flows.trace.gathering import Place
-from perfgate.flows.trace.job import Choice, choose
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.flows.trace.ranks_page import drawn_ranks
+from perfgate.flows.trace.trace import Choice, choose
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.timeline import render_ranks_page, render_timeline
 from perfgate.locale import Language

@@ -20,8 +20,8 @@ from perfgate.document.served import (
 )
 from perfgate.document.trace import RequestDocument
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.flows.trace.job import Choice, ChosenTimeline, choose
 from perfgate.flows.trace.requests import requests_of
+from perfgate.flows.trace.trace import Choice, ChosenTimeline, choose
 from perfgate.locale import Activity
 from perfgate.service.served_events import EventSheet, TooManyEventsError
 from perfgate.trace.analysis.requests import Requests

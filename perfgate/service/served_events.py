@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from perfgate.document.served import ServedEvent
 from perfgate.errors import UsageError
-from perfgate.flows.trace.job import ChosenTimeline
+from perfgate.flows.trace.trace import ChosenTimeline
 from perfgate.trace.analysis.requests import Requests
 from perfgate.trace.model.events import (
     DEVICE_KINDS,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from perfgate.flows.init.init import start_project
 from perfgate.flows.init.inputs import InitOptions
-from perfgate.flows.init.job import start_project
 from tests.fakes.package_index import offline
 
 ROOT = Path(__file__).parents[2]

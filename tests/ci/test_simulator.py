@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import requests
 
-from perfgate.flows.publish.job import publish
+from perfgate.flows.publish.publish import publish
 from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.detect import detect

@@ -34,7 +34,7 @@ from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed as _Testbed
 from perfgate.document.testbed import fingerprint
 from perfgate.errors import PerfgateError
-from perfgate.flows.publish.job import publish
+from perfgate.flows.publish.publish import publish
 from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.comment import marker

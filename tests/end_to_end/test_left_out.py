@@ -38,7 +38,7 @@ from perfgate.document.run import (
 )
 from perfgate.errors import DocumentError
 from perfgate.flows.publish.artifacts import ReadArtifact
-from perfgate.flows.publish.job import judge_artifacts
+from perfgate.flows.publish.publish import judge_artifacts
 from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.publish.wording import Wording
 from perfgate.flows.shared.doors import Doors

@@ -23,7 +23,7 @@ from typing import Any
 from perfgate import trace
 from perfgate.document.trace import TopKey
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.flows.trace.job import Choice, trace_steps
+from perfgate.flows.trace.trace import Choice, trace_steps
 from perfgate.measuring.devices.ascend.info_table import parse_info
 from perfgate.measuring.devices.ascend.npu_smi import parse_blocks, parse_map
 from perfgate.measuring.devices.ascend.reading import read_state, read_telemetry

@@ -54,7 +54,7 @@ COUNTS = """
 import sys
 from pathlib import Path
 
-from perfgate.flows.check.job import check_change
+from perfgate.flows.check.check import check_change
 from perfgate.cli.progress import TerminalProgress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.judging.gate.verdict import exit_code

@@ -132,7 +132,7 @@ def record(
 
 def _measure(request: BaselineRequest, config: Config) -> RunDocument:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.run.job import COMPARED_STARTS, RunOptions, run_here
+    from perfgate.flows.run.run import COMPARED_STARTS, RunOptions, run_here
 
     with TerminalProgress() as progress:
         return run_here(

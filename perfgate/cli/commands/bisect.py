@@ -111,7 +111,7 @@ def COMMAND(
     drop_secrets(directory, allow_token=allow_token)
     from perfgate.cli.results import search
     from perfgate.document.budget import parse_place
-    from perfgate.flows.bisect.job import bisect_commits, bisect_stack
+    from perfgate.flows.bisect.bisect import bisect_commits, bisect_stack
     from perfgate.flows.bisect.request import parse_between
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.flows.trust.acceptance import refuse_unknown_metric
@@ -134,8 +134,8 @@ def _judge(
 ) -> int:
     """The exit code for ``git bisect run``; our errors use codes above 127, because 1 to 124 mean a bad commit."""
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.bisect.job import judge_commit
-    from perfgate.flows.check.job import check_change
+    from perfgate.flows.bisect.bisect import judge_commit
+    from perfgate.flows.check.check import check_change
 
     try:
         with TerminalProgress() as progress:

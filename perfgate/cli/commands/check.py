@@ -91,7 +91,7 @@ def COMMAND(
     drop_secrets(directory, allow_token=allow_token)
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.results import show_decision
-    from perfgate.flows.check.job import check_change
+    from perfgate.flows.check.check import check_change
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.judging.gate.verdict import exit_code
 

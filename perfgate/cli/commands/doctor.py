@@ -67,7 +67,7 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.document.doctor import DoctorDocument
     from perfgate.document.files import write_text_atomically
-    from perfgate.flows.doctor import job as doctor
+    from perfgate.flows.doctor import doctor
     from perfgate.flows.shared.session import prepare_out
     from perfgate.judging.report.render import doctor as report
     from perfgate.locale import sentence

@@ -15,7 +15,7 @@ from perfgate.locale import sentence
 _STORE = '[store]\npath = "branch://perfgate-data"'
 
 if TYPE_CHECKING:
-    from perfgate.flows.init.job import Started
+    from perfgate.flows.init.init import Started
 
 
 @click.command("init", cls=RecordCommand)
@@ -124,8 +124,8 @@ def COMMAND(
     written.
     """
     from perfgate.config import CONFIG_NAME, load_config
+    from perfgate.flows.init.init import start_project, write_lock
     from perfgate.flows.init.inputs import InitOptions
-    from perfgate.flows.init.job import start_project, write_lock
 
     init_options = options.record(
         InitOptions,
@@ -165,7 +165,7 @@ def _try(directory: Path) -> Collection[str] | None:
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.errors import MeasuringError
-    from perfgate.flows.init.job import try_workloads
+    from perfgate.flows.init.init import try_workloads
 
     try:
         with TerminalProgress() as progress:

@@ -96,7 +96,7 @@ def COMMAND(
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.results import show_decision
-    from perfgate.flows.check.job import check_change
+    from perfgate.flows.check.check import check_change
     from perfgate.flows.check.local import GitPush, judge_push
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.judging.gate.verdict import exit_code

@@ -96,7 +96,7 @@ def COMMAND(
     """
     from perfgate.config import report_language
     from perfgate.errors import UsageError
-    from perfgate.flows.publish.job import publish
+    from perfgate.flows.publish.publish import publish
     from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
     from perfgate.judging.forge.detect import detect
 

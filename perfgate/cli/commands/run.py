@@ -80,7 +80,7 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import load_config
     from perfgate.flows.run.from_profile import DEFAULT_WORKLOAD, run_from_profile
-    from perfgate.flows.run.job import RunOptions, run_and_judge
+    from perfgate.flows.run.run import RunOptions, run_and_judge
     from perfgate.flows.shared.options import exit_code, parse_steps
     from perfgate.judging.gate.verdict import exit_code as exit_code_of_decision
 

@@ -13,7 +13,7 @@ from perfgate.errors import EXIT_PASS
 from perfgate.locale import Language, sentence
 
 if TYPE_CHECKING:
-    from perfgate.flows.site.job import WrittenSite
+    from perfgate.flows.site import WrittenSite
 
 
 @click.command("site", cls=DocumentCommand)
@@ -38,7 +38,7 @@ def COMMAND(
     replaces the pages, and removes the pages of runs that left the store.
     """
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.site.job import write_site
+    from perfgate.flows.site import write_site
 
     doors = doors_of_process()
     with TerminalProgress() as progress:

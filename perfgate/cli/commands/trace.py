@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from perfgate.flows.trace.executors import Cluster
     from perfgate.flows.trace.gathering import Place
-    from perfgate.flows.trace.job import Choice
+    from perfgate.flows.trace.trace import Choice
     from perfgate.judging.report.render.flame import FlameFormat
 
 _SHOWN = 20
@@ -83,7 +83,7 @@ def _rendered_by(
             as_json: bool,
             **options: Any,
         ) -> None:
-            from perfgate.flows.trace.job import Choice
+            from perfgate.flows.trace.trace import Choice
 
             if limit is None and not as_json:
                 limit = rows
@@ -221,7 +221,7 @@ def top(
     add up to more than 100 %. Host rows are self time. By line, a row is the innermost function of the project (else of any
     file) that launched the work, and the operator with most of its time.
     """
-    from perfgate.flows.trace.job import trace_top
+    from perfgate.flows.trace.trace import trace_top
 
     return trace_top(path, choice, by=by, host=host, longer=longer)
 
@@ -251,7 +251,7 @@ def gaps(path: Path, choice: Choice, shortest: float, exposed: bool) -> GapDocum
     communication    only collectives ran (with --exposed)
     unknown          no launch is recorded
     """
-    from perfgate.flows.trace.job import trace_gaps
+    from perfgate.flows.trace.trace import trace_gaps
 
     return trace_gaps(path, choice, exposed=exposed, shortest=shortest)
 
@@ -269,7 +269,7 @@ def steps(path: Path, choice: Choice, step_by: str | None) -> StepDocument:
     The slowest rank is the one with the longest time excluding waits for other ranks. If no steps are marked, batches of
     vLLM and SGLang are steps, prefill and decode apart.
     """
-    from perfgate.flows.trace.job import trace_steps
+    from perfgate.flows.trace.trace import trace_steps
 
     return trace_steps(path, choice, step_by=step_by)
 
@@ -526,7 +526,7 @@ def flame(
     request#ID), base against head. For the folder of a check it shows both sides.
     """
     from perfgate.flows.trace.flame import trace_flame
-    from perfgate.flows.trace.job import Choice
+    from perfgate.flows.trace.trace import Choice
 
     def print_note(message: Message) -> None:
         from perfgate.judging.report.text.messages import word
@@ -569,8 +569,8 @@ def timeline(
 
     The page is one self-contained file: zoom by wheel, totals of a selection, search, and export for Perfetto.
     """
-    from perfgate.flows.trace.job import Choice
     from perfgate.flows.trace.timeline import trace_timeline
+    from perfgate.flows.trace.trace import Choice
 
     spoken = _page_language(language)
     _import_meanwhile(

@@ -101,9 +101,9 @@ def COMMAND(
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.bisect.job import search_commits
-    from perfgate.flows.check.job import check_change
-    from perfgate.flows.trend.job import TrendRequest, run_trend
+    from perfgate.flows.bisect.bisect import search_commits
+    from perfgate.flows.check.check import check_change
+    from perfgate.flows.trend.trend import TrendRequest, run_trend
     from perfgate.judging.report.render.trend import render_trend
 
     request = options.record(

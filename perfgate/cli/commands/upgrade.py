@@ -82,9 +82,9 @@ def COMMAND(
     drop_secrets(directory, allow_token=allow_token)
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.results import search, show_decision
-    from perfgate.flows.bisect.job import bisect_stack
+    from perfgate.flows.bisect.bisect import bisect_stack
     from perfgate.flows.bisect.request import parse_bisect
-    from perfgate.flows.check.job import check_change
+    from perfgate.flows.check.check import check_change
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.judging.gate.verdict import exit_code
 

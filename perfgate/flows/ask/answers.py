@@ -33,7 +33,7 @@ from perfgate.document.trend import (
 from perfgate.errors import UnknownRunError, UsageError
 from perfgate.flows.ask.sources import Sources
 from perfgate.flows.shared.site.read import beside_each_other
-from perfgate.flows.trace.job import Choice, trace_top
+from perfgate.flows.trace.trace import Choice, trace_top
 from perfgate.judging.advice.advise import suggestions
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.view.trend_rows import cause_row, check_command

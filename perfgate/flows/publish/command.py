@@ -16,7 +16,7 @@ from perfgate.config import load_config
 from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, CommitChange
 from perfgate.document.strict_json import parse_json
 from perfgate.errors import DocumentError, ForgeHasNoArtifactsError, UsageError
-from perfgate.flows.publish.job import publish
+from perfgate.flows.publish.publish import publish
 from perfgate.flows.publish.starting import start_measuring, tell_workflow
 from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY

@@ -26,7 +26,7 @@ from perfgate.document.trace import (
     WindowPartName,
 )
 from perfgate.flows.trace.diff import trace_diff
-from perfgate.flows.trace.job import (
+from perfgate.flows.trace.trace import (
     Choice,
     ChosenTimeline,
     choose,

@@ -28,7 +28,7 @@ from perfgate.document.trace import (
     TopKind,
 )
 from perfgate.errors import DocumentError, UsageError
-from perfgate.flows.trace.job import (
+from perfgate.flows.trace.trace import (
     Choice,
     ChosenTimeline,
     choose,

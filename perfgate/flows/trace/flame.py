@@ -11,7 +11,7 @@ from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.errors import UsageError
 from perfgate.flows.shared.trees import label_of, pair_trees, tree_of
-from perfgate.flows.trace.job import (
+from perfgate.flows.trace.trace import (
     Choice,
     ChosenTimeline,
     choose,

@@ -10,7 +10,7 @@ from pathlib import Path
 from perfgate.document.message import Message
 from perfgate.document.trace import RequestDocument, RequestTimeline
 from perfgate.errors import UsageError
-from perfgate.flows.trace.job import (
+from perfgate.flows.trace.trace import (
     Choice,
     ChosenTimeline,
     choose,

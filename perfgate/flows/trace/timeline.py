@@ -7,7 +7,7 @@ from pathlib import Path
 from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.shared.trees import label_of
-from perfgate.flows.trace.job import Choice, choose, notes_of, several_recordings
+from perfgate.flows.trace.trace import Choice, choose, notes_of, several_recordings
 from perfgate.trace.pages.timeline import drawn_timeline
 
 

@@ -14,7 +14,7 @@ from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import UsageError
 from perfgate.flows.publish.command import run_command
-from perfgate.flows.publish.job import publish
+from perfgate.flows.publish.publish import publish
 from perfgate.flows.publish.trusted import PublishRequest, read_trusted_inputs
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store

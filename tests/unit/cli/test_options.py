@@ -16,7 +16,7 @@ from perfgate.flows.init.inputs import InitOptions
 from perfgate.flows.publish.trusted import PublishRequest
 from perfgate.flows.report import ReportRequest
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.flows.trend.job import TrendRequest
+from perfgate.flows.trend.trend import TrendRequest
 from tests.each import each
 
 

@@ -25,8 +25,8 @@ from perfgate.document.files import write_document
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, Source
 from perfgate.errors import ConfigError, MeasuringError, UsageError
+from perfgate.flows.bisect.bisect import bisect_commits
 from perfgate.flows.bisect.commits import states_between
-from perfgate.flows.bisect.job import bisect_commits
 from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.store import open_project_store

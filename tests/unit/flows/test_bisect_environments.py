@@ -13,8 +13,8 @@ from perfgate.config import load_config
 from perfgate.document.bisection import BisectionDocument, EnvironmentChange
 from perfgate.document.decision import DecisionDocument
 from perfgate.errors import MeasuringError, UsageError
+from perfgate.flows.bisect.bisect import bisect_stack
 from perfgate.flows.bisect.environments import states_between
-from perfgate.flows.bisect.job import bisect_stack
 from perfgate.flows.bisect.request import parse_between
 from perfgate.flows.bisect.stacks import StackMaker
 from perfgate.flows.shared.options import CheckOptions

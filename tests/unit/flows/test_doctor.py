@@ -8,7 +8,7 @@ import pytest
 from perfgate.document import testbed
 from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedOutcome, PlantedResult
 from perfgate.errors import UsageError
-from perfgate.flows.doctor.job import (
+from perfgate.flows.doctor.doctor import (
     choose_changes,
     exit_code,
     judge_closed,

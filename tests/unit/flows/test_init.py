@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from perfgate.cli.main import cli
 from perfgate.config import load_config, parse_config
 from perfgate.errors import RepositoryError, SetUpError, UsageError
+from perfgate.flows.init.init import start_project
 from perfgate.flows.init.inputs import Forge, InitOptions
-from perfgate.flows.init.job import start_project
 from tests.ci_schema import assert_valid
 from tests.fakes.package_index import installed_wheels, offline, write_wheel
 from tests.installed import from_git, write_distribution, write_installation

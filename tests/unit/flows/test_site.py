@@ -16,7 +16,7 @@ import requests
 from perfgate.errors import UsageError
 from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Doors
-from perfgate.flows.site.job import WrittenSite, write_site
+from perfgate.flows.site import WrittenSite, write_site
 from perfgate.judging.report.render.site.page import run_address
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.runs import prune_runs, record_runs, stored_runs

@@ -25,14 +25,14 @@ from perfgate.document.run import CounterSite, OpCount, RunDocument, StepResult,
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
-from perfgate.flows.bisect.job import search_commits
-from perfgate.flows.check.job import check_change
+from perfgate.flows.bisect.bisect import search_commits
+from perfgate.flows.check.check import check_change
 from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Bisect, Doors
 from perfgate.flows.shared.scratch import ScratchRepository
 from perfgate.flows.shared.trend.read import StoredHistories, open_documents
 from perfgate.flows.trend.confirm import confirmation_of
-from perfgate.flows.trend.job import TrendRequest, run_trend
+from perfgate.flows.trend.trend import TrendRequest, run_trend
 from perfgate.judging.report.render.trend import render_news
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore

@@ -11,7 +11,7 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.history import Confirmation
 from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument
-from perfgate.flows.bisect.job import bisect_commits
+from perfgate.flows.bisect.bisect import bisect_commits
 from perfgate.flows.trend.confirm import read_confirmations
 from perfgate.flows.trend.culprit import bisect_oldest
 from perfgate.judging.trend.causes import causes, with_culprits

@@ -14,7 +14,7 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.flows.trace.job import Choice, trace_top
+from perfgate.flows.trace.trace import Choice, trace_top
 from perfgate.trace.model.recording import NamedTotal
 from perfgate.trace.readers.ascend import archive
 from perfgate.trace.readers.ascend.columns import shapes_of

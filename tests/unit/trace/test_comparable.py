@@ -10,7 +10,7 @@ import pytest
 from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.flows.trace.diff import trace_diff
-from perfgate.flows.trace.job import Choice, trace_steps
+from perfgate.flows.trace.trace import Choice, trace_steps
 from perfgate.trace.analysis.comparable import comparable_part, cut_ends
 
 from .job import is_kernel, kernel, launch, recorded, step_mark, steps

@@ -13,7 +13,7 @@ from perfgate.document.history import History
 from perfgate.document.trace import GapDocument, StepDocument, TopDocument
 from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
-from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps, trace_top
+from perfgate.flows.trace.trace import Choice, trace_gaps, trace_steps, trace_top
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.trace.readers.contradictions import contradictions

@@ -10,7 +10,7 @@ import pytest
 
 from perfgate import trace
 from perfgate.flows.trace.answer import trace_answer
-from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps
+from perfgate.flows.trace.trace import Choice, trace_gaps, trace_steps
 from perfgate.trace.model.cycles import pauses
 from tests.wording import text_of
 

@@ -14,7 +14,7 @@ from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.flows.trace.answer import trace_answer
 from perfgate.flows.trace.diff import trace_diff
-from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps, trace_top
+from perfgate.flows.trace.trace import Choice, trace_gaps, trace_steps, trace_top
 from perfgate.judging.gate.decide import decide
 from perfgate.trace.model.faults import ClockOffset, clock_offset, time_faults
 from perfgate.trace.readers.contradictions import contradictions

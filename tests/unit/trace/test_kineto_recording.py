@@ -245,8 +245,8 @@ def test_read_chrome__span_that_ends_before_it_begins__left_out_alone_and_said_f
 def test_readers__process_without_torch_and_scipy__read_analyse_and_draw() -> None:
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from perfgate.flows.trace.job import Choice\n"
-        "from perfgate.flows.trace.job import trace_gaps, trace_steps, trace_top\n"
+        "from perfgate.flows.trace.trace import Choice\n"
+        "from perfgate.flows.trace.trace import trace_gaps, trace_steps, trace_top\n"
         f"path, all_of_it = Path({str(DATA / 'device.json')!r}), Choice()\n"
         "trace_top(path, all_of_it, by='type', host=False)\ntrace_steps(path, all_of_it)\n"
         "assert trace_gaps(path, all_of_it, exposed=True, shortest=0).timelines[0].busy\n"

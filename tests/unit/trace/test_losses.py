@@ -14,8 +14,8 @@ from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.flows.trace.diff import trace_diff
 from perfgate.flows.trace.gathering import Place, trace_reduce
-from perfgate.flows.trace.job import Choice
 from perfgate.flows.trace.ranks import trace_ranks
+from perfgate.flows.trace.trace import Choice
 from perfgate.trace.model.events import CALL
 from perfgate.trace.readers.contradictions import contradictions, possible_losses
 from perfgate.trace.scanner import library

@@ -10,7 +10,7 @@ import pytest
 from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
-from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps, trace_top
+from perfgate.flows.trace.trace import Choice, trace_gaps, trace_steps, trace_top
 
 _TABLES = """
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate import trace
-from perfgate.flows.trace.job import Choice, trace_top
+from perfgate.flows.trace.trace import Choice, trace_top
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.readers.ascend.kinds import is_unknown_task, task_kind
 from tests.each import each

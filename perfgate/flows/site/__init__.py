@@ -1,1 +1,0 @@
-"""`perfgate site`: the pages of main's history as files."""
