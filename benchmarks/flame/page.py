@@ -54,7 +54,7 @@ def main() -> None:
     print("frames      file    open ms    zoom ms  search ms")
     for size in [int(word) for word in sys.argv[1:]] or SIZES:
         tree = grown(size, 1)
-        page = render_flame([side_by_side(tree, tree)])
+        page = render_flame([side_by_side(tree, tree)], language="en")
         times = measure(page)
         print(
             f"{size:6d} {len(page) / 1024:6.0f} KB "

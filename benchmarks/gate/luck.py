@@ -140,6 +140,10 @@ def _effects(
             is_decided=lambda: True,
             needs_names=lambda: False,
             draw=server,
+            budget_ends=None,
+            first=0,
+            traces=None,
+            sizes=None,
         )
     shape = next(iter(measured.base[0].shapes))
     clocks = {TimedLane(ShapePlace(workload, shape), preprocess=False): "cpu"}

@@ -129,6 +129,10 @@ def _record(bench: Bench, scratch: Path, workload: str, server: int, out: Path) 
         is_decided=lambda: True,
         needs_names=lambda: False,
         draw=server,
+        budget_ends=None,
+        first=0,
+        traces=None,
+        sizes=None,
     )
     each = (time.perf_counter() - started) / max(1, len(measured.base))
     for failed in measured.failed:

@@ -111,7 +111,7 @@ def gate(
             starts.append(planted(draw(), stall))
         sample = sample_of(starts)
         compared = judge_numbers(
-            list(of_sample(PLACE, sample, Rules(Policy()))), SHARES
+            list(of_sample(PLACE, sample, Rules(Policy()))), SHARES, floors=()
         )
         failed = frozenset(
             c.metric for c in compared if c.outcome == "regressed" and c.gating

@@ -275,7 +275,9 @@ def judge_stretches(name: str) -> dict[str, Any]:
     def compared() -> list[Paired]:
         shares = AlphaShares.of_subjects(Policy(), subjects=1)
         return [
-            row for row in judge_numbers(numbers(), shares) if isinstance(row, Paired)
+            row
+            for row in judge_numbers(numbers(), shares, floors=())
+            if isinstance(row, Paired)
         ]
 
     def is_decided() -> bool:
@@ -304,7 +306,7 @@ def judge_stretches(name: str) -> dict[str, Any]:
             sides = WorkloadSides(
                 bench, reference, Checkout(base, base), Checkout(head, base), measured
             )
-            measure_stretches(sides, looks=LOOKS, is_decided=is_decided)
+            measure_stretches(sides, looks=LOOKS, is_decided=is_decided, quads=0)
             seconds = round(time.monotonic() - started, 1)
     rows = compared()
     failed = any(one.outcome == "regressed" and one.gating for one in rows)

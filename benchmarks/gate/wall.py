@@ -139,6 +139,10 @@ def _measure(name: str, seconds: float, *, draw: int, profiled: bool) -> dict[st
                 is_decided=lambda: False,
                 needs_names=lambda: profiled,
                 draw=draw,
+                budget_ends=None,
+                first=0,
+                traces=None,
+                sizes=None,
             )
             wall = time.perf_counter() - began
     clock.stop()

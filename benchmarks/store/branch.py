@@ -73,7 +73,9 @@ def _measured(count: int, histories: Path) -> list[str]:
         last = runs[count]
         some = iter(runs[:count])
         while batch := list(islice(some, AT_ONCE)):
-            record_runs(open_backend(LOCATION, place), batch)
+            record_runs(
+                open_backend(LOCATION, place), batch, allow_dirty=False, now=None
+            )
         moments = [_now()]
         record_run(open_backend(LOCATION, place), last)
         moments.append(_now())

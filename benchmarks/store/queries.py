@@ -247,18 +247,34 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
         return store.documents(name, [f"{lot.choice(made[name].numbers):016x}" * 4])
 
     service = ServedStore(location, Path.cwd(), {})
-    sites = ProjectSites(service, "en", clock=lambda: ends_at().timestamp())
+    sites = ProjectSites(
+        service,
+        "en",
+        clock=lambda: ends_at().timestamp(),
+        recordings="",
+        webhooks="",
+        artifacts=None,
+        run_recordings=None,
+    )
     shown = project_name(last)
 
     def read() -> object:
-        pages = ProjectSites(service, "en", clock=lambda: ends_at().timestamp())
+        pages = ProjectSites(
+            service,
+            "en",
+            clock=lambda: ends_at().timestamp(),
+            recordings="",
+            webhooks="",
+            artifacts=None,
+            run_recordings=None,
+        )
         return pages.page(shown, "index.html")
 
     def page_of_a_series() -> object:
         return sites.series(shown, lot.choice(addresses))
 
     addresses = [
-        series_address(one).removeprefix("series/")
+        series_address(one, branch="").removeprefix("series/")
         for one in _content(sites, shown).trend.series
     ]
     return [

@@ -78,6 +78,8 @@ def fill(place: Path, template: RunDocument, numbers: range) -> None:
                 varied(template, number)
                 for number in range(first, min(first + AT_ONCE, numbers.stop))
             ],
+            allow_dirty=False,
+            now=None,
         )
 
 

@@ -39,7 +39,9 @@ new Promise((done) => {
 def main() -> None:
     print("    spans      file    open ms   frame ms    slowest  search ms")
     for size in [int(word) for word in sys.argv[1:]] or SIZES:
-        page = render_timeline([drawn_timeline(grown(size), "generated")])
+        page = render_timeline(
+            [drawn_timeline(grown(size), "generated")], language="en"
+        )
         with (
             tempfile.TemporaryDirectory() as folder,
             browser_page(Path(folder) / "profile") as browser,

@@ -563,7 +563,11 @@ class Mutator:
             try:
                 runs.append(
                     run_from_profile(
-                        self._folder, recording, self._folder / "run", _silent
+                        self._folder,
+                        recording,
+                        self._folder / "run",
+                        _silent,
+                        keep_files=False,
                     )
                 )
             except PerfgateError:

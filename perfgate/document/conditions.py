@@ -35,7 +35,7 @@ class StepConditions(FrozenStruct, kw_only=True, gc=False):
         return self.waited is not None and self.waited >= BUSY
 
     def compares_with(
-        self, other: StepConditions | None, *, of_young_process: bool = False
+        self, other: StepConditions | None, *, of_young_process: bool
     ) -> bool:
         """Whether values of the two were measured by the same procedure; unknown
         conditions are not comparable.

@@ -348,8 +348,8 @@ def accept_regressions(
     reason: str,
     revision: str,
     accepted_by: str | None,
-    folder: Path | None = None,
-    until: date | None = None,
+    folder: Path | None,
+    until: date | None,
 ) -> list[Acceptance]:
     """Accept regressions of one commit: of metrics, or of causes by their numbers in a
     check of that commit.

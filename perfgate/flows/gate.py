@@ -22,7 +22,7 @@ from perfgate.locale import Language
 
 
 def judge_again(
-    folder: Path, *, policy: Policy | None, out: Path | None, language: Language = "en"
+    folder: Path, *, policy: Policy | None, out: Path | None, language: Language
 ) -> DecisionDocument:
     """Judge the documents in ``folder`` again; the decision goes to ``out``, if given."""
     decision = judge_folder_with_advice(folder, policy=policy)

@@ -54,7 +54,7 @@ def write_site(
     progress: Progress,
     *,
     runs: int = NEWEST,
-    language: Language = "en",
+    language: Language,
 ) -> WrittenSite:
     """Write every page into ``out``; the newest ``runs`` have a page each.
 

@@ -147,7 +147,7 @@ class Repository:
             remedy=remedy,
         )
 
-    def main_of(self, remote: str, configured: str = "") -> str | None:
+    def main_of(self, remote: str, configured: str) -> str | None:
         """The main branch of a remote as it was last seen; None if it never was."""
         if default := self._default_of(remote):
             return default
@@ -156,7 +156,7 @@ class Repository:
                 return f"{remote}/{name}"
         return None
 
-    def fetch_main(self, remote: str, configured: str = "") -> str | None:
+    def fetch_main(self, remote: str, configured: str) -> str | None:
         """Fetch the main branch of a remote, with the history that a shallow clone
         lacks; None if that fails.
         """

@@ -33,7 +33,7 @@ ReadPages = Callable[[str], KeptPages]
 class KeptSite:
     """The pages of one project; ``stored`` are the pages of an earlier process."""
 
-    def __init__(self, read: ReadPages, stored: KeptPages | None = None) -> None:
+    def __init__(self, read: ReadPages, stored: KeptPages | None) -> None:
         self._read, self._lock = read, threading.Lock()
         self._present = stored
         self._renewal: Future[KeptPages] | None = None

@@ -70,10 +70,10 @@ class ProjectSites(ServicePart):
         served: ServedStore,
         language: Language,
         *,
-        recordings: str = "",
-        webhooks: str = "",
-        artifacts: ArtifactStore | None = None,
-        run_recordings: RunRecordings | None = None,
+        recordings: str,
+        webhooks: str,
+        artifacts: ArtifactStore | None,
+        run_recordings: RunRecordings | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._served, self._language = served, language

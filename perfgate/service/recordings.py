@@ -78,9 +78,7 @@ class RecordingPages(ServicePart):
 
     records = (RecordingList, ProfileList, RequestDocument, ServedTrace)
 
-    def __init__(
-        self, library: Library, language: Language, *, home: str = "/"
-    ) -> None:
+    def __init__(self, library: Library, language: Language, *, home: str) -> None:
         self._library, self._language, self._home = library, language, home
         self._readers, self._drawers = ThreadPoolExecutor(1), Drawers()
 

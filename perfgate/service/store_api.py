@@ -107,7 +107,7 @@ class StoreApi(ServicePart):
 
     records = (*ENTRIES.values(), LogState, AuditEntry)
 
-    def __init__(self, served: ServedStore, recorded: Sequence[Recorded] = ()) -> None:
+    def __init__(self, served: ServedStore, recorded: Sequence[Recorded]) -> None:
         self._served, self._recorded, self._uploads = served, recorded, Uploads()
 
     def router(self) -> APIRouter:

@@ -147,7 +147,7 @@ def simulate(
 
 
 def highest_rate(
-    keeps: Callable[[float], bool], *, most: float, steps: int = 16, halvings: int = 10
+    keeps: Callable[[float], bool], *, most: float, steps: int, halvings: int
 ) -> float:
     """The highest rate up to ``most`` that still keeps a promise; 0 if there is none.
 

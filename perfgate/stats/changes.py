@@ -107,7 +107,7 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
     return _merge(series, scale, begins, min_effect)
 
 
-def shift_at(series: Floats, at: int, others: Sequence[int] = ()) -> LevelShift:
+def shift_at(series: Floats, at: int, others: Sequence[int]) -> LevelShift:
     """The shift at a place that is known from elsewhere, between the levels on both
     sides of it; ``others`` are the places of the other shifts.
 

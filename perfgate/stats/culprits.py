@@ -43,7 +43,7 @@ class Culprits(NamedTuple):
         return frozenset(itertools.chain(*self.blocks))
 
 
-def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culprits:
+def find_culprits(count: int, trial: Trial, *, cumulative: bool) -> Culprits:
     """Find the culprits among ``count`` changes.
 
     The empty set, the old state, is never tried.

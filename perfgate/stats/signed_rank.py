@@ -31,7 +31,7 @@ _BISECTIONS = 40
 _KEPT_UP_TO = 128
 
 
-def walsh_averages(differences: Floats, weights: Floats | None = None) -> Floats:
+def walsh_averages(differences: Floats, weights: Floats | None) -> Floats:
     """All (w_i d_i + w_j d_j)/(w_i + w_j) with i <= j, sorted; shape n(n+1)/2."""
     return np.sort(_averages(differences, weights))
 

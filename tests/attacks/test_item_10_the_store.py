@@ -271,7 +271,14 @@ def test_prune_and_accept__in_a_job_of_a_pull_request__refused(project: Project)
         prune_runs(store, config.store.path, "shop", project.environ, keep=0)
     with pytest.raises(UsageError, match="nothing of a change is written to the store"):
         accept_regressions(
-            config, project.environ, metrics=["latency.low"], reason="x", revision="HEAD", accepted_by="mallory"
+            config,
+            project.environ,
+            metrics=["latency.low"],
+            reason="x",
+            revision="HEAD",
+            accepted_by="mallory",
+            folder=None,
+            until=None,
         )
 
 

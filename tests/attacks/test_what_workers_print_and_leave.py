@@ -371,7 +371,7 @@ def test_choose_environments__planted_by_an_earlier_job__used_and_in_ci_said(
         roots,
         {"base": MeasureSettings(setup="exit 3"), "head": MeasureSettings(setup="exit 3")},
         {"base": None, "head": None},
-        seals=Seals(),
+        seals=Seals(loads=None),
         code_of=lambda _: SealedCode([], []),
         out=tmp_path / "out",
         environ=around,

@@ -57,6 +57,9 @@ PAGES: dict[str, Callable[[Language], str]] = {
         [ServedRecording(name="runs/of a long name " * 4, kind="run", size=123_456, modified=1.7e9)],
         [ServedJob(name="a job" * 20, recordings=8, size=1, modified=1.7e9)],
         language,
+        folder="",
+        contains="",
+        home="/",
     ),
     "projects": lambda language: render_projects(
         [
@@ -68,6 +71,7 @@ PAGES: dict[str, Callable[[Language], str]] = {
         language,
         recordings="/recordings",
         audit="/audit",
+        webhooks="",
     ),
     "audit": lambda language: render_audit(
         [AuditRow("2026-03-01T12:00:00Z", "token 1f " + "runner" * 9, "shop" * 9, "run recorded", "a" * 64)],
@@ -77,7 +81,7 @@ PAGES: dict[str, Callable[[Language], str]] = {
     "refusal": lambda language: render_refusal(
         "the form names no commit or no state; open the page again", OPEN, language
     ),
-    "trend": lambda language: render_trend_page(make_trend(make_series(make_change())), language),
+    "trend": lambda language: render_trend_page(make_trend(make_series(make_change())), language, kept_files=None),
     "email": lambda language: render_email(make_trend(make_series(make_change())), language),
     "site-unreadable": lambda language: pages_of(make_site(), language=language).unreadable(
         run_address("a" * 64), "run aaaaaaaaaaaa cannot be read"

@@ -223,7 +223,7 @@ def test_warm_up__compiled_for_each_size_of_input__all_is_compiled_before_the_bl
     workload = bound(device, call, lambda batch, seed: FakeTensor(batch, 64 * seed))
     warm = warm_up(workload, block_seconds=0.05, cap_seconds=10.0)
     compiled = compiler.compiled
-    recorder = BlockRecorder(workload)
+    recorder = BlockRecorder(workload, counters=None)
     for sequence in range(8):
         recorder.record("default", calls=warm.block_calls["default"], quad=0, sequence=sequence)
 
@@ -266,7 +266,7 @@ def test_warm_up__torch_compiles_for_each_length__no_block_compiles_and_calls_co
         workload = bound(device, call, lambda batch, seed: FakeTensor(seed, 64))
         warm = warm_up(workload, block_seconds=0.05, cap_seconds=60.0)
         before = len(compiled)
-        recorder = BlockRecorder(workload)
+        recorder = BlockRecorder(workload, counters=None)
         for sequence in range(4):
             recorder.record("default", calls=warm.block_calls["default"], quad=0, sequence=sequence)
         torch._dynamo.reset()
@@ -329,7 +329,7 @@ def test_card__captured_graph__every_block_replays_and_none_captures(card: Any) 
     warm = warm_up(workload, block_seconds=0.02, cap_seconds=2.0)
     assert captures == [1]
 
-    recorder = BlockRecorder(workload)
+    recorder = BlockRecorder(workload, counters=None)
     block = recorder.record("default", calls=warm.block_calls["default"], quad=0, sequence=0)
     recorder.record_kernels("default", calls=CALLS, quad=0)
 

@@ -79,6 +79,6 @@ def test_numbers__each__has_a_family_with_a_share_of_the_alpha(rows: list[Number
 
 def test_judge__each__one_comparison_or_more_a_row_with_its_unit_and_place(rows: list[Number]) -> None:
     for number in rows:
-        comparisons = judge_numbers([number], AlphaShares.of_subjects(POLICY, subjects=2))
+        comparisons = judge_numbers([number], AlphaShares.of_subjects(POLICY, subjects=2), floors=())
         assert {row.place for row in comparisons} == {tuple(number.place)}
         assert number.unit in {row.unit for row in comparisons}

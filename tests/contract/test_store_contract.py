@@ -166,17 +166,21 @@ def test_record__session_kept_with_another_document__refused(store: Store) -> No
 def test_record_all__one_of_them_refused__none_is_kept(store: Store) -> None:
     record_run(store, run_of_day(1))
     with pytest.raises(StoreError, match="session 's1' is already stored"):
-        record_runs(store, [run_of_day(2), run_of_day(1, value=0.003)])
+        record_runs(store, [run_of_day(2), run_of_day(1, value=0.003)], allow_dirty=False, now=None)
     with pytest.raises(StoreError, match="uncommitted changes"):
-        record_runs(store, [run_of_day(2), minimal_run(dirty=True)])
+        record_runs(store, [run_of_day(2), minimal_run(dirty=True)], allow_dirty=False, now=None)
     assert len(stored_runs(store, "shop")) == 1
 
 
 def test_record_all__several_and_one_known__ids_of_the_new_ones_in_their_order(store: Store) -> None:
     known = record_run(store, run_of_day(2))
-    ids = record_runs(store, [run_of_day(3), run_of_day(2), run_of_day(1)])
+    ids = record_runs(store, [run_of_day(3), run_of_day(2), run_of_day(1)], allow_dirty=False, now=None)
     assert [listed.id for listed in stored_runs(store, "shop")] == [ids[0], known, ids[1]]
-    assert record_runs(store, [run_of_day(3), run_of_day(2)]) == record_runs(store, []) == []
+    assert (
+        record_runs(store, [run_of_day(3), run_of_day(2)], allow_dirty=False, now=None)
+        == record_runs(store, [], allow_dirty=False, now=None)
+        == []
+    )
 
 
 def test_record__same_session_in_another_project__kept(store: Store) -> None:
@@ -221,7 +225,12 @@ def test_history__recorded_out_of_order__oldest_session_first(store: Store) -> N
 
 
 def test_runs__one_page_behind_the_other__every_run_once_also_of_one_moment(store: Store) -> None:
-    record_runs(store, [*(run_of_day(day) for day in (1, 2)), *(run_of_moment(number) for number in range(3))])
+    record_runs(
+        store,
+        [*(run_of_day(day) for day in (1, 2)), *(run_of_moment(number) for number in range(3))],
+        allow_dirty=False,
+        now=None,
+    )
     everything = stored_runs(store, "shop")
     pages = [stored_runs(store, "shop", Page(limit=2))]
     while pages[-1]:
@@ -278,7 +287,7 @@ def test_followed_log__runs_added_behind_and_before_others_and_removed__as_it_is
     for day in (5, 7, 9, 8):
         record_run(store, run_of_day(day))
         check()
-    record_runs(store, [run_of_day(day, fingerprint="f2") for day in range(10, 29)])
+    record_runs(store, [run_of_day(day, fingerprint="f2") for day in range(10, 29)], allow_dirty=False, now=None)
     check()
     store.append("shop", [acceptance()])
     record_run(store, run_of_day(1, value=0.001))
@@ -295,7 +304,7 @@ def test_followed_log__oldest_of_the_newest_removed_and_recorded_again__as_it_is
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perfgate.judging.store.index._NEWEST_RUNS", 3)
-    ids = record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)])
+    ids = record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)], allow_dirty=False, now=None)
     log = FollowedLog("shop")
     log.read(store)
     store.remove("shop", ids[2:3])
@@ -308,7 +317,7 @@ def test_run_entries__more_than_are_read_at_once__all_in_order_or_as_many_as_ask
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perfgate.judging.store.runs._READ_AT_ONCE", 2)
-    record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)])
+    record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)], allow_dirty=False, now=None)
     assert [run.session for run in stored_runs(store, "shop")] == ["s5", "s4", "s3", "s2", "s1"]
     assert [run.session for run in stored_runs(store, "shop", Page(limit=3))] == ["s5", "s4", "s3"]
     assert [run.session for run in read_index(store, "shop", Page(limit=4)).runs] == ["s2", "s3", "s4", "s5"]
@@ -317,7 +326,7 @@ def test_run_entries__more_than_are_read_at_once__all_in_order_or_as_many_as_ask
 @pytest.mark.usefixtures("own_store")
 def test_run_entries__runs_removed_meanwhile__to_be_repeated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perfgate.judging.store.runs._READ_AT_ONCE", 2)
-    ids = record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)])
+    ids = record_runs(store, [run_of_day(day) for day in (1, 2, 3, 4, 5)], allow_dirty=False, now=None)
     entries = run_entries(store, "shop")
     next(entries)
     store.remove("shop", ids[:4])
@@ -376,7 +385,7 @@ def test_index__runs_of_a_testbed__their_values_and_in_their_entries_how_steps_w
     counters = CounterSet(workload="encoder", shape="short", repeats=3, values={"memory.peak": 9}, ops=[])
     record_run(store, changed(run, steps=steps, counters=[counters]))
     # Recorded in another order than they started.
-    record_runs(store, [run_of_day(3, value=0.003), run_of_day(2, value=0.002)])
+    record_runs(store, [run_of_day(3, value=0.003), run_of_day(2, value=0.002)], allow_dirty=False, now=None)
     record_run(store, run_of_day(4, fingerprint="f2"))
     record_run(store, run_of_day(5, project="other"))
     index = read_index(store, "shop", Page(testbed="f1"))
@@ -395,7 +404,7 @@ def test_index__runs_of_a_testbed__their_values_and_in_their_entries_how_steps_w
 def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:
     with pytest.raises(StoreError, match="holds no run 'abc'; `perfgate baseline list` shows"):
         stored_run(store, "shop", "abc")
-    ids = record_runs(store, [run_of_day(day) for day in range(1, 18)])
+    ids = record_runs(store, [run_of_day(day) for day in range(1, 18)], allow_dirty=False, now=None)
     first = [run_id[0] for run_id in ids]
     repeated = next(letter for letter in first if first.count(letter) > 1)  # 17 ids begin with 16 digits
     with pytest.raises(StoreError, match="several runs that begin with"):
@@ -499,7 +508,7 @@ def test_projects__runs_of_two__both_in_order(store: Store) -> None:
 def test_copy_store__runs_of_a_store__same_ids_times_and_lists(store: Store, tmp_path: Path) -> None:
     source = SqlStore(tmp_path / "source.db")
     now = datetime(2026, 5, 1, tzinfo=timezone.utc)
-    record_runs(source, [run_of_day(1), run_of_day(2, value=0.003)], now=now)
+    record_runs(source, [run_of_day(1), run_of_day(2, value=0.003)], now=now, allow_dirty=False)
     record_run(source, minimal_run(session="dirty", dirty=True), allow_dirty=True, now=now)
     for runs in (3, 0):
         assert copy_store(source, store, ["shop"], lambda *_: None, is_whole=True).runs == runs
@@ -513,7 +522,7 @@ def test_copy_store__runs_of_a_store__same_ids_times_and_lists(store: Store, tmp
 @pytest.mark.usefixtures("own_store")
 def test_copy_store__session_kept_with_another_document__none_is_stored(store: Store, tmp_path: Path) -> None:
     source = SqlStore(tmp_path / "source.db")
-    record_runs(source, [run_of_day(1), run_of_day(2)])
+    record_runs(source, [run_of_day(1), run_of_day(2)], allow_dirty=False, now=None)
     record_run(store, run_of_day(1, value=0.009))
     with pytest.raises(StoreError, match="session 's1' is already stored"):
         copy_store(source, store, ["shop"], lambda *_: None, is_whole=True)
@@ -544,7 +553,7 @@ def test_copy_store__tokens_and_audit_history__there_once_or_counted_as_left_out
 def test_copy_store__from_each_kind__runs_are_there_and_the_history_of_those_that_keep_one(
     store: Store, tmp_path: Path
 ) -> None:
-    record_runs(store, [run_of_day(1), run_of_day(2)])
+    record_runs(store, [run_of_day(1), run_of_day(2)], allow_dirty=False, now=None)
     target = SqlStore(tmp_path / "target.db")
     copied = copy_store(store, target, ["shop"], lambda *_: None, is_whole=True)
     ledger = store.ledger()

@@ -151,7 +151,7 @@ class Watched(Project):
         os.environ.update(self.environment)
         os.chdir(self.clone)
         runs = [msgspec.structs.replace(run, project="model") for run in main_runs(30, time=stepped(15, 1.1))]
-        record_runs(open_project_store(load_config(Path()), os.environ), runs)
+        record_runs(open_project_store(load_config(Path()), os.environ), runs, allow_dirty=False, now=None)
 
 
 class Jenkins(Project):

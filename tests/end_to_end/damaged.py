@@ -101,7 +101,7 @@ class DamagedChecks:
         if command == "publish":
             return self._judges[name].decision().verdict
         try:
-            decision = judge_again(folder, policy=None, out=None)
+            decision = judge_again(folder, policy=None, out=None, language="en")
         except PerfgateError:
             return "refused"
         render_terminal(decision, Console(file=io.StringIO(), width=100), "en")

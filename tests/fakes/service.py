@@ -107,7 +107,7 @@ def serve_folder(
     found = RunRecordings(library) if library else None
     authenticator = Authenticator(own, store.ledger())
     troubles = TroubleLog(warn)
-    sites = ProjectSites(served, "en", artifacts=kept, run_recordings=found)
+    sites = ProjectSites(served, "en", artifacts=kept, run_recordings=found, recordings="", webhooks="")
     sources = ServedSources(folder, served, library, sites)
     app = create_app(
         [

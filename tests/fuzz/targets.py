@@ -220,7 +220,7 @@ def _analyse(path: Path) -> None:
                 with suppress(UsageError):  # no shapes
                     rows = top(timeline, by=by, host=host).rows
                     assert all(row.count > 0 and row.total_ns >= 0 for row in rows)
-    trace_steps(path, Choice())
+    trace_steps(path, Choice(), step_by=None)
 
 
 def _file(name: str) -> Callable[[bytes, Path], object]:

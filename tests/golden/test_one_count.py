@@ -73,9 +73,9 @@ def texts_of(decision: DecisionDocument) -> dict[str, str]:
     comment = render_comment(decision, CommentContext(marker="<!-- m -->"), budget=10_000_000)
     return {
         "comment": comment,
-        "status": status_line(decision),
+        "status": status_line(decision, language="en"),
         "terminal": terminal(decision),
-        "page": render_html(decision, None, make_run("head")),
+        "page": render_html(decision, None, make_run("head"), language="en"),
     }
 
 
@@ -160,7 +160,10 @@ def test_counts__metrics_that_moved__are_the_decisions() -> None:
     regressed = [c for c in decision.comparisons if c.outcome == "regressed"]
     improved = [c for c in decision.comparisons if c.outcome == "improved"]
     assert f"<summary>{len(regressed)} regressions · {len(improved)} improvements</summary>" in comment
-    assert status_line(decision) == f"FAIL: {len(regressed)} of {len(decision.comparisons)} metrics regressed"
+    assert (
+        status_line(decision, language="en")
+        == f"FAIL: {len(regressed)} of {len(decision.comparisons)} metrics regressed"
+    )
 
 
 def test_counts__operators_alone_moved__no_metric_is_said_to_have() -> None:
@@ -171,7 +174,7 @@ def test_counts__operators_alone_moved__no_metric_is_said_to_have() -> None:
 
 def terminal(decision: DecisionDocument) -> str:
     console = Console(file=io.StringIO(), width=500, color_system=None)
-    render_terminal(decision, console)
+    render_terminal(decision, console, language="en")
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -201,7 +201,9 @@ def _served(rename: Rename) -> list[str]:
     recordings = [ServedRecording(name=rename("job/rank0.json"), kind="recording", size=123, modified=1.7e9)]
     jobs = [ServedJob(name=rename("job"), recordings=2, size=5, modified=1.7e9)]
     folder, contains = rename("job"), rename("rank")
-    index = _in_languages(lambda language: render_index(recordings, jobs, language, folder=folder, contains=contains))
+    index = _in_languages(
+        lambda language: render_index(recordings, jobs, language, folder=folder, contains=contains, home="/")
+    )
     return index + _in_languages(lambda language: render_refusal(rename("no such entry"), "/", language))
 
 
@@ -282,7 +284,9 @@ MEDIA: dict[str, Medium] = {
         "html", "html", lambda rename: [_page(decision, _run(rename), "en") for decision in _decisions(rename)[:4]]
     ),
     "trend page": Medium(
-        "trend_page", "html", lambda rename: _in_languages(lambda language: render_trend_page(_trend(rename), language))
+        "trend_page",
+        "html",
+        lambda rename: _in_languages(lambda language: render_trend_page(_trend(rename), language, kept_files=None)),
     ),
     "pages of main": Medium("site", "html", _site_pages),
     "served folder": Medium("served", "html", _served),
@@ -297,8 +301,12 @@ MEDIA: dict[str, Medium] = {
             lambda language: render_ranks_page(drawn(collective=rename("hcom_allReduce")), language)
         ),
     ),
-    "speedscope": Medium("flame", "json", lambda rename: [flame_text([_flame_tree(rename)], "speedscope")]),
-    "stacks": Medium("flame", "line", lambda rename: flame_text([_flame_tree(rename)], "collapsed").splitlines()),
+    "speedscope": Medium(
+        "flame", "json", lambda rename: [flame_text([_flame_tree(rename)], "speedscope", language="en")]
+    ),
+    "stacks": Medium(
+        "flame", "line", lambda rename: flame_text([_flame_tree(rename)], "collapsed", language="en").splitlines()
+    ),
     "terminal": Medium(
         "terminal",
         "terminal",
@@ -341,14 +349,14 @@ MEDIA: dict[str, Medium] = {
         "terminal",
         _of_decisions(
             lambda decision, language: "\n".join(
-                early_lines(decision, decision.project, certain=True, language=language)
+                early_lines(decision, decision.project, certain=True, language=language, has_pairs=True)
             )
         ),
     ),
     "commit status": Medium("ci", "line", _of_decisions(status_line)),
     "annotations": Medium("ci", "line", _annotations),
     "junit": Medium("junit", "xml", _of_decisions(junit)),
-    "junit of a run": Medium("junit", "xml", lambda rename: [junit_of_run(_run(rename))]),
+    "junit of a run": Medium("junit", "xml", lambda rename: [junit_of_run(_run(rename), language="en")]),
     "junit without a verdict": Medium("junit", "xml", lambda rename: [junit_without_verdict(rename("disk full"))]),
     "csv": Medium("number_formats", "csv", _numbers(csv_table)),
     "bencher": Medium("number_formats", "json", _numbers(bencher_metrics)),

@@ -198,7 +198,7 @@ def answers(url: str) -> bool:
 def read(folder: Path, pattern: str, format: str) -> Results:  # noqa: A002 - as perfgate.toml calls it
     """The results, found out by their content. Another format refuses them by its name."""
     file = written_file(folder, pattern, 0.0)
-    results = read_results(file)
+    results = read_results(file, format="auto")
     assert results.format == format
     with pytest.raises(ResultsError, match=f"{re.escape(file.name)}: it is not in the format vllm_bench"):
         read_results(file, format="vllm_bench")

@@ -20,7 +20,7 @@ SAME = [1.0 + 0.0005 * (-1) ** pair for pair in range(12)]
 def sealed_base(root: Path) -> Seals:
     """The seals of a check whose base is a checkout of one file."""
     (root / "model.py").write_text("x = 1\n")
-    seals = Seals()
+    seals = Seals(loads=None)
     stamp = SealedFolder("base", lambda: stamps_below(root, most=10), own="base", committed=frozenset({"model.py"}))
     seals.add([stamp], "base")
     time.sleep(0.02)  # the kernel's clock of files has ticks of up to 10 ms

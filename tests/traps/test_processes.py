@@ -132,7 +132,16 @@ def measure(project: Path, bench: Bench) -> Measure:
         measured = PairedMeasurement()
         reference = next(found for found in bench.config.selected(()) if found.name == name)
         checkouts = [Checkout(project / name, project / "head") for name in ("base", "head")]
-        measure_pairs(WorkloadSides(bench, reference, *checkouts, measured), looks=[1], is_decided=lambda: True)
+        measure_pairs(
+            WorkloadSides(bench, reference, *checkouts, measured),
+            looks=[1],
+            is_decided=lambda: True,
+            budget_ends=None,
+            draw=0,
+            first=0,
+            traces=None,
+            sizes=None,
+        )
         workload = msgspec.structs.replace(make_run().workloads[0], name=name, shapes=["wide"])
         empty = {"counters": [], "operators": [], "steps": [], "correctness": [], "workloads": [workload]}
         base = make_run("base", **empty, replicates=measured.base)

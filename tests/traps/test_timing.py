@@ -452,7 +452,7 @@ def paused_once(*, after: int, ns: int) -> Side:
 def names_of_whole_gate(gate: VirtualGate) -> set[str]:
     """The names of a gate that measures stretches after its pairs."""
     measured, _ = gate.measure()
-    gate.measure_stretches(measured)
+    gate.measure_stretches(measured, quads=0)
     return names(judged(*documents_of(measured), policy=gate.policy))
 
 

@@ -267,7 +267,7 @@ class _InProcessWorker(WorkerLoop):
         make = self._gate.head if self.side == "head" else self._gate.base
         device = self._open("fake")
         workload = BoundWorkload(request.name, workload_of(make()), device, seed=request.seed, root=Path(request.root))
-        self.take_up(request, workload, _holdings())
+        self.take_up(request, workload, _holdings(), line_watch=None)
         # A fake device has no memory that could lie elsewhere, and to draw the pads takes longer than to measure.
         movable = Layout(workload).movable
         self.answers = {
@@ -365,6 +365,10 @@ class VirtualGate:
                 pairs_needed=self.pairs_needed,
                 needs_names=self.needs_names,
                 first=first,
+                budget_ends=None,
+                draw=0,
+                traces=None,
+                sizes=None,
             )
         assert not machine.alive, "workers are left running"
         return measured, machine

@@ -80,7 +80,7 @@ def _rebuild(self: Any, lot: random.Random) -> None:
     _held[:] = [bytearray(16 * lot.randrange(65536) + 16), fill_pools(lot)]
     prepare_libraries(threads=len(os.sched_getaffinity(0)), seed=workload.seed)
     workload.model = workload.workload.build(self._device.handle())
-    recorder._callers.update(BlockRecorder(workload)._callers)
+    recorder._callers.update(BlockRecorder(workload, counters=None)._callers)
 
 
 def _stay(self: Any, seed: int) -> None:

@@ -102,7 +102,16 @@ class Lab:
         measured = PairedMeasurement()
         started, began = time.time(), time.perf_counter()
         sides = WorkloadSides(served.bench, reference, base, head, measured)
-        measure_pairs(sides, looks=[1], is_decided=lambda: True)
+        measure_pairs(
+            sides,
+            looks=[1],
+            is_decided=lambda: True,
+            budget_ends=None,
+            draw=0,
+            first=0,
+            traces=None,
+            sizes=None,
+        )
         seconds = time.perf_counter() - began
         served.pairs += 1
         record: dict[str, Any] = {
@@ -119,6 +128,9 @@ class Lab:
             pairs=1,
             aa_pairs=0,
             first_look=1,
+            round_number=0,
+            draw=0,
+            resident=False,
         )[0]
         record |= {
             "layout_seed": plan.layout_seed,

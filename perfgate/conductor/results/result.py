@@ -273,7 +273,7 @@ def written_file(folder: Path, pattern: str, not_before: float) -> Path:
     return folder / fresh[0]
 
 
-def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 - as perfgate.toml calls it
+def read_results(path: Path, *, format: str) -> Results:  # noqa: A002 - as perfgate.toml calls it
     """Raises ResultsError, with the error, its place and the remedy."""
     _refuse_large(path)
     content = Content(path, text_of(path))

@@ -115,8 +115,8 @@ class SideProgram:
         folder: Path,
         environment: Mapping[str, str],
         log: Path,
-        cpus: Sequence[int] = (),
-        room: Room | None = None,
+        cpus: Sequence[int],
+        room: Room | None,
     ) -> None:
         self._log = log
         self._line = line

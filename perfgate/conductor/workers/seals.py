@@ -255,7 +255,7 @@ class Seals:
         self,
         clock: Callable[[], float] = time.monotonic,
         *,
-        loads: LoadLog | None = None,
+        loads: LoadLog | None,
     ) -> None:
         self.loads = loads
         self.libraries: list[Path] = []

@@ -89,9 +89,7 @@ def regressed(
     return regressions
 
 
-def signal_of(
-    decision: DecisionDocument, pattern: PlacePattern | None = None
-) -> Signal:
+def signal_of(decision: DecisionDocument, pattern: PlacePattern | None) -> Signal:
     """The signal in the gate of all changes together; empty without a regression."""
     regressions = regressed(decision, pattern)
     if counters := frozenset(
@@ -113,7 +111,7 @@ def signal_of(
 
 def read_first(
     decision: DecisionDocument,
-    pattern: PlacePattern | None = None,
+    pattern: PlacePattern | None,
     *,
     allowed: float = 1.0,
 ) -> TrialReading:

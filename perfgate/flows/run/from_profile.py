@@ -69,7 +69,7 @@ def run_from_profile(
     say: Say,
     *,
     workload: str = DEFAULT_WORKLOAD,
-    keep_files: bool = False,
+    keep_files: bool,
 ) -> RunDocument:
     """Read the recording ``profile`` and write ``run.json`` into ``out``; with
     ``keep_files`` its files are copied there too.

@@ -51,7 +51,7 @@ def decide_with_advice(
 
 
 def judge_folder_with_advice(
-    folder: Path, *, policy: Policy | None = None
+    folder: Path, *, policy: Policy | None
 ) -> DecisionDocument:
     """Judge the documents of a check folder again, with new suggestions."""
     decision = judge_folder(folder, policy=policy)

@@ -47,9 +47,7 @@ _NS = 1e9
 _SHOWN = 3
 
 
-def trace_answer(
-    path: Path, choice: Choice, *, base: Path | None = None
-) -> AnswerDocument:
+def trace_answer(path: Path, choice: Choice, *, base: Path | None) -> AnswerDocument:
     """The overview of every chosen timeline, and its changes since ``base``.
 
     Raises UsageError and DocumentError with a remedy.

@@ -102,9 +102,9 @@ def trace_reduce(
     places: Sequence[Place],
     *,
     say: Callable[[str], None],
-    workers: int | None = None,
-    on: Cluster | None = None,
-    out: Path | None = None,
+    workers: int | None,
+    on: Cluster | None,
+    out: Path | None,
 ) -> ReducedFiles:
     """``perfgate trace reduce``: write the small table of every recording next to it,
     or into ``out``.

@@ -56,7 +56,7 @@ def trace_ranks(
     places: Sequence[Place],
     *,
     say: Callable[[str], None],
-    workers: int | None = None,
+    workers: int | None,
     on: Cluster | None = None,
     strict: bool = False,
 ) -> Ranks:
@@ -110,9 +110,9 @@ def ranks_document(
     path: str,
     tables: list[RankTable],
     arrived: Arrivals,
-    left_out: Sequence[LeftOutRecording] = (),
+    left_out: Sequence[LeftOutRecording],
     *,
-    repeated: Sequence[RepeatedRank] = (),
+    repeated: Sequence[RepeatedRank],
 ) -> RanksDocument:
     """The answers about the ranks below the folders that ``path`` names."""
     links = links_between(tables)

@@ -24,7 +24,7 @@ _NONE = Message("trace.no-requests")
 
 
 def trace_requests(
-    path: Path, choice: Choice, *, request: str | None = None
+    path: Path, choice: Choice, *, request: str | None
 ) -> RequestDocument:
     """The requests of every chosen timeline, or one of them.
 

@@ -70,7 +70,7 @@ class ChosenTimeline(NamedTuple):
 
 
 def trace_top(
-    path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None = None
+    path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None
 ) -> TopDocument:
     """The rows of every chosen timeline; with ``longer``, only rows of single runs
     longer than that number of seconds.
@@ -99,9 +99,7 @@ def trace_gaps(
     )
 
 
-def trace_steps(
-    path: Path, choice: Choice, *, step_by: str | None = None
-) -> StepDocument:
+def trace_steps(path: Path, choice: Choice, *, step_by: str | None) -> StepDocument:
     """The steps of every chosen timeline, or its annotations that match ``step_by``.
 
     Raises UsageError for an invalid regular expression.

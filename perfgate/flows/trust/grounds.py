@@ -171,7 +171,7 @@ def required_of(
     base: RunDocument,
     environ: Mapping[str, str],
     *,
-    only: Collection[str] = (),
+    only: Collection[str],
     changed: frozenset[str] | None = None,
 ) -> Required:
     """The evidence required by the base's configuration and main's stored runs; without

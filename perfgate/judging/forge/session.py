@@ -48,7 +48,7 @@ class BearerAuth(AuthBase):
     writes ``token``.
     """
 
-    def __init__(self, token: str, scheme: str = "Bearer") -> None:
+    def __init__(self, token: str, scheme: str) -> None:
         token = token.strip()
         # The HTTP library would quote a bad header value, including the token, in its
         # error.

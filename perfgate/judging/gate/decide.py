@@ -72,7 +72,7 @@ NO_PROCEDURE = "none"
 NOTHING_REQUIRED = Required()
 
 
-def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
+def judge_folder(folder: Path, *, policy: Policy | None) -> DecisionDocument:
     """Judge the documents of a check folder again, under its own settings: for trusted
     folders.
 

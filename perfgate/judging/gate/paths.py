@@ -35,7 +35,7 @@ def skipped_because(
     changed: Sequence[str],
     paths: PathSettings,
     *,
-    always: Collection[str] = (),
+    always: Collection[str],
     read: Callable[[Sequence[str]], Collection[str]] = lambda _: (),
     same_code: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> Message | None:

@@ -16,8 +16,8 @@ def expired_sets(
     retained_runs: Collection[str],
     now: datetime,
     *,
-    older_than: timedelta | None = None,
-    larger_than: int | None = None,
+    older_than: timedelta | None,
+    larger_than: int | None,
 ) -> tuple[list[ArtifactSet], int, int]:
     """The sets that may go, oldest first; the number of retained sets; and the bytes by
     which the rest is too large.

@@ -64,8 +64,8 @@ def record_runs(
     store: Store,
     runs: Sequence[RunDocument],
     *,
-    allow_dirty: bool = False,
-    now: datetime | None = None,
+    allow_dirty: bool,
+    now: datetime | None,
 ) -> list[str]:
     """Store several runs of one project in one write, and return the ids of the new
     runs. Raises UnfitRunError.

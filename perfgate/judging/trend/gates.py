@@ -37,7 +37,7 @@ def accepted_commits(
 def gate_history(
     records: Sequence[GateRecord],
     acceptances: Sequence[Acceptance],
-    triages: Sequence[Triage] = (),
+    triages: Sequence[Triage],
 ) -> GateHistory | None:
     """The verdicts together; None if none was kept."""
     if not records:

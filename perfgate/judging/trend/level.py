@@ -11,7 +11,7 @@ from perfgate.document.trend import TrendPoint, TrendSeries
 
 
 def level_around(
-    series: TrendSeries, run: StoredRun, *, without: Sequence[StoredRun] = ()
+    series: TrendSeries, run: StoredRun, *, without: Sequence[StoredRun]
 ) -> list[float]:
     """The values of the level that a run is on, oldest first, without the versions of
     the runs ``without``.

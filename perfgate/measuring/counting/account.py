@@ -54,7 +54,7 @@ def account_for(
     *,
     order: Sequence[Dispatched],
     root: Path,
-    roof: Roof | None = None,
+    roof: Roof | None,
 ) -> CallAccount:
     """Of the faster half of the traced calls, with operators dispatched in ``order``;
     ``roof`` is the device's.

@@ -340,7 +340,7 @@ def kernel_counters(work: Work) -> dict[str, int]:
 
 
 def with_kernels(
-    counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()
+    counted: CounterSet, works: list[Work], *, absent: Collection[str]
 ) -> CounterSet:
     """Add the counters of the device: the values of the last span, its kernels, and
     unstable metrics.

@@ -220,7 +220,7 @@ class CountingMode(WatchingMode):
         *,
         root: Path,
         waits: Sequence[HostWait] = (),
-        counts_host_memory: bool = True,
+        counts_host_memory: bool,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tally = tally

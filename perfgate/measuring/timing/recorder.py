@@ -48,7 +48,7 @@ class BlockRecorder:
         self,
         workload: BoundWorkload,
         *,
-        counters: HardwareCounters | None = None,
+        counters: HardwareCounters | None,
     ) -> None:
         self._device = workload.device
         self._root = workload.root

@@ -60,7 +60,7 @@ class WorkerLoop:
         connection: socket.socket,
         *,
         cpus: list[int],
-        built: HostBuild | None = None,
+        built: HostBuild | None,
     ) -> None:
         # They see the threads that are started after them alone, so they are opened
         # before anything else.
@@ -219,7 +219,7 @@ class WorkerLoop:
         request: protocol.LoadRequest,
         workload: BoundWorkload,
         before: Holdings,
-        line_watch: TrialWatch | None = None,
+        line_watch: TrialWatch | None,
     ) -> None:
         """Answer requests about a workload from now on."""
         loaded = LoadedWorkload(

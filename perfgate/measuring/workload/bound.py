@@ -61,9 +61,7 @@ class BoundWorkload:
         """Make one input batch on the host, preprocessed; the same index gives the same data on both sides."""
         return self.preprocess(self.raw_inputs(shape, batch=batch, index=index))
 
-    def raw_inputs(
-        self, shape: str, *, batch: int | None = None, index: int = 0
-    ) -> Any:
+    def raw_inputs(self, shape: str, *, batch: int | None = None, index: int) -> Any:
         items = batch or self.batch
         inputs = self.workload.inputs(
             items, self.seed + index, **self.workload.shapes[shape]

@@ -67,7 +67,7 @@ class _Units(NamedTuple):
 
 
 def comparable_part(
-    timeline: Timeline, *, lacks_events: bool, is_cut: bool = False
+    timeline: Timeline, *, lacks_events: bool, is_cut: bool
 ) -> ComparablePart:
     """The complete units of a timeline; ``lacks_events`` is whether part of its file is
     lost, ``is_cut`` all behind a byte.

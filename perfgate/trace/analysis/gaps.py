@@ -218,7 +218,7 @@ def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Gaps:
 
 
 def gap_groups(
-    events: EventTable, device: DeviceGaps, *, uncertain: bool = False
+    events: EventTable, device: DeviceGaps, *, uncertain: bool
 ) -> list[GapGroupRow]:
     """The longest gaps grouped by filler, the costliest group first; ``uncertain`` is
     whether the clocks differ.

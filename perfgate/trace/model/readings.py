@@ -77,7 +77,7 @@ class Readings(msgspec.Struct, frozen=True, eq=False):
 
     @staticmethod
     def summed(
-        time: IntColumn, value: FloatColumn, source: IntColumn, unit: str = ""
+        time: IntColumn, value: FloatColumn, source: IntColumn, unit: str
     ) -> Readings:
         """The sums of several sources that are read at the same times; a time at which
         one is missing is left out.

@@ -141,7 +141,7 @@ def event_lists(
     text: TraceText,
     kind: type[_Event],
     *,
-    advice: Activity | None = None,
+    advice: Activity | None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[list[_Event]]:
     """Lists that together hold every event of a trace file, decoded, in order, each

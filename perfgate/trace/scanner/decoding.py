@@ -42,7 +42,7 @@ class _Event(ChromeEvent):
 
 
 def decode_events(
-    path: Path, keys: Mapping[str, bool], *, advice: Activity | None = None
+    path: Path, keys: Mapping[str, bool], *, advice: Activity | None
 ) -> ScannedFile:
     """As the compiled scanner; ``keys`` are the arguments to take, each with whether
     whole numbers are wanted of it.

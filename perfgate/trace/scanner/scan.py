@@ -47,7 +47,7 @@ def scan(
     path: Path,
     *,
     numbers: Iterable[str] = (),
-    texts: Iterable[str] = (),
+    texts: Iterable[str],
     arrows: bool = False,
     advice: Activity | None = None,
 ) -> ScannedFile:
@@ -156,7 +156,7 @@ class WindowedScan:
         advice: Activity,
         *,
         window: int | None = None,
-        arrows: bool = False,
+        arrows: bool,
     ) -> None:
         self._path = path
         self._keys = dict(keys)

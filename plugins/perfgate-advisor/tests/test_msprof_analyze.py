@@ -59,7 +59,7 @@ class Compared(NamedTuple):
 
 def recorded(folder: Path, name: str) -> RunDocument:
     return run_from_profile(
-        folder, folder / name, folder / f"out-{name}", lambda _: None
+        folder, folder / name, folder / f"out-{name}", lambda _: None, keep_files=False
     )
 
 
@@ -324,7 +324,9 @@ def test_advisor__recording_of_cann_7__casts_on_the_ai_cpu_seen_by_both(
     assert rules(run)["Packet Analysis"].startswith(SOURCE)
 
     table = unpacked(tmp_path / "gpt", "msinsight-gpt3-cann7-2309") / "op_summary_1.csv"
-    alone = run_from_profile(tmp_path, table, tmp_path / "out-alone", lambda _: None)
+    alone = run_from_profile(
+        tmp_path, table, tmp_path / "out-alone", lambda _: None, keep_files=False
+    )
     ours = next(one for one in suggestions(alone) if one.rule == "ops.ai_cpu")
     assert (ours.evidence["calls"], ours.evidence["op"], ours.evidence["types"]) == (
         2,

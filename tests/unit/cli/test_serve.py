@@ -78,7 +78,7 @@ def serving(folder: Path, *options: str, **variables: str) -> Iterator[str]:
 @contextmanager
 def pages(folder: Path) -> Iterator[str]:
     """The same in this process, open to all users of the machine."""
-    recordings = RecordingPages(Library(folder), "en")
+    recordings = RecordingPages(Library(folder), "en", home="/")
     with listening() as server:
         troubles = TroubleLog(print)
         server.application = Admission(create_app([recordings], troubles), Authenticator(None), troubles)

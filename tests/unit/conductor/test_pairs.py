@@ -28,14 +28,14 @@ FOUR_LOOKS = Policy(looks=[2, 4, 6, 8])
 
 
 def test_draw_plans__same_seed_and_workload__same_plan_another_seed_another() -> None:
-    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8)
-    assert first == draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8)
-    assert first != draw_plans(8, "encoder", pairs=8, aa_pairs=5, first_look=8)
-    assert first != draw_plans(7, "decoder", pairs=8, aa_pairs=5, first_look=8)
+    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, round_number=0, draw=0, resident=False)
+    assert first == draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, round_number=0, draw=0, resident=False)
+    assert first != draw_plans(8, "encoder", pairs=8, aa_pairs=5, first_look=8, round_number=0, draw=0, resident=False)
+    assert first != draw_plans(7, "decoder", pairs=8, aa_pairs=5, first_look=8, round_number=0, draw=0, resident=False)
 
 
 def test_draw_plans__counts__as_asked_numbered_in_running_order() -> None:
-    plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8)
+    plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8, round_number=0, draw=0, resident=False)
     assert [plan.number for plan in plans] == list(range(21))
     assert sum(plan.arm == "ab" for plan in plans) == 14
     assert sum(plan.arm == "aa" for plan in plans) == 7
@@ -47,7 +47,11 @@ def test_draw_plans__counts__as_asked_numbered_in_running_order() -> None:
 
 def test_draw_plans__many_seeds__no_side_is_favoured() -> None:
     """1000 coins each: within five standard deviations of one half."""
-    plans = [plan for seed in range(50) for plan in draw_plans(seed, "w", pairs=15, aa_pairs=5, first_look=8)]
+    plans = [
+        plan
+        for seed in range(50)
+        for plan in draw_plans(seed, "w", pairs=15, aa_pairs=5, first_look=8, round_number=0, draw=0, resident=False)
+    ]
     assert 421 < sum(plan.second_starts for plan in plans) < 579
     quads = [lead for plan in plans for lead in plan.second_leads]
     assert sum(quads) * 2 == len(quads)
@@ -55,7 +59,7 @@ def test_draw_plans__many_seeds__no_side_is_favoured() -> None:
 
 def test_draw_plans__starts_and_leads__as_many_of_either_side_in_every_four_pairs_and_every_pair() -> None:
     for seed in range(20):
-        plans = draw_plans(seed, "w", pairs=16, aa_pairs=8, first_look=8)
+        plans = draw_plans(seed, "w", pairs=16, aa_pairs=8, first_look=8, round_number=0, draw=0, resident=False)
         for arm in ("ab", "aa"):
             starts = [plan.second_starts for plan in plans if plan.arm == arm]
             assert {sum(starts[first : first + 4]) for first in range(0, len(starts), 4)} == {2}
@@ -64,8 +68,8 @@ def test_draw_plans__starts_and_leads__as_many_of_either_side_in_every_four_pair
 
 
 def test_draw_plans__second_round__other_lots_and_pair_numbers_of_its_own() -> None:
-    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8)
-    second = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, round_number=1)
+    first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, round_number=0, draw=0, resident=False)
+    second = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, round_number=1, draw=0, resident=False)
     assert not {plan.number for plan in first} & {plan.number for plan in second}
     assert [plan.layout_seed for plan in second] != [plan.layout_seed for plan in first]
 
@@ -116,7 +120,7 @@ def test_measure_pairs__order__abba_or_baab_and_who_starts_as_the_lot_says() -> 
     gate = VirtualGate(works(MS), works(MS), aa_pairs=2, quads=4)
     _, machine = gate.measure()
 
-    plans = draw_plans(1, WORKLOAD, pairs=12, aa_pairs=2, first_look=12)
+    plans = draw_plans(1, WORKLOAD, pairs=12, aa_pairs=2, first_look=12, round_number=0, draw=0, resident=False)
     pairs = blocks_by_pair(machine)
     assert len(pairs) == len(plans)
     for number, (plan, blocks) in enumerate(zip(plans, pairs)):
@@ -228,7 +232,9 @@ def test_measure_pairs__slow_calls__the_two_sure_looks_take_no_longer_than_was_e
 
     assert len(measured.head) == 16
     settings = GateSettings(aa_pairs=gate.aa_pairs)
-    estimate = seconds_of_sure_pairs(settings, call_seconds=call / 1e9, start_seconds=gate.load)
+    estimate = seconds_of_sure_pairs(
+        settings, call_seconds=call / 1e9, start_seconds=gate.load, resident=False, parked=False, lone=False
+    )
     assert 0.7 * estimate < machine.now_ns() / 1e9 <= 1.05 * estimate
     assert {calls for replicate in measured.head for calls in replicate.shapes[SHAPE].calls} == {1}
 
@@ -238,7 +244,9 @@ def test_measure_pairs__slow_calls__the_two_sure_looks_take_no_longer_than_was_e
 )
 def test_seconds_of_sure_pairs__fast_calls__loading_counts(load: float, resident: bool, seconds: float) -> None:
     """On a CPU two pairs share the loads of both sides; resident sides load at once, for as many pairs as are worth it."""
-    estimate = seconds_of_sure_pairs(GateSettings(), call_seconds=0.002, start_seconds=load, resident=resident)
+    estimate = seconds_of_sure_pairs(
+        GateSettings(), call_seconds=0.002, start_seconds=load, resident=resident, parked=False, lone=False
+    )
 
     assert estimate == pytest.approx(seconds, abs=0.05)
 
@@ -473,7 +481,10 @@ def blocks_by_pair(machine: Machine) -> list[Sequence[Block]]:
 
 
 def test_draw_plans__another_draw__other_layouts_for_the_same_pairs() -> None:
-    first, again, other = (draw_plans(7, "w", pairs=16, aa_pairs=7, first_look=8, draw=draw) for draw in (0, 0, 1))
+    first, again, other = (
+        draw_plans(7, "w", pairs=16, aa_pairs=7, first_look=8, draw=draw, round_number=0, resident=False)
+        for draw in (0, 0, 1)
+    )
     assert first == again
     assert [plan.number for plan in other] == [plan.number for plan in first]
     assert [plan.layout_seed for plan in other] != [plan.layout_seed for plan in first]

@@ -76,7 +76,7 @@ def test_turn__granted_steps__reports_them_and_waits(rendezvous: Rendezvous) -> 
         peer, line = next_line(rendezvous)
         assert msgspec.json.decode(line or b"") == {"rank": 3, "pid": process.pid}
         for first in (1, 4):
-            peer.grant(3)
+            peer.grant(3, trace=None)
             report = msgspec.json.decode(next_line(rendezvous)[1] or b"")
             assert len(report["steps"]) == 3
             assert report["losses"] == [(step / 3).hex() for step in range(first, first + 3)]

@@ -53,7 +53,7 @@ def test_pairs_of_start__time_of_loading__as_many_as_are_most_informative(
 
 
 def test_draw_plans__resident_sides__base_against_base_comes_first() -> None:
-    plans = draw_plans(1, "w", pairs=16, aa_pairs=7, first_look=8, resident=True)
+    plans = draw_plans(1, "w", pairs=16, aa_pairs=7, first_look=8, resident=True, round_number=0, draw=0)
 
     assert [plan.arm for plan in plans] == ["aa"] * 7 + ["ab"] * 16
 
@@ -133,7 +133,7 @@ def test_decide__device_holds_one_process__equal_code_passes_and_three_percent_f
 def test_measure_stretches__device_holds_one_process__none() -> None:
     measured, machine = VirtualGate(
         works(MS), works(MS), policy=THREE_LOOKS, resident=True, lone=True
-    ).measure_stretches()
+    ).measure_stretches(quads=0)
 
     assert not measured.failed
     assert not [replicate for replicate in measured.head if replicate.arm == "stretch"]
@@ -141,7 +141,7 @@ def test_measure_stretches__device_holds_one_process__none() -> None:
 
 
 def test_measure_stretches__resident_sides__one_stretch_has_the_quads_of_a_look() -> None:
-    measured, _ = VirtualGate(works(MS), works(MS), policy=THREE_LOOKS, resident=True).measure_stretches()
+    measured, _ = VirtualGate(works(MS), works(MS), policy=THREE_LOOKS, resident=True).measure_stretches(quads=0)
 
     (stretch,) = [replicate for replicate in measured.head if replicate.arm == "stretch"]
     assert len(set(stretch.shapes[SHAPE].quad)) == 16

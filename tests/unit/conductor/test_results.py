@@ -209,18 +209,18 @@ def test_number__of_each_format__is_in_its_base_unit(tmp_path: Path, name: str) 
 
 
 def test_number__of_programs_that_wrote_the_file__is_the_middle_of_its_samples() -> None:
-    (sleep,) = read_results(DATA / "hyperfine.json").numbers
+    (sleep,) = read_results(DATA / "hyperfine.json", format="auto").numbers
     assert sleep.name == "sleep 0.01"
     assert 0.01 <= sleep.value < 1
     assert len(sleep.samples) == 5
-    (loop,) = read_results(DATA / "google_benchmark.json").numbers
+    (loop,) = read_results(DATA / "google_benchmark.json", format="auto").numbers
     assert loop.name == "sum_range"
     assert 1e-6 < loop.value < 1e-3
     assert len(loop.samples) == 3
-    total, ordered = read_results(DATA / "pyperf.json").numbers
+    total, ordered = read_results(DATA / "pyperf.json", format="auto").numbers
     assert (total.name, ordered.name, len(total.samples)) == ("sum", "sort", 4)
     assert 1e-7 < ordered.value < total.value < 1e-6
-    names = [number.name for number in read_results(DATA / "pytest_benchmark.json").numbers]
+    names = [number.name for number in read_results(DATA / "pytest_benchmark.json", format="auto").numbers]
     assert names == ["test_a.py::test_sum", "test_a.py::test_sorted"]
 
 
@@ -284,7 +284,7 @@ def test_file__written_on_windows__is_read(tmp_path: Path, encoding: str) -> Non
     path = tmp_path / "out.json"
     path.write_text(FILES["vllm_bench"], encoding=encoding)
 
-    assert read_results(path).format == "vllm_bench"
+    assert read_results(path, format="auto").format == "vllm_bench"
 
 
 def names_of(results: Results) -> list[str]:

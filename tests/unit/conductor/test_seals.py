@@ -43,7 +43,7 @@ def head(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def seals(base: Path, head: Path) -> Seals:
-    found = Seals()
+    found = Seals(loads=None)
     found.add([tree(base, "base", "base")], "base")
     found.add([tree(head, "head", "head")], "head")
     time.sleep(0.02)  # the kernel's clock of files has ticks of up to 10 ms
@@ -160,7 +160,7 @@ def test_check__base_writes_new_files_while_it_runs_alone__its_own(seals: Seals,
 
 
 def test_check__job_writes_the_results_that_it_is_told_to__no_report_names_them(base: Path) -> None:
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([dataclasses.replace(tree(base, "base", "base"), results=("perf/out-*.json",))], "base")
     time.sleep(0.02)
     seals.begin("base")
@@ -235,7 +235,7 @@ def test_begin__packages_swapped_for_others_and_put_back__broken(tmp_path: Path,
         folder.mkdir(parents=True)
     (elsewhere / "w.bin").write_text("1")
     (packages / "w.bin").symlink_to(elsewhere / "w.bin")
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([sealed_tree("packages", packages)], "base", "head")
     seals.begin("head")
     _swap(tmp_path / swapped)
@@ -254,7 +254,7 @@ def test_begin__packages__walked_only_by_a_check_which_sees_what_was_put_back(tm
         return stamps_below(tmp_path, most=1000)
 
     (tmp_path / "model.py").write_text("x = 1\n")
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([SealedFolder("packages", stamp, root=tmp_path)], "base", "head")
     time.sleep(0.02)
     seals.begin("head")
@@ -274,7 +274,7 @@ def test_begin__planted_for_one_turn_of_base__broken_though_it_is_gone(tmp_path:
         {"PATH": f"{tmp_path}/path:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path / "shared")},
         device="cpu", scratch=tmp_path, threads=1, hash_seed=0, pass_env=[],
     )  # fmt: skip
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add(
         [folder for folder in sealed_code(None, environment, spare=None).folders if str(tmp_path) in folder.name],
         "base",
@@ -298,7 +298,7 @@ def test_begin__clone_that_is_installed_in_place__walked_only_once_files_were_ad
 
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "model.py").write_text("x = 1\n")
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([SealedFolder("clone", stamp, root=tmp_path, folders=folders_of_code)], "base", "head")
     time.sleep(0.02)
     for side in ("base", "head", "base"):
@@ -316,7 +316,7 @@ def test_begin__clone_that_is_installed_in_place__walked_only_once_files_were_ad
 
 def test_add__packages_that_two_environments_share__sealed_once_for_both_sides(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("x = 1\n")
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([sealed_tree("packages", tmp_path)], "base")
     seals.add([sealed_tree("packages", tmp_path)], "head")
     assert {seals.seal_of("base").entries, seals.seal_of("head").entries} == {2}
@@ -333,7 +333,7 @@ def _packages_with_a_cache(root: Path) -> tuple[Seals, Path, Path]:
     cached.write_text("x = 1\n")
     installed.parent.mkdir()
     os.link(cached, installed)
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([sealed_tree("packages", installed.parent)], "base", "head")
     time.sleep(0.02)
     seals.begin("base", "head")
@@ -394,7 +394,7 @@ def test_add__target_of_a_link_in_weights_changes__broken(tmp_path: Path) -> Non
     blob.write_text("1")
     weights.mkdir()
     (weights / "w.bin").symlink_to(blob)
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([sealed_tree("weights", weights)], "base", "head")
     time.sleep(0.02)
     seals.begin("head")
@@ -404,7 +404,7 @@ def test_add__target_of_a_link_in_weights_changes__broken(tmp_path: Path) -> Non
 
 
 def test_add__more_files_than_can_be_compared__said_and_not_sealed(tmp_path: Path) -> None:
-    seals = Seals()
+    seals = Seals(loads=None)
     for name in "abc":
         (tmp_path / name).touch()
     seals.add([SealedFolder("many", lambda: stamps_below(tmp_path, most=2))], "base")
@@ -419,7 +419,7 @@ def test_check_if_due__a_moment_after_the_last__not_again() -> None:
         looks.append(1)
         return {}
 
-    seals = Seals(clock=now)
+    seals = Seals(clock=now, loads=None)
     seals.add([SealedFolder("packages", stamp)], "base")
     seals.check()  # takes 1 s
     seals.check_if_due()
@@ -437,7 +437,7 @@ def test_sealed_code__planted_where_both_import_from__broken(tmp_path: Path, pla
         device="cpu", scratch=tmp_path, threads=1, hash_seed=0, pass_env=[],
     )  # fmt: skip
     folders = {folder.name: folder for folder in sealed_code(None, environment, spare=None).folders}
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([folders[str(shared)]], "base", "head")
     seals.begin("head")
     (shared / planted).write_text("")
@@ -469,7 +469,7 @@ def test_sealed_files__cache_of_a_hub__new_files_are_welcome_but_for_those_that_
     tmp_path: Path,
 ) -> None:
     (tmp_path / "model.bin").write_text("weights")
-    seals = Seals()
+    seals = Seals(loads=None)
     seals.add([sealed_files("hub", tmp_path)], "base", "head")
     seals.begin("base", "head")
     (tmp_path / "downloaded.bin").write_text("more weights")

@@ -33,7 +33,7 @@ def stalls(ns: int, *, every: int, longer_ns: int) -> Side:
 
 
 def test_measure_stretches__equal_sides__two_starts_of_equally_many_calls_in_turns() -> None:
-    measured, machine = VirtualGate(works(MS), works(MS), device=host).measure_stretches()
+    measured, machine = VirtualGate(works(MS), works(MS), device=host).measure_stretches(quads=0)
     assert machine.workers.count("base") == machine.workers.count("head") == 2
     for side in (measured.base, measured.head):
         assert [(one.arm, one.pair, one.worker.moved) for one in side] == [("stretch", 0, None), ("stretch", 1, None)]
@@ -56,7 +56,7 @@ def test_measure_stretches__head_stalls_in_every_200th_call__fails() -> None:
     assert not measured.failed
     decision = judged(*documents_of(measured))
     assert decision.verdict == "PASS"  # the few calls of pairs do not show it
-    gate.measure_stretches(measured)
+    gate.measure_stretches(measured, quads=0)
     decision = judged(*documents_of(measured))
     assert decision.verdict == "FAIL"
     assert {c.metric for c in decision.comparisons if c.outcome == "regressed"} == {"latency.mean", "latency.stalls"}
@@ -64,7 +64,7 @@ def test_measure_stretches__head_stalls_in_every_200th_call__fails() -> None:
 
 def test_measure_stretches__head_stalls_in_every_500th_call__more_starts_until_it_is_shown() -> None:
     gate = VirtualGate(works(MS), stalls(MS, every=500, longer_ns=25 * MS), device=host)
-    measured, machine = gate.measure_stretches(gate.measure()[0])
+    measured, machine = gate.measure_stretches(gate.measure()[0], quads=0)
     assert machine.workers.count("head") > 2
     assert judged(*documents_of(measured)).verdict == "FAIL"
 
@@ -80,7 +80,9 @@ def test_measure_stretches__budget_ends_around_the_second_look__none_begins_or_t
     budget: float, starts: int
 ) -> None:
     # Eight quads of a start take 2 s, and the looks are after 2, 4 and 8 starts.
-    measured, _ = VirtualGate(works(MS), works(MS), device=host, budget=budget, all_looks=True).measure_stretches()
+    measured, _ = VirtualGate(works(MS), works(MS), device=host, budget=budget, all_looks=True).measure_stretches(
+        quads=0
+    )
     assert len(measured.head) == starts
 
 
@@ -90,18 +92,18 @@ def test_measure_stretches__waits_for_a_cpu__no_time_of_a_call() -> None:
         device.host_ns += 5 * MS
         device.waited_ns += 5 * MS
 
-    measured, _ = VirtualGate(lambda: call, lambda: call, device=host).measure_stretches()
+    measured, _ = VirtualGate(lambda: call, lambda: call, device=host).measure_stretches(quads=0)
     assert set(unpack(measured.head[0].shapes[SHAPE].times.wall).tolist()) == {MS}
 
 
 def test_measure_stretches__calls_of_a_quarter_second__none() -> None:
-    measured, _ = VirtualGate(works(300 * MS), works(300 * MS), device=host).measure_stretches()
+    measured, _ = VirtualGate(works(300 * MS), works(300 * MS), device=host).measure_stretches(quads=0)
     assert not measured.base
     assert not measured.failed
 
 
 def test_measure_stretches__deadline_passed__a_failure() -> None:
-    measured, _ = VirtualGate(works(MS), works(MS), device=host, deadline=-1.0).measure_stretches()
+    measured, _ = VirtualGate(works(MS), works(MS), device=host, deadline=-1.0).measure_stretches(quads=0)
     assert [(one.arm, one.error.message) for one in measured.failed] == [("stretch", TIME_SPENT)]
 
 
@@ -119,7 +121,7 @@ def test_measure_stretches__head_fails_after_hundreds_of_calls__a_failed_stretch
         return call
 
     gate = VirtualGate(works(MS), make, device=host)
-    measured, _ = gate.measure_stretches(gate.measure()[0])
+    measured, _ = gate.measure_stretches(gate.measure()[0], quads=0)
     decision = judged(*documents_of(measured))
     assert decision.verdict == "INCONCLUSIVE"
     assert [failure.what for failure in decision.gaps.failures] == ["stretch 0"]

@@ -211,7 +211,17 @@ def measure(bench: Bench, base: Checkout, head: Checkout, *, pairs: int, aa_pair
     bench.config = msgspec.structs.replace(before, gate=msgspec.structs.replace(before.gate, aa_pairs=aa_pairs))
     try:
         sides = WorkloadSides(bench, WorkloadReference("workload", "perf.py", "workload"), base, head, measured)
-        measure_pairs(sides, looks=[pairs], is_decided=lambda: True, needs_names=lambda: False)
+        measure_pairs(
+            sides,
+            looks=[pairs],
+            is_decided=lambda: True,
+            needs_names=lambda: False,
+            budget_ends=None,
+            draw=0,
+            first=0,
+            traces=None,
+            sizes=None,
+        )
     finally:
         bench.config = before
     return measured
@@ -290,7 +300,7 @@ def test_common_parts__modules_of_one_side_alone_or_before_the_other_is_there__n
     base = write(tmp_path / "base", build="from torch.utils import benchmark")
     head = write(tmp_path / "head", build="from torch.utils import benchmark, bundled_inputs")
     reference = WorkloadReference("workload", "perf.py", "workload")
-    (plan,) = draw_plans(1, "workload", pairs=1, aa_pairs=0, first_look=1)
+    (plan,) = draw_plans(1, "workload", pairs=1, aa_pairs=0, first_look=1, round_number=0, draw=0, resident=False)
     with closing(WarmWorkers(bench, reference, observer=Observer(), cpus=bench.cpus[:1])) as warm:
         warm.get([WarmPlace(head)], plan, block_seconds=0.002)
         assert warm.common_parts(base, head) == []

@@ -57,7 +57,7 @@ def made(workload: Workload, device: Device, folder: Path, *, order: bool = True
     bound = BoundWorkload("model", workload, device, seed=1, root=HERE)
     trace = record_calls(device, bound.caller("default"), calls=6, folder=folder, name="trace")
     _, counted = count_in_order(bound, "default") if order else (None, ())
-    return account_for(trace, "model", "default", order=counted, root=HERE)
+    return account_for(trace, "model", "default", order=counted, root=HERE, roof=None)
 
 
 def rows_of(account: CallAccount, op: str) -> Sequence[CallRow]:
@@ -162,7 +162,7 @@ def test_account_for__kernels_that_a_queue_launched__the_line_of_the_operator_th
         Dispatched("aten::sigmoid", "model.py:4", "float32[8]", None, 64, view=False),
     ]
 
-    account = account_for(trace, "model", "default", order=order, root=HERE)
+    account = account_for(trace, "model", "default", order=order, root=HERE, roof=None)
 
     assert [(row.op, row.line, row.inputs) for row in account.rows] == [
         ("Relu", "model.py:3", "float32[4]"),

@@ -62,7 +62,7 @@ def slow_path() -> Iterator[None]:
 
 def counted(call):
     tally = CallTally()
-    CountingMode(tally, root=Path("/nonexistent")).count(call)
+    CountingMode(tally, root=Path("/nonexistent"), counts_host_memory=True).count(call)
     # With gradients on, what the backward pass keeps is detached for the mode only; a view is no work.
     return Counter({name: count for name, count in tally.ops.items() if name not in tally.views})
 

@@ -87,7 +87,7 @@ def test_is_format_conversion__names_of_vendors__only_layout_changes() -> None:
 def test_with_kernels__equal_spans__values_ops_and_sites() -> None:
     work = Work({WorkItem("compute", "TransData"): 2, WorkItem("compute", "Add"): 1})
 
-    counted = with_kernels(empty(2), [work, work])
+    counted = with_kernels(empty(2), [work, work], absent=())
 
     assert counted.values["counters.kernels"] == 3
     assert [(op.op, op.count) for op in counted.ops] == [("TransData", 2), ("Add", 1)]

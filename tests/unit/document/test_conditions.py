@@ -59,7 +59,7 @@ def test_conditions__other_run__compares_if_its_step_was_measured_alike(
     other: RunDocument, compares: bool, of_young_process: bool
 ) -> None:
     here, there = of_memory(run_of(step())), of_memory(other)
-    assert here.compares_with(there) is compares
+    assert here.compares_with(there, of_young_process=False) is compares
     assert here.compares_with(there, of_young_process=True) is of_young_process
 
 
@@ -68,14 +68,14 @@ def test_conditions__recordings__compare_with_each_other_alone() -> None:
     recorded = of_memory(
         msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, command=FROM_PROFILE))
     )
-    assert recorded.compares_with(recorded)
-    assert not recorded.compares_with(of_memory(run_of(step())))
+    assert recorded.compares_with(recorded, of_young_process=False)
+    assert not recorded.compares_with(of_memory(run_of(step())), of_young_process=False)
 
 
 def test_conditions__failed_step__compares_with_nothing_not_even_itself() -> None:
     failed = of_memory(run_of(step("error")))
-    assert not failed.compares_with(failed)
-    assert not failed.compares_with(None)
+    assert not failed.compares_with(failed, of_young_process=False)
+    assert not failed.compares_with(None, of_young_process=False)
 
 
 def test_conditions__step_listed_twice__described_once() -> None:

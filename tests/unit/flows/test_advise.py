@@ -50,7 +50,7 @@ def test_suggestions_in__check_folder__those_of_the_decision_with_what_is_new(ch
 
 
 def test_judge_folder_with_advice__documents_alone__the_same_decision_again(check: Path) -> None:
-    again = judge_folder_with_advice(check)
+    again = judge_folder_with_advice(check, policy=None)
     assert [(one.rule, one.introduced) for one in again.explained.suggestions] == [
         (one.rule, one.introduced) for one in suggestions_in(check)
     ]

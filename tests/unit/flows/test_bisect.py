@@ -146,7 +146,7 @@ REGRESSED = [make_counter("counters.framework_ops", 40, 65)]
     ],
 )
 def test_read_first__gate__its_own_verdict_and_nothing_else(decision: DecisionDocument, answer: str) -> None:
-    assert read_first(decision).answer == answer
+    assert read_first(decision, pattern=None).answer == answer
 
 
 OPS = PlacePattern("counters.framework_ops", "encoder", "long")
@@ -156,7 +156,7 @@ OTHER_OPS = make_counter("counters.framework_ops", 40, 65, outcome="not_comparab
 
 
 def test_signal_of__gate_of_all_changes__its_counters_and_no_times() -> None:
-    signal = signal_of(make_decision("WARN", comparisons=[*REGRESSED, SLOWER]))
+    signal = signal_of(make_decision("WARN", comparisons=[*REGRESSED, SLOWER]), pattern=None)
     assert signal == Signal(frozenset([OPS]))
     assert signal.names == ["encoder/long counters.framework_ops"]
 
@@ -180,10 +180,10 @@ def test_read_next__counters_to_follow__they_alone_answer(
 
 def test_read_first__regression_that_may_be_noise__undecided_beyond_the_allowed_probability() -> None:
     slower = make_decision("FAIL", comparisons=[make_comparison(outcome="regressed", p_adjusted=0.03)])
-    assert read_first(slower, allowed=0.025).answer == "undecided"
-    assert read_first(slower, allowed=0.03) == TrialReading("slow", 0.03)
+    assert read_first(slower, allowed=0.025, pattern=None).answer == "undecided"
+    assert read_first(slower, allowed=0.03, pattern=None) == TrialReading("slow", 0.03)
     unstated = make_decision("FAIL", comparisons=[make_comparison(outcome="regressed")])
-    assert read_first(unstated, allowed=0.025) == TrialReading("slow", unstated.procedure.policy.alpha)
+    assert read_first(unstated, allowed=0.025, pattern=None) == TrialReading("slow", unstated.procedure.policy.alpha)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_read_first__metric_that_follows_another__answered_by_that_one() -> None
 
 def test_read_first__old_state_fails__no_answer() -> None:
     with pytest.raises(MeasuringError, match="the old state cannot be measured"):
-        read_first(make_decision("INCONCLUSIVE", failures=[make_failure("base")]))
+        read_first(make_decision("INCONCLUSIVE", failures=[make_failure("base")]), pattern=None)
 
 
 def make_maker(folder: Path, **environ: str) -> StackMaker:
@@ -248,7 +248,7 @@ def time_moved(metric: str, delta: float, half: float, outcome: str = "regressed
 
 def test_signal_of__times_alone_moved__the_one_that_moved_most_clearly() -> None:
     moved = [time_moved("latency.p50", 0.05, 0.03), time_moved("latency.low", 0.04, 0.005)]
-    signal = signal_of(make_decision("FAIL", comparisons=moved))
+    signal = signal_of(make_decision("FAIL", comparisons=moved), pattern=None)
     assert (signal.counters, signal.time) == (frozenset(), PlacePattern("latency.low", "encoder", "long"))
     assert signal.size == pytest.approx(0.0392, abs=1e-4)
 

@@ -37,6 +37,8 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         main_runs(
             COUNT, time=stepped(14, 1.1), operators=stepped(14, 1.5), new_testbed=2, failing=[20], shapes=("long",)
         ),
+        allow_dirty=False,
+        now=None,
     )
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -148,7 +150,7 @@ def test_site__runs_of_two_branches__a_series_of_each_beside_that_of_all(project
         msgspec.structs.replace(run, source=msgspec.structs.replace(run.source, branch="release/2.x"))
         for run in runs[2:]
     ]
-    record_runs(project.store, [*runs[:2], *on_release])
+    record_runs(project.store, [*runs[:2], *on_release], allow_dirty=False, now=None)
     out = tmp_path / "pages"
     write(project, out, runs=1)
     found = pages(out)

@@ -83,7 +83,7 @@ class Project:
         return SqlStore(Path(self.environ["PERFGATE_STORE"]))
 
     def record(self, runs: list[RunDocument]) -> None:
-        record_runs(self.store, runs)
+        record_runs(self.store, runs, allow_dirty=False, now=None)
 
     def record_in(self, year: int, run: RunDocument) -> None:
         """Record a run on a machine whose own clock shows a year, so that it sees nothing odd in a run of then."""
@@ -111,7 +111,7 @@ def project(tmp_path: Path) -> Project:
 def slower_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 48 runs, the last eight of them slower; one failed."""
     path = tmp_path_factory.mktemp("slower") / "store.db"
-    record_runs(SqlStore(path), slower(failing=[45]))
+    record_runs(SqlStore(path), slower(failing=[45]), allow_dirty=False, now=None)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path
@@ -735,7 +735,7 @@ def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     (clone / "perfgate.toml").write_text('project = "demo"\nworkload = "perf/workload.py:encoder"\n')
     store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}))
-    ids = record_runs(store, main_runs(10, shapes=("long",)))
+    ids = record_runs(store, main_runs(10, shapes=("long",)), allow_dirty=False, now=None)
     paths = [path for path in files(remote) if path.startswith("runs/")]
     put(remote, next(path for path in paths if ids[3] in path), b"{")
     project = Project(clone, {"PERFGATE_STORE": "branch://perfgate-data"})
@@ -753,7 +753,7 @@ def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest
 def test_open_documents__server_is_gone_since_the_lists_were_read__asked_once_and_said(tmp_path: Path) -> None:
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}))
-    record_runs(store, main_runs(3, shapes=("long",)))
+    record_runs(store, main_runs(3, shapes=("long",)), allow_dirty=False, now=None)
     stored = StoredHistories(stored_runs(store, "demo"), [], [])
     log = read_log(store, "demo")
     remote.rename(tmp_path / "moved.git")
@@ -767,7 +767,12 @@ def test_trend__more_versions_than_are_searched_with_two_runs_each__the_newest_w
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perfgate.flows.shared.trend.read.MOST_POINTS", 5)
-    record_runs(project.store, main_runs(24, shapes=("long",), commits=lambda index: commit_of(index // 2)))
+    record_runs(
+        project.store,
+        main_runs(24, shapes=("long",), commits=lambda index: commit_of(index // 2)),
+        allow_dirty=False,
+        now=None,
+    )
     points = found_in(project.trend()).points
     assert [(point.commit, point.runs) for point in points] == [(commit_of(version), 2) for version in range(7, 12)]
 

@@ -120,7 +120,7 @@ def test_pages__never_ending__stops(fake: FakeForge, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("auth", "sent"),
-    [(None, "Basic bWU6b3RoZXI="), (BearerAuth(BOT_TOKEN), f"Bearer {BOT_TOKEN}"), (NoAuth(), None)],
+    [(None, "Basic bWU6b3RoZXI="), (BearerAuth(BOT_TOKEN, scheme="Bearer"), f"Bearer {BOT_TOKEN}"), (NoAuth(), None)],
     ids=["nobody's", "the forge's", "the storage's"],
 )
 def test_auth__netrc_for_the_host__does_not_replace_ours(
@@ -198,18 +198,18 @@ def test_send__forge_echoes_the_token__is_scrubbed(fake: FakeForge) -> None:
 
 def test_repr__session_and_auth__hide_the_token(fake: FakeForge) -> None:
     session = _session(fake)
-    assert BOT_TOKEN not in repr(session) + repr(vars(session)) + repr(BearerAuth(BOT_TOKEN))
+    assert BOT_TOKEN not in repr(session) + repr(vars(session)) + repr(BearerAuth(BOT_TOKEN, scheme="Bearer"))
 
 
 @pytest.mark.parametrize("token", ["", "  ", "a b", "a\nb", "a\x00b", "tök"])
 def test_bearer_auth__no_token__refused_without_quoting_it(token: str) -> None:
     with pytest.raises(ForgeError, match="check the secret") as caught:
-        BearerAuth(token)
+        BearerAuth(token, scheme="Bearer")
     assert "tök" not in str(caught.value)
 
 
 def test_bearer_auth__trailing_newline_of_a_file__is_cut() -> None:
-    assert BearerAuth("abc\n").scrub("abc") == "***"
+    assert BearerAuth("abc\n", scheme="Bearer").scrub("abc") == "***"
 
 
 @pytest.mark.parametrize(

@@ -43,22 +43,24 @@ TOP = place("m.py", 12, "forward", 10, 20)
 def test_origin__what_changed_and_who_calls__nearest_changed_place(
     changes: list[CodeChange], line: str, origin: Origin | None
 ) -> None:
-    assert ChangedCode(changes, FUNCTIONS).line(line).origin == origin
+    assert ChangedCode(changes, FUNCTIONS, texts=None).line(line).origin == origin
 
 
 def test_chain__line_that_the_only_change_reaches__its_chain_whatever_is_imported() -> None:
     imports = msgspec.structs.replace(place("m.py", 3), imports=True, chains=[[(3, 3)]])
     one = msgspec.structs.replace(LOOP, last=16, chains=[[(15, 15), (16, 16)]])
     two = msgspec.structs.replace(LOOP, last=16, chains=[[(15, 15)], [(16, 16)]])
-    assert ChangedCode([imports, one], FUNCTIONS).line("other.py:5").origin == Origin(
+    assert ChangedCode([imports, one], FUNCTIONS, texts=None).line("other.py:5").origin == Origin(
         line="m.py:15", reach="elsewhere", function="forward"
     )
-    assert ChangedCode([imports, one], FUNCTIONS).line("other.py:5").chain == ("m.py", 15)
-    assert ChangedCode([imports, one], FUNCTIONS).line("m.py:19").chain == ("m.py", 15)
+    assert ChangedCode([imports, one], FUNCTIONS, texts=None).line("other.py:5").chain == ("m.py", 15)
+    assert ChangedCode([imports, one], FUNCTIONS, texts=None).line("m.py:19").chain == ("m.py", 15)
     # Which of two it is would be a guess.
     for changes in ([two], [one, TOP], [one, place("service.py", 7, "call", 1, 9)]):
-        assert ChangedCode(changes, FUNCTIONS).line("other.py:5").chain is None
-    assert ChangedCode([imports]).line("other.py:5").origin == Origin(line="m.py:3", reach="elsewhere")
+        assert ChangedCode(changes, FUNCTIONS, texts=None).line("other.py:5").chain is None
+    assert ChangedCode([imports], functions=(), texts=None).line("other.py:5").origin == Origin(
+        line="m.py:3", reach="elsewhere"
+    )
 
 
 def test_callers__functions_that_call_each_other__ends() -> None:
@@ -66,7 +68,7 @@ def test_callers__functions_that_call_each_other__ends() -> None:
         CalledFunction(name="a", file="m.py", first=1, last=3, callers=["m.py:5"]),
         CalledFunction(name="b", file="m.py", first=4, last=6, callers=["m.py:2"]),
     ]
-    assert ChangedCode([], loop).callers("m.py:2") == ["m.py:2", "m.py:5"]
+    assert ChangedCode([], loop, texts=None).callers("m.py:2") == ["m.py:2", "m.py:5"]
 
 
 def test_causes__more_calls_on_an_unchanged_line_and_on_a_changed_one__the_changed_line_leads() -> None:

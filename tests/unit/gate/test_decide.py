@@ -299,7 +299,7 @@ def test_judge_folder__documents_written_and_read__same_bytes(tmp_path: Path) ->
         write_document(tmp_path / side / "run.json", run)
     write_history(tmp_path / "history.json", stored(STORED))
     write_document(tmp_path / "decision.json", decision)
-    again = judge_folder(tmp_path)
+    again = judge_folder(tmp_path, policy=None)
     assert canonical_bytes(again, name="again") == (tmp_path / "decision.json").read_bytes()
 
 

@@ -28,7 +28,7 @@ def outcomes(found: list[Comparison], outcome: str) -> set[str]:
 
 def test_judge_subroutines__tenth_of_an_operator_with_3_percent_of_the_call__found_in_95_of_100_gates() -> None:
     gates = [
-        judge_subroutines(WorkTable(Evidence(*measured(pairs=32, seed=seed, slower=SLOWER))), POLICY, 0.01)
+        judge_subroutines(WorkTable(Evidence(*measured(pairs=32, seed=seed, slower=SLOWER))), POLICY, 0.01, spoiled=())
         for seed in range(100)
     ]
     assert sum("op.aten::mm" in outcomes(found, "regressed") for found in gates) >= 95
@@ -36,7 +36,8 @@ def test_judge_subroutines__tenth_of_an_operator_with_3_percent_of_the_call__fou
 
 def test_judge_subroutines__unchanged__an_alarm_in_1_of_100_gates_at_most() -> None:
     gates = [
-        judge_subroutines(WorkTable(Evidence(*measured(pairs=16, seed=seed))), POLICY, 0.01) for seed in range(100)
+        judge_subroutines(WorkTable(Evidence(*measured(pairs=16, seed=seed))), POLICY, 0.01, spoiled=())
+        for seed in range(100)
     ]
     assert sum(bool(outcomes(found, "regressed")) for found in gates) <= 2
 
@@ -44,7 +45,10 @@ def test_judge_subroutines__unchanged__an_alarm_in_1_of_100_gates_at_most() -> N
 def test_judge_subroutines__no_tolerance_names_one__nothing_is_judged() -> None:
     assert (
         judge_subroutines(
-            WorkTable(Evidence(*measured(pairs=32, slower=SLOWER))), Policy(tolerances={"latency.*": 0.1}), 0.01
+            WorkTable(Evidence(*measured(pairs=32, slower=SLOWER))),
+            Policy(tolerances={"latency.*": 0.1}),
+            0.01,
+            spoiled=(),
         )
         == []
     )
@@ -52,7 +56,7 @@ def test_judge_subroutines__no_tolerance_names_one__nothing_is_judged() -> None:
 
 def test_judge_subroutines__tolerances_of_one_and_of_all__the_nearer_one() -> None:
     found = judge_subroutines(
-        WorkTable(Evidence(*measured(pairs=32, slower={"aten::copy_": 1.3, "aten::mm": 1.3}))), POLICY, 0.01
+        WorkTable(Evidence(*measured(pairs=32, slower={"aten::copy_": 1.3, "aten::mm": 1.3}))), POLICY, 0.01, spoiled=()
     )
     assert outcomes(found, "regressed") == {"op.aten::mm"}
     (copied,) = [comparison for comparison in found if comparison.metric == "op.aten::copy_"]
@@ -109,7 +113,7 @@ def with_parts(slower: dict[str, float], *, pairs: int = 32, seed: int = 1) -> d
 def test_judge_subroutines__function_with_3_percent_of_the_call_is_a_tenth_slower__found_by_name() -> None:
     gates = [with_parts({"function.model.py:Net.mask": 1.1}, seed=seed) for seed in range(40)]
     found = [
-        outcomes(judge_subroutines(WorkTable(Evidence(**gate)), policy=OF_PYTHON, alpha=0.01), "regressed")
+        outcomes(judge_subroutines(WorkTable(Evidence(**gate)), policy=OF_PYTHON, alpha=0.01, spoiled=()), "regressed")
         for gate in gates
     ]
     assert found.count({"function.model.py:Net.mask"}) >= 38
@@ -118,7 +122,7 @@ def test_judge_subroutines__function_with_3_percent_of_the_call_is_a_tenth_slowe
 def test_judge_subroutines__unchanged__nothing_regressed() -> None:
     gates = [with_parts({}, seed=seed) for seed in range(40)]
     assert not any(
-        outcomes(judge_subroutines(WorkTable(Evidence(**gate)), policy=OF_PYTHON, alpha=0.01), "regressed")
+        outcomes(judge_subroutines(WorkTable(Evidence(**gate)), policy=OF_PYTHON, alpha=0.01, spoiled=()), "regressed")
         for gate in gates
     )
 
@@ -126,9 +130,9 @@ def test_judge_subroutines__unchanged__nothing_regressed() -> None:
 def test_judge_subroutines__tolerance_of_functions_alone__modules_are_not_judged() -> None:
     documents = with_parts({"module.Net.layers.*": 1.3})
     policy = Policy(looks=[16, 32], tolerances={"function.*": 0.05})
-    assert [c.metric for c in judge_subroutines(WorkTable(Evidence(**documents)), policy=policy, alpha=0.01)] == [
-        "function.model.py:Net.mask"
-    ]
+    assert [
+        c.metric for c in judge_subroutines(WorkTable(Evidence(**documents)), policy=policy, alpha=0.01, spoiled=())
+    ] == ["function.model.py:Net.mask"]
     # Operators, which nobody judges, may be missing then.
     assert decided(**documents, policy=policy).verdict == "PASS"
 

@@ -44,7 +44,7 @@ CONFIG = parse_config('project = "a"\nworkload = "perf/w.py:w"\n', Path("/projec
     ],
 )
 def test_skipped_because__defaults__documentation_and_files_of_other_hosts(changed: list[str], because: str) -> None:
-    assert text_of(skipped_because(changed, PathSettings())) == (because or "")
+    assert text_of(skipped_because(changed, PathSettings(), always=())) == (because or "")
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ def test_skipped_because__file_that_may_be_read__counts_unless_a_pattern_names_i
 ) -> None:
     paths = PathSettings() if ignore is None else PathSettings(ignore=ignore)
     read = {"docs/system.md"}.intersection
-    assert (skipped_because(["docs/system.md"], paths, read=read) is None) is measured
-    assert skipped_because(["docs/system.md"], PathSettings(relevant=["*.py"]), read=read) is None
-    assert skipped_because(["docs/other.md", "README.md"], PathSettings(), read=read) is not None
+    assert (skipped_because(["docs/system.md"], paths, read=read, always=()) is None) is measured
+    assert skipped_because(["docs/system.md"], PathSettings(relevant=["*.py"]), read=read, always=()) is None
+    assert skipped_because(["docs/other.md", "README.md"], PathSettings(), read=read, always=()) is not None
 
 
 def test_skipped_because__code_changed__nobody_looks_for_what_is_read() -> None:
     def read(files: Sequence[str]) -> list[str]:
         raise AssertionError(files)
 
-    assert skipped_because(["model.py", "README.md"], PathSettings(), read=read) is None
-    assert skipped_because(["model.py"], PathSettings(), read=read, same_code=lambda _: True) is not None
+    assert skipped_because(["model.py", "README.md"], PathSettings(), read=read, always=()) is None
+    assert skipped_because(["model.py"], PathSettings(), read=read, same_code=lambda _: True, always=()) is not None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,9 @@ def test_skipped_because__code_changed__nobody_looks_for_what_is_read() -> None:
 def test_skipped_because__own_patterns__as_git_reads_them(
     relevant: list[str], ignore: list[str], changed: list[str], because: str
 ) -> None:
-    assert text_of(skipped_because(changed, PathSettings(relevant=relevant, ignore=ignore))) == (because or "")
+    assert text_of(skipped_because(changed, PathSettings(relevant=relevant, ignore=ignore), always=())) == (
+        because or ""
+    )
 
 
 def test_skipped_because__what_says_what_is_measured__always_counts() -> None:

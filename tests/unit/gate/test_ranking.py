@@ -33,7 +33,7 @@ def test_ranked__more_python_and_time_outside_operators__the_lines_with_most_byt
         mentions=0,
     )
     many, few = bytecodes("model.py:7", 10, 1000), bytecodes("model.py:9", 10, 20)
-    ranked = PlaceRanking([few, many, outside], ChangedCode([]), {}).ranked()
+    ranked = PlaceRanking([few, many, outside], ChangedCode([], functions=(), texts=None), {}).ranked()
     assert {entry.cause.line: entry.cause.rank for entry in ranked} == {
         "model.py:9": None,
         "model.py:7": 2,

@@ -27,7 +27,7 @@ SLOWER = tuple((name, 3 * length) for name, length in STEP)
 
 def recorded(folder: Path, name: str, **fields: object) -> RunDocument:
     path = kineto_recording(folder / f"{name}.json", **fields)  # type: ignore[arg-type]
-    return run_from_profile(folder, path, folder / name, lambda text: None)
+    return run_from_profile(folder, path, folder / name, lambda text: None, keep_files=False)
 
 
 def judge(base: RunDocument, head: RunDocument) -> DecisionDocument:
@@ -252,7 +252,7 @@ ALEXNET = "msinsight-910B-alexnet-2501"
 @pytest.fixture
 def run(tmp_path: Path) -> RunDocument:
     path = kineto_recording(tmp_path / "recording.json")
-    return run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
+    return run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None, keep_files=False)
 
 
 def with_times(run: RunDocument, *rows: KernelWork, seconds: tuple[float, ...] = (1.0,) * 3) -> RunDocument:
@@ -356,7 +356,7 @@ def test_compare_kernel_times__a_row_left_out__undecided(run: RunDocument, side:
 
 def alexnet(tmp_path: Path, name: str) -> RunDocument:
     recording = unpacked(tmp_path / name.replace("/", "-"), ALEXNET, *name.split("/"))
-    run = run_from_profile(tmp_path, recording, tmp_path / "out", lambda text: None)
+    run = run_from_profile(tmp_path, recording, tmp_path / "out", lambda text: None, keep_files=False)
     (times,) = run.checklist.kernel_times
     # Ranks of one job, and two jobs, ran the same program.
     return changed(run, kernel_times=[msgspec.structs.replace(times, shape="rank 0")])

@@ -238,7 +238,7 @@ def test_detectable__a_slowdown_of_that_size__shown_in_95_of_100_jobs(pairs: int
     """The rule itself answers on simulated jobs: the promise is about the boundaries in use, not about one test."""
     shape = np.random.default_rng(4).normal(size=pairs)
     scaled = shape / spread(Differences.of(shape)) * spread_of_pair
-    visible = detectable(Differences.of(scaled), LIMITS.tolerated, GATE_ERRORS)
+    visible = detectable(Differences.of(scaled), LIMITS.tolerated, GATE_ERRORS, tests=1)
     assert visible is not None
     draws = np.random.default_rng(5).normal(math.log1p(visible), spread_of_pair, size=(600, pairs))
     shown = np.mean([answer(Differences.of(draw), LIMITS, GATE_ERRORS) == "regressed" for draw in draws])
@@ -247,18 +247,18 @@ def test_detectable__a_slowdown_of_that_size__shown_in_95_of_100_jobs(pairs: int
 
 def test_detectable__8_pairs__none_since_no_alarm_can_come_of_them() -> None:
     effects = Differences.of(np.tile([-1.0, 1.0], 4) * 0.0001)
-    assert detectable(effects, 0.01, GATE_ERRORS) is None
+    assert detectable(effects, 0.01, GATE_ERRORS, tests=1) is None
     assert answer(Differences.of(effects.values + 1.0), LIMITS, GATE_ERRORS) != "regressed"
 
 
 def test_detectable__more_tests_share_the_error__a_larger_slowdown() -> None:
     effects = Differences.of(np.tile([-1.0, 1.0], 16) * 0.02)
-    assert detectable(effects, 0.01, GATE_ERRORS, tests=4) > detectable(effects, 0.01, GATE_ERRORS)
+    assert detectable(effects, 0.01, GATE_ERRORS, tests=4) > detectable(effects, 0.01, GATE_ERRORS, tests=1)
 
 
 def test_detectable__pairs_beyond_the_last_look__promise_nothing_more() -> None:
     planned, more = (Differences.of(np.tile([-1.0, 1.0], half) * 0.02) for half in (MOST_PAIRS // 2, MOST_PAIRS))
-    assert detectable(more, 0.01, GATE_ERRORS) == detectable(planned, 0.01, GATE_ERRORS)
+    assert detectable(more, 0.01, GATE_ERRORS, tests=1) == detectable(planned, 0.01, GATE_ERRORS, tests=1)
 
 
 def test_pairs_to_decide__noise_twice_as_large__four_times_the_pairs() -> None:

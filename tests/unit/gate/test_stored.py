@@ -70,8 +70,8 @@ def test_decide__any_history_added__nothing_but_its_own_section_changes(
     assert changed(beside, stored=[]) == without
     assert _without_main(comment(beside)) == _without_main(comment(without))
     assert annotate(beside) == annotate(without)
-    assert verdict_annotation(beside) == verdict_annotation(without)
-    assert junit(beside) == junit(without)
+    assert verdict_annotation(beside, language="en") == verdict_annotation(without, language="en")
+    assert junit(beside, language="en") == junit(without, language="en")
 
 
 def test_decide__stored_runs_much_slower__title_of_a_pass_says_what_the_pairs_say() -> None:

@@ -141,7 +141,7 @@ def test_judge_numbers__reason_to_inform_and_stalls_that_do_not_gate__only_the_m
     evidence = Evidence(*documents(stalls=((50, 0.03), (50, 0.03))))
     reason = Message("gate.cycles-decide", {"change": 0.1})
     numbers = [number._replace(informs=reason) for number in long_stretches.numbers(evidence, Rules(Policy()))]
-    mean, stalls = judge_numbers(numbers, AlphaShares.of_subjects(Policy(), subjects=1))
+    mean, stalls = judge_numbers(numbers, AlphaShares.of_subjects(Policy(), subjects=1), floors=())
     assert (mean.outcome, mean.gating, mean.reason) == ("informs", False, reason)
     assert (stalls.outcome, stalls.gating, stalls.reason) == ("inconclusive", False, None)
 

@@ -121,7 +121,7 @@ def test_main_branch__clone_of_a_single_branch__main_is_fetched_with_the_history
     repository = Repository(single)
     with pytest.raises(RepositoryError, match=r"name one with --base.*this clone has a single branch: `git fetch"):
         repository.main_branch()
-    assert repository.main_of("origin") is None
+    assert repository.main_of("origin", configured="") is None
     assert repository.main_branch(fetch=True) == "origin/main"
     assert repository.choose_base("origin/main", repository.head()).commit == git(clone, "rev-parse", "main~1")
     # It is there now, and a second question fetches nothing.

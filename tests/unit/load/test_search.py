@@ -62,17 +62,17 @@ def test_judge_rate__share_in_between__ends_without_an_answer_at_the_latest_afte
 
 @pytest.mark.parametrize("start", [1.0, 53.0, 4000.0])
 def test_find__sharp_limit__within_the_precision_from_any_start(start: float) -> None:
-    answers = find_highest_rate(lambda rate, requests: 0 if rate <= 53 else requests, start=start)
+    answers = find_highest_rate(lambda rate, requests: 0 if rate <= 53 else requests, start=start, least=None)
     lowest_failing = min(answer.rate for answer in answers if not answer.holds)
     assert highest(answers) <= 53 < lowest_failing <= highest(answers) * 1.1
     assert len(answers) <= 13
 
 
 def test_find__server_that_never_holds_or_always__one_side_is_absent() -> None:
-    never = find_highest_rate(lambda rate, requests: requests, start=8.0)
+    never = find_highest_rate(lambda rate, requests: requests, start=8.0, least=None)
     assert highest(never) == 0.0
     assert min(answer.rate for answer in never) == pytest.approx(8 / 1024)
-    always = find_highest_rate(lambda rate, requests: 0, start=8.0, most=100.0)
+    always = find_highest_rate(lambda rate, requests: 0, start=8.0, most=100.0, least=None)
     assert highest(always) == 64.0
     assert all(answer.holds for answer in always)
 
@@ -102,7 +102,7 @@ def test_find__queue_with_one_server__median_near_the_rates_that_theory_gives_fo
         times, services = drawn(rate, requests + SETTLING, next(seeds))
         return misses_in_queue(waiting_times(times, services) + services)
 
-    rates = [highest(find_highest_rate(probe, start=10.0)) for _ in range(41)]
+    rates = [highest(find_highest_rate(probe, start=10.0, least=None)) for _ in range(41)]
     # Misses come in bursts, so that a probe has luck more often than the test of independent requests says.
     assert theory(0.01) < np.median(rates) < 1.1 * theory(0.03)
 
@@ -116,5 +116,5 @@ def test_find__probe_sends_loads_on_the_simulated_clock__a_rate_near_the_limit()
         exchanges = run_virtually(send_load(open_plan(times), Queue(clock, services).send, clock))
         return misses_in_queue(np.array([exchange.last - exchange.at for exchange in exchanges]))
 
-    rate = highest(find_highest_rate(probe, start=10.0))
+    rate = highest(find_highest_rate(probe, start=10.0, least=None))
     assert 0.75 * theory(0.01) < rate < 1.3 * theory(0.03)

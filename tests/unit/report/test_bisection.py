@@ -90,7 +90,7 @@ def test_render_bisection__tried_stacks__each_with_its_answer_and_nothing_a_term
         BisectionTrial(changes=[2], answer="fast", answered_by="count"),
     ]
     console = Console(file=io.StringIO(), width=140)
-    render_bisection(make_bisection(culprits=[[0]], tried=tried), console)
+    render_bisection(make_bisection(culprits=[[0]], tried=tried), console, language="en")
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "3 gates · in 6 m 12 s · 1 answer by counters alone · 1 stack could not be tried" in text

@@ -164,7 +164,7 @@ def test_comment__metrics_that_one_person_accepted__are_named_once() -> None:
     assert "\n- Accepted by mei: twice the layers\n" in text
     assert "(exact), accepted by mei: twice the layers: 1 more `aten::op7` at `model.py:7`\n" in text
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    render_terminal(decision, console)
+    render_terminal(decision, console, language="en")
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count("mei: twice the layers") == 2
 
@@ -259,7 +259,7 @@ def test_blocks__one_chain__one_block_with_its_other_lines() -> None:
 
 def test_terminal__block__quotes_its_line() -> None:
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    render_terminal(of_lines(line7="x = x.clone()\x1b[2J"), console)
+    render_terminal(of_lines(line7="x = x.clone()\x1b[2J"), console, language="en")
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "\n1. model.py:7: x = x.clone()\ufffd[2J\n" in text

@@ -86,12 +86,12 @@ def test_annotate__chinese__speaks_it() -> None:
 
 def test_verdict_annotation__head_failed__error_with_the_headline() -> None:
     decision = make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure()])
-    assert verdict_annotation(decision) == Annotation(
+    assert verdict_annotation(decision, language="en") == Annotation(
         "error",
         "perfgate: INCONCLUSIVE",
         "INCONCLUSIVE – the change could not be measured: loading of encoder failed",
     )
-    assert verdict_annotation(make_decision("PASS")) is None
+    assert verdict_annotation(make_decision("PASS"), language="en") is None
 
 
 @pytest.mark.parametrize(

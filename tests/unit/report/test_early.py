@@ -43,7 +43,7 @@ def test_early_lines__counts_regressed__line_and_counts_and_fail_only_if_certain
     look = Look(*documents, Policy(), workload=WORKLOAD)
     assert look.fails_for_certain() is certain
     decision = decide_with_advice(*documents, policy=Policy(), history=History())
-    lines = early_lines(decision, WORKLOAD, certain=look.fails_for_certain())
+    lines = early_lines(decision, WORKLOAD, certain=look.fails_for_certain(), has_pairs=True, language="en")
     assert lines[0].startswith(f"FAIL – {WORKLOAD}, for certain") is certain
     assert lines[0].startswith(f"{WORKLOAD}: exact counts grew, which fails unless") is not certain
     text = "\n".join(lines)
@@ -54,7 +54,7 @@ def test_early_lines__counts_regressed__line_and_counts_and_fail_only_if_certain
 def test_early_lines__chinese__verdict_and_what_is_measured_next() -> None:
     documents = counted("counters.syncs")
     decision = decide_with_advice(*documents, policy=Policy(), history=History())
-    (first, *_) = early_lines(decision, WORKLOAD, certain=True, language="zh")
+    (first, *_) = early_lines(decision, WORKLOAD, certain=True, language="zh", has_pairs=True)
     assert first.startswith("FAIL")
     assert "已可确定" in first
 
@@ -62,6 +62,6 @@ def test_early_lines__chinese__verdict_and_what_is_measured_next() -> None:
 def test_early_lines__calls_too_slow_for_pairs__fail_by_counts_without_a_promise_of_times() -> None:
     documents = counted("counters.copies")
     decision = decide_with_advice(*documents, policy=Policy(), history=History())
-    lines = early_lines(decision, WORKLOAD, certain=False, has_pairs=False)
+    lines = early_lines(decision, WORKLOAD, certain=False, has_pairs=False, language="en")
     assert lines[0].startswith(f"FAIL – {WORKLOAD}, by exact counts: calls are too slow to be timed")
     assert "7 more aten::clone at model.py:12" in "\n".join(lines)

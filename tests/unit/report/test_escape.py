@@ -58,14 +58,14 @@ def test_prose__sentence_around_outside_names__only_plain_words_stay_words(text:
 
 
 def test_fenced__text_that_tries_to_close_the_block__gets_a_longer_fence() -> None:
-    assert fenced("one\n```\n# heading\n````") == "`````\none\n```\n# heading\n````\n`````"
+    assert fenced("one\n```\n# heading\n````", lines=12) == "`````\none\n```\n# heading\n````\n`````"
 
 
 def test_fenced__many_lines__the_last_twelve_are_kept() -> None:
     text = "\n".join(f"line {number}" for number in range(100))
-    assert fenced(text).splitlines()[1] == "line 88"
-    assert fenced(text).splitlines()[-2] == "line 99"
+    assert fenced(text, lines=12).splitlines()[1] == "line 88"
+    assert fenced(text, lines=12).splitlines()[-2] == "line 99"
 
 
 def test_fenced__quick_action_inside__never_starts_a_line_with_a_slash() -> None:
-    assert fenced("/close\n/merge") == "```\n /close\n /merge\n```"
+    assert fenced("/close\n/merge", lines=12) == "```\n /close\n /merge\n```"

@@ -69,7 +69,7 @@ def embedded(page: str) -> dict:
 
 
 def test_render_flame__page__its_policy_allows_nothing_but_its_own_style_and_script() -> None:
-    page = render_flame([HEAD])
+    page = render_flame([HEAD], language="en")
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     hashes = [
         base64.b64encode(hashlib.sha256(re.findall(pattern, page, re.DOTALL)[0].encode()).digest()).decode()
@@ -83,7 +83,9 @@ def test_render_flame__page__its_policy_allows_nothing_but_its_own_style_and_scr
 
 
 def test_render_flame__same_tree__same_bytes() -> None:
-    assert render_flame([side_by_side(BASE, HEAD)]) == render_flame([side_by_side(BASE, HEAD)])
+    assert render_flame([side_by_side(BASE, HEAD)], language="en") == render_flame(
+        [side_by_side(BASE, HEAD)], language="en"
+    )
 
 
 CALL = make_comparison(
@@ -92,7 +94,9 @@ CALL = make_comparison(
 
 
 def test_render_flame__sides_of_a_check__says_what_the_pairs_say_of_the_call() -> None:
-    page = render_flame([msgspec.structs.replace(side_by_side(BASE, HEAD), result=FlameResult(call=CALL))])
+    page = render_flame(
+        [msgspec.structs.replace(side_by_side(BASE, HEAD), result=FlameResult(call=CALL))], language="en"
+    )
     assert (
         "fast-path latency of <code>encoder/long</code> 5.00 → 5.61 ms: 12.2 % slower (10.0 to 14.0 %) over 16 pairs"
         in page
@@ -115,7 +119,7 @@ def test_render_flame__traces_that_contradict_the_pairs__why_and_counts_and_no_d
 ) -> None:
     call = None if why == "unpaired" else CALL
     page = render_flame(
-        [msgspec.structs.replace(side_by_side(BASE, HEAD), result=FlameResult(call=call, by_counts=why))]
+        [msgspec.structs.replace(side_by_side(BASE, HEAD), result=FlameResult(call=call, by_counts=why))], language="en"
     )
     assert f"{said} So the frames are coloured by how often they ran, and no difference of times is shown." in page
 
@@ -162,7 +166,7 @@ def choose(browser: Page, select: str, value: str) -> None:
 
 def opened(browser: Page, folder: Path, *trees: FlameTree) -> Page:
     file = folder / "flame.html"
-    file.write_text(render_flame(trees))
+    file.write_text(render_flame(trees, language="en"))
     browser.errors.clear()
     browser.requests.clear()
     browser.open(file)

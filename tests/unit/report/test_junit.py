@@ -55,7 +55,7 @@ def test_junit__regressed_time_and_counter__failures_with_interval_cause_and_lin
     decision = make_decision(
         "FAIL", comparisons=[*regressed_time(), *regressed_counters()], operator_changes=operator_changes()
     )
-    cases = read(junit(decision))
+    cases = read(junit(decision, language="en"))
     assert case(cases, "encoder/long", "latency.low") == (
         "failure",
         "FAIL: 36.1 ms → 38.6 ms, 6.8 % slower (5.9 to 7.7 %)\nlimit: 1 %\ncause: 24 more aten::add at model.py:88\n",
@@ -70,7 +70,9 @@ def test_junit__regressed_time_and_counter__failures_with_interval_cause_and_lin
 
 
 def test_junit__unchanged__passes_and_says_what_was_measured() -> None:
-    cases = read(junit(make_decision(comparisons=unchanged_comparisons(), operator_changes=operator_changes())))
+    cases = read(
+        junit(make_decision(comparisons=unchanged_comparisons(), operator_changes=operator_changes()), language="en")
+    )
     kind, text = case(cases, "encoder/long", "latency.low")
     assert kind is None
     assert "36.10 ms → 36.20 ms" in text
@@ -87,7 +89,8 @@ def test_junit__undecided_or_not_comparable__skipped_and_the_verdict_is_an_error
         junit(
             make_decision(
                 "INCONCLUSIVE", reasons=[Message("verdict.undecided", {"name": "x"})], comparisons=[noisy, other]
-            )
+            ),
+            language="en",
         )
     )
     assert case(cases, "encoder/long", "latency.low") == (
@@ -99,12 +102,12 @@ def test_junit__undecided_or_not_comparable__skipped_and_the_verdict_is_an_error
 
 def test_junit__regression_that_does_not_fail_the_gate__is_no_failure() -> None:
     worse = make_counter("counters.copies", 2, 3, gating=False)
-    cases = read(junit(make_decision("WARN", comparisons=[worse])))
+    cases = read(junit(make_decision("WARN", comparisons=[worse]), language="en"))
     assert case(cases, "encoder/long", "counters.copies")[0] is None
 
 
 def test_junit__head_could_not_be_measured__error_with_its_traceback() -> None:
-    cases = read(junit(make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure()])))
+    cases = read(junit(make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure()]), language="en"))
     kind, text = case(cases, "encoder", "loading (head)")
     assert kind == "error"
     assert 'File "model.py", line 88, in forward' in text
@@ -123,7 +126,7 @@ def test_junit_without_verdict__its_reason__is_an_error() -> None:
 
 def test_junit_of_run__step_that_failed__error_and_the_others_pass() -> None:
     broken = make_run()
-    cases = read(junit_of_run(broken))
+    cases = read(junit_of_run(broken, language="en"))
     assert case(cases, "encoder", "1 latency")[0] is None
     assert case(cases, "encoder", "3 transfer")[0] == "skipped"
 
@@ -139,10 +142,12 @@ def test_junit__any_names__are_valid(workload: str, shape: str, reason: str) -> 
     named = make_counter("counters.copies", 1, 9, workload=workload, shape=shape, reason=reason)
     twin = make_counter("counters.copies", 1, 1, workload=workload, shape=shape)
     failure = make_failure(workload=workload, what=shape, error=error)
-    read(junit(make_decision("FAIL", comparisons=[named, twin], failures=[failure])))
+    read(junit(make_decision("FAIL", comparisons=[named, twin], failures=[failure]), language="en"))
 
 
 @pytest.mark.parametrize("name", ["a\x00b", "a\x1b[31mb", "a\ud800b", "a\ufffeb", "]]>", "<failure/>", "", "a&#0;b"])
 def test_junit__names_that_xml_cannot_hold__are_valid(name: str) -> None:
-    cases = read(junit(make_decision("FAIL", comparisons=[make_counter("counters.copies", 1, 9, workload=name)])))
+    cases = read(
+        junit(make_decision("FAIL", comparisons=[make_counter("counters.copies", 1, 9, workload=name)]), language="en")
+    )
     assert len(cases) == 2

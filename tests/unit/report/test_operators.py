@@ -71,7 +71,7 @@ def test_comment__many_slower_operators__three_and_how_many_more() -> None:
 
 def test_page__tested_operators__each_has_a_row_with_its_outcome_and_bar() -> None:
     decision = make_decision(operator_tests=operator_tests())
-    page = render_html(decision, make_run("base"), make_run())
+    page = render_html(decision, make_run("base"), make_run(), language="en")
     table = page.partition("Operators tested individually")[2].partition("</section>")[0]
 
     assert [outcome in table for outcome in (">slower<", ">same<", ">undecided<", ">faster<")] == [True] * 4
@@ -81,4 +81,4 @@ def test_page__tested_operators__each_has_a_row_with_its_outcome_and_bar() -> No
 
 
 def test_page__no_operators_tested__no_such_table() -> None:
-    assert "tested individually" not in render_html(make_decision(), make_run("base"), make_run())
+    assert "tested individually" not in render_html(make_decision(), make_run("base"), make_run(), language="en")

@@ -27,21 +27,22 @@ WIDTH = 390
 LONG = "void_at_native_vectorized_elementwise_kernel_4_at_native_FillFunctor_float_std_array_char_pointer_1ul" * 2
 
 SERVED = [ServedRecording(name=f"{LONG}/{LONG}{at}", kind="recording", size=123, modified=1.7e9) for at in range(8)]
+SERVED_JOB = ServedJob(name=LONG, recordings=8, size=1, modified=1.7e9)
 OPERATORS = [(0, "host_op", f"{LONG}{at}", 100) for at in range(60)]
 
 
 def timeline() -> str:
     rows: Any = [(at * 100, 50, STREAM if at % 2 else HOST, f"{LONG}{at}", "compute" if at % 2 else "python", NO_CORRELATION)
             for at in range(60)]  # fmt: skip
-    return render_timeline([drawn_timeline(events(*rows), f"rank 0 of {LONG}")])
+    return render_timeline([drawn_timeline(events(*rows), f"rank 0 of {LONG}")], language="en")
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "flame": lambda: render_flame([make_tree((-1, "thread", "thread 1", 0), *OPERATORS)]),
+    "flame": lambda: render_flame([make_tree((-1, "thread", "thread 1", 0), *OPERATORS)], language="en"),
     "timeline": timeline,
-    "ranks": lambda: render_ranks_page(drawn(collective=LONG)),
-    "served": lambda: render_index(SERVED, [ServedJob(name=LONG, recordings=8, size=1, modified=1.7e9)], "en"),
-    "report": lambda: render_html(make_decision(), make_run("base"), make_run("head", slowdown=0.07)),
+    "ranks": lambda: render_ranks_page(drawn(collective=LONG), language="en"),
+    "served": lambda: render_index(SERVED, [SERVED_JOB], "en", folder="", contains="", home="/"),
+    "report": lambda: render_html(make_decision(), make_run("base"), make_run("head", slowdown=0.07), language="en"),
     **{f"site-{name}": partial(example_page, address, LONG) for name, address in SHOWN.items()},
 }  # fmt: skip
 

@@ -39,7 +39,7 @@ def drawn(*, collective: str = "hcom_allReduce__17_0_1") -> DrawnRanks:
         )
         tables.append(reduce_timeline(timeline, "folder"))
     arrived = arrivals(tables)
-    return drawn_ranks(Ranks(tables, arrived, ranks_document("job", tables, arrived)), ())
+    return drawn_ranks(Ranks(tables, arrived, ranks_document("job", tables, arrived, left_out=(), repeated=())), ())
 
 
 def test_drawn_ranks__every_map__its_numbers() -> None:
@@ -52,7 +52,7 @@ def test_drawn_ranks__every_map__its_numbers() -> None:
 
 def test_page__opened__answer_cells_and_timelines(browser: Page, tmp_path: Path) -> None:
     file = tmp_path / "ranks.html"
-    file.write_text(render_ranks_page(drawn()))
+    file.write_text(render_ranks_page(drawn(), language="en"))
     browser.open(file)
     text = browser.ask("document.querySelector('main').innerText")
     assert "rank 2 delays the others by 10.0 ms a step, 50.0 % of the job: its device computes longer" in text
@@ -75,9 +75,9 @@ def test_page__more_ranks_than_pixels__one_screen_with_the_slow_rank_in_sight_an
     training = Training(ranks=1000, steps=2, layers=1, extra=lambda rank, step, layer: 9 * MS if rank == 713 else 0.0)
     tables = [reduce_timeline(timeline, f"rank{timeline.rank}") for timeline in training.timelines()]
     arrived = arrivals(tables)
-    found = Ranks(tables, arrived, ranks_document("job", tables, arrived))
+    found = Ranks(tables, arrived, ranks_document("job", tables, arrived, left_out=(), repeated=()))
     file = tmp_path / "ranks.html"
-    file.write_text(render_ranks_page(drawn_ranks(found, ())))
+    file.write_text(render_ranks_page(drawn_ranks(found, ()), language="en"))
     browser.open(file)
     assert browser.ask("document.getElementById('map').clientHeight") <= 620
     table = "[...document.querySelectorAll('table')].find((one) => one.tHead.rows[0].cells[0].textContent === 'rank')"

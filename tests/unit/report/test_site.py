@@ -118,7 +118,7 @@ def points_at(content: SiteContent) -> SiteContent:
 SHOWN = {
     "overview": "index.html",
     "open": "open.html",
-    "series": series_address(make_series()),
+    "series": series_address(make_series(), branch=""),
     "all-series": "series/index.html",
     "runs": "runs/index.html",
     "run": run_address(make_stored(20).id),
@@ -146,13 +146,13 @@ def example_page(address: str, name: str = "encoder", language: str = "en") -> s
     ]
     spans = [make_testbed("e" * 64, differences=[make_difference("torch", "2.13.0", "2.14.0")]), make_testbed("f" * 64)]
     verdicts = [make_gate(3), make_gate(2, change=1), make_gate(1, verdict="FAIL")]
-    trend = make_trend(*series, testbeds=spans, gates=gate_history(verdicts, []))
+    trend = make_trend(*series, testbeds=spans, gates=gate_history(verdicts, [], triages=()))
     content = points_at(make_site(trend, gates=verdicts))
     trace = KeptLink(
         path="trace.json.gz", kind="trace", bytes=123_456, address="/artifacts/a/trace.json.gz", place="s3://a"
     )
     # The page has the address of its series, which its names are a part of.
-    places = {series_address(make_series()): series_address(content.trend.series[0])}
+    places = {series_address(make_series(), branch=""): series_address(content.trend.series[0], branch="")}
     links = SiteLinks(forms=True, triage=True)
     pages = SitePages(content, lambda _: run_of(content), language, links, lambda _: KeptOfRun(links=[trace]))  # type: ignore[arg-type]
     return pages.page(places.get(address, address)) or ""
@@ -264,10 +264,10 @@ def test_series__filters__lead_to_the_series_that_differ_in_one_property() -> No
         make_series(fingerprint="e" * 64, current=False),
     ]
     content = make_site(make_trend(*series, testbeds=[make_testbed("f" * 64), make_testbed("e" * 64)]))
-    page = pages_of(content).page(series_address(series[0]))
+    page = pages_of(content).page(series_address(series[0], branch=""))
     links = Links(page or "").links
     for other in series[1:]:
-        assert f"../{series_address(other)}" in links
+        assert f"../{series_address(other, branch='')}" in links
     filters = re.findall(r"<dt>(.*?)</dt>", page or "")
     assert filters == ["workload", "shape", "metric", "testbed"]
 
@@ -279,7 +279,9 @@ def test_series__several_branches__one_page_each() -> None:
     of_release = shown(pages.page(series_address(release, "release/2.x")))
     assert "release/2.x" in of_release
     assert "slower" not in of_release
-    assert f"../{series_address(release, 'release/2.x')}" in Links(pages.page(series_address(both)) or "").links
+    assert (
+        f"../{series_address(release, 'release/2.x')}" in Links(pages.page(series_address(both, branch="")) or "").links
+    )
 
 
 def test_two_runs__same_testbed__values_level_and_interval_but_no_difference(site: dict[str, str]) -> None:
@@ -351,7 +353,7 @@ def test_gates__each_kind_of_failure__what_became_of_it_and_a_link_to_its_report
         make_gate(5, verdict="FAIL", link="https://forge.example/team/model/actions/runs/5"),
     ]
     acceptances = [make_acceptance(commit=records[2].commit)]
-    trend = make_trend(make_series(), gates=gate_history(records, acceptances))
+    trend = make_trend(make_series(), gates=gate_history(records, acceptances, triages=()))
     content = make_site(
         trend, gates=records, acceptances=acceptances, accepted_commits=accepted_commits(acceptances, [])
     )

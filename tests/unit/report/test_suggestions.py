@@ -98,7 +98,7 @@ def test_comment__nothing_got_worse__no_advice() -> None:
 def test_page__suggestions__what_the_change_brought_and_all_the_rest() -> None:
     old = [suggestion(f"old advice {number}", introduced=False, gain=MEASURED) for number in range(50)]
     decision = make_decision("FAIL", comparisons=regressed_counters(), suggestions=[suggestion("new advice"), *old])
-    page = render_html(decision, make_run("base"), make_run())
+    page = render_html(decision, make_run("base"), make_run(), language="en")
     brought, found, rest = page.partition("Other suggestions")
     assert found
     assert "new advice" in brought
@@ -112,7 +112,7 @@ def test_terminal__decision__only_what_the_change_brought() -> None:
     decision = make_decision(
         "FAIL", comparisons=regressed_counters(), suggestions=[suggestion("new"), suggestion("old", introduced=False)]
     )
-    render_terminal(decision, Console(file=stream, width=100))
+    render_terminal(decision, Console(file=stream, width=100), language="en")
     assert "• new" in stream.getvalue()
     assert "• old" not in stream.getvalue()
 
@@ -141,5 +141,5 @@ def test_run__nothing_to_try__not_a_word() -> None:
 def test_advise__nothing_to_try__says_so_in_either_language() -> None:
     for language, words in (("en", "No suggestions"), ("zh", "没有建议")):
         stream = io.StringIO()
-        render_suggestions([], Console(file=stream, width=100), language)  # type: ignore[arg-type]
+        render_suggestions([], Console(file=stream, width=100), language, only_measured=False)  # type: ignore[arg-type]
         assert stream.getvalue().startswith(words)

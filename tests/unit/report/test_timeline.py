@@ -119,7 +119,7 @@ def test_packed__without_the_library__the_same(numbers: list[int], monkeypatch: 
 
 def opened(browser: Page, folder: Path, *timelines: DrawnTimeline) -> None:
     file = folder / "timeline.html"
-    file.write_text(render_timeline(timelines or [drawn_timeline(EVENTS, "rank 0")]), encoding="utf-8")
+    file.write_text(render_timeline(timelines or [drawn_timeline(EVENTS, "rank 0")], language="en"), encoding="utf-8")
     browser.requests.clear()
     browser.errors.clear()
     browser.call("Emulation.setDeviceMetricsOverride", width=1200, height=900, deviceScaleFactor=1, mobile=False)

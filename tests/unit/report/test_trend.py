@@ -119,7 +119,7 @@ def test_render_issue__one_commit_moved_three_metrics__one_regression_with_the_r
         "| P99 latency",
     ]
     assert "- `Pool in a loop`: P50 latency" in (render_news(document, "en") or "")
-    page = render_trend_page(document)
+    page = render_trend_page(document, language="en", kept_files=None)
     assert page.count('<svg class="plot history"') == 1
     assert "<h3>Pool in a loop</h3>" in page
     assert "It moved 2 more metrics" in page
@@ -138,7 +138,9 @@ def test_render_issue__operator_runs_more_often__named_with_its_line() -> None:
         document, causes=[msgspec.structs.replace(document.causes[0], operators=[operator])]
     )
     assert "1 more `aten::item` at `m.py:8`" in render_issue(document, CONTEXT)
-    assert "1 more <code>aten::item</code> at <code>m.py:8</code>" in render_trend_page(document)
+    assert "1 more <code>aten::item</code> at <code>m.py:8</code>" in render_trend_page(
+        document, language="en", kept_files=None
+    )
 
 
 def test_render_issue__several_commits_between__one_of_them_and_the_list_in_a_fold() -> None:
@@ -299,7 +301,7 @@ def test_issue_title__key__stays_what_it_is() -> None:
 
 
 def test_render_trend_page__its_policy_allows_nothing_but_its_own_style() -> None:
-    page = render_trend_page(make_trend(make_series(make_change())))
+    page = render_trend_page(make_trend(make_series(make_change())), language="en", kept_files=None)
     style = re.search("<style>(.*?)</style>", page, re.DOTALL)[1]  # type: ignore[index]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"default-src 'none'; style-src 'sha256-{digest}'" in page
@@ -309,7 +311,9 @@ def test_render_trend_page__its_policy_allows_nothing_but_its_own_style() -> Non
 
 
 def test_render_trend_page__a_change__picture_with_levels_intervals_and_commit() -> None:
-    page = render_trend_page(make_trend(make_series(make_change()), make_series(metric="latency.p99")))
+    page = render_trend_page(
+        make_trend(make_series(make_change()), make_series(metric="latency.p99")), language="en", kept_files=None
+    )
     assert page.count('<svg class="plot history"') == 1
     assert page.count('<circle class="value"') == 30
     assert page.count('<line class="level"') == 2
@@ -342,7 +346,7 @@ def test_render_trend_page__kept_files_beside_a_change__linked_by_the_side_of_th
         "run20": [kept("flame.html", "https://x.example/20/flame.html"), kept("t.json.gz", "javascript:alert(1)")],
         "run21": [kept("other.json.gz", "https://x.example/21/other.json.gz")],
     }
-    page = render_trend_page(make_trend(make_series(make_change(20))), kept_files=files)
+    page = render_trend_page(make_trend(make_series(make_change(20))), kept_files=files, language="en")
     assert re.findall(r'<p>(\w+): <a href="(https://x[^"]+)">([^<]+)', page) == [
         ("before", "https://x.example/19/trace-a.json.gz", "trace-a.json.gz"),
         ("after", "https://x.example/20/flame.html", "flame.html"),
@@ -354,7 +358,7 @@ def test_render_trend_page__kept_files_beside_a_change__linked_by_the_side_of_th
 def test_render_trend_page__two_testbeds__one_picture_with_a_border() -> None:
     old, new = make_series(make_change(), fingerprint="a" * 64), make_series(make_change())
     spans = [make_testbed("a" * 64), make_testbed("f" * 64)]
-    page = render_trend_page(make_trend(new, old, testbeds=spans))
+    page = render_trend_page(make_trend(new, old, testbeds=spans), language="en", kept_files=None)
     assert page.count('<svg class="plot history"') == 1
     assert page.count('<line class="border"') == 1
     assert page.count('<circle class="value"') == 60
@@ -366,7 +370,7 @@ def test_render_trend_page__equal_and_few_values__drawn(count: int) -> None:
     points = [type(point)(run_id="r", commit=None, started_at=BEGAN, value=0.0) for point in flat.points]
     changed = make_change(count - 1 or 1, delta=None, interval=None, evidence="exact", before=0.0, after=0.0)
     page = render_trend_page(make_trend(make_series(changed, count=count, metric="counters.copies", unit="1", kind="exact",
-                                                    points=points)))  # fmt: skip
+                                                    points=points)), language="en", kept_files=None)  # fmt: skip
     assert "nan" not in page.lower()
 
 
@@ -398,7 +402,7 @@ def test_change_words__from_nothing__how_many_more() -> None:
 
 
 def test_render_trend_page__two_commits_moved_one_series__each_picture_shows_its_own_change_strongest() -> None:
-    page = render_trend_page(make_trend(make_series(make_change(10), make_change(20))))
+    page = render_trend_page(make_trend(make_series(make_change(10), make_change(20))), language="en", kept_files=None)
     first, second = page.split('<div class="picture">')[1:3]
     for picture, own, other in ((first, "000ac0ffee", "0014c0ffee"), (second, "0014c0ffee", "000ac0ffee")):
         assert re.search(rf'<text class="commit" [^>]*>{own}<', picture)
@@ -412,7 +416,7 @@ def test_render_issue__counters_moved_and_no_time__says_that_no_slowdown_is_show
     )
     words = "no slowdown shown: the P50 latency of one version differs from the next by ±1.2 % without any change"
     assert words in render_issue(document, CONTEXT)
-    assert words in render_trend_page(document)
+    assert words in render_trend_page(document, language="en", kept_files=None)
     assert "no slowdown" not in issue(make_change())
 
 
@@ -462,7 +466,7 @@ def test_reports__acceptance_that_expired__named_with_its_day() -> None:
     trend = make_trend(make_series(), expired=[ended])
     words = "latency.* of cccccccccc, accepted by mei until 2026-05-05: for the demo"
     assert words in render_issue(trend, CONTEXT).replace("`", "")
-    for page in (render_email(trend, "en"), render_trend_page(trend)):
+    for page in (render_email(trend, "en"), render_trend_page(trend, language="en", kept_files=None)):
         assert words in re.sub(r"<[^>]+>", "", page)
 
 
@@ -525,5 +529,9 @@ def test_reports__packages_that_changed_with_a_regression__named_below_it() -> N
     ]
     trend = msgspec.structs.replace(trend, causes=[msgspec.structs.replace(trend.causes[0], differences=changed)])
     told = "Changed between the two runs: transformers 4.44 → 4.45, einops none → 0.8"
-    for text in (render_issue(trend, CONTEXT), render_email(trend, "en"), render_trend_page(trend)):
+    for text in (
+        render_issue(trend, CONTEXT),
+        render_email(trend, "en"),
+        render_trend_page(trend, language="en", kept_files=None),
+    ):
         assert told in re.sub(r"<[^>]+>|`", "", text)

@@ -237,14 +237,14 @@ def test_table__count_without_parts__refers_to_what_changed() -> None:
 
 def test_page__slower_call__says_how_the_parts_add_up() -> None:
     made = decision(explained(part("aten::mm", "slower", 392)))
-    assert "which explains 98.0 %" in render_html(made, make_run("base"), make_run("head"))
+    assert "which explains 98.0 %" in render_html(made, make_run("base"), make_run("head"), language="en")
 
 
 def test_page__cause_without_counts__shows_none_of_either_side() -> None:
     made = decision(explained(part("aten::gelu", "slower", 392)))
     (row,) = re.findall(
         r"<tr><td><code>aten::gelu</code> takes 392 µs longer</td>.*?</tr>",
-        render_html(made, make_run("base"), make_run("head")),
+        render_html(made, make_run("base"), make_run("head"), language="en"),
         re.DOTALL,
     )
     assert row.count('<td class="number">–</td>') == 2

@@ -46,7 +46,7 @@ def asked(address: Listening, tmp_path_factory: pytest.TempPathFactory) -> Asked
     write_trace(recordings / "first.pt.trace.json", "a", "b")
     service = serve_folder(address, folder, recordings=recordings)
     runs = main_runs(24, time=stepped(SLOWER, 1.1), operators=stepped(SLOWER, 1.5), shapes=("long",))
-    ids = record_runs(service.store, runs)
+    ids = record_runs(service.store, runs, allow_dirty=False, now=None)
     record_run(service.store, minimal_run(project="bank"))
     gate = GateRecord(gate="default", commit="a1", verdict="FAIL", judged_at="2026-11-01T10:00:00+00:00")
     service.store.append("demo", [gate])

@@ -38,7 +38,9 @@ def test_page__changes_of_two_projects__each_with_time_writer_and_subject(servic
 
 
 def test_page__more_changes_than_one_holds__the_older_ones_are_linked(service: Service) -> None:
-    record_runs(service.store, [minimal_run(session=f"s{number}") for number in range(101)])
+    record_runs(
+        service.store, [minimal_run(session=f"s{number}") for number in range(101)], allow_dirty=False, now=None
+    )
     client = service.client(SERVER_TOKEN)
     first = client.get("/audit").text
     (older,) = re.findall(r'href="(/audit\?before=\d+)"', first)

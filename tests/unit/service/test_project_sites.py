@@ -46,7 +46,7 @@ def links(client: Client, address: str) -> set[str]:
 
 
 def test_sites__one_project__every_link_of_its_overview_and_of_a_run_is_there(service: Service) -> None:
-    record_runs(service.store, main_runs(9, shapes=("long",), time=stepped(8, 1.5)))
+    record_runs(service.store, main_runs(9, shapes=("long",), time=stepped(8, 1.5)), allow_dirty=False, now=None)
     project = service.store.projects()[0]
     client = service.client(service.token(project, "read"))
     home = client.get("/").headers["Location"]
@@ -151,7 +151,7 @@ def test_kept_site__project_that_takes_long_to_read__earlier_pages_while_it_is_r
             go_on.wait()
         return made(revision)
 
-    site = KeptSite(read)
+    site = KeptSite(read, stored=None)
     assert [site.pages(revision).revision for revision in ("1", "1", "2", "2")] == ["1"] * 4
     go_on.set()
     wait_until(lambda: site.pages("2").revision == "2")
@@ -201,7 +201,7 @@ def test_kept_site__store_that_cannot_be_read_again__the_error_and_no_pages_of_b
 def test_site_reader__content_of_an_earlier_process__there_unless_it_is_damaged_or_of_another_version(
     tmp_path: Path,
 ) -> None:
-    record_runs(SqlStore(tmp_path / "store.db"), main_runs(9, shapes=("long",)))
+    record_runs(SqlStore(tmp_path / "store.db"), main_runs(9, shapes=("long",)), allow_dirty=False, now=None)
     address = StoreAddress(str(tmp_path / "store.db"), tmp_path, {"HOME": str(tmp_path)})
     (project,) = address.open().projects()
     reader = SiteReader(address)
@@ -226,7 +226,7 @@ def test_site_reader__service_that_ends__an_error(tmp_path: Path) -> None:
 
 
 def test_site_reader__service_that_ends_during_a_reading__does_not_wait_for_it(tmp_path: Path) -> None:
-    record_runs(SqlStore(tmp_path / "store.db"), main_runs(2, shapes=("long",)))
+    record_runs(SqlStore(tmp_path / "store.db"), main_runs(2, shapes=("long",)), allow_dirty=False, now=None)
     address = StoreAddress(str(tmp_path / "store.db"), tmp_path, {})
     (project,) = address.open().projects()
     reader = SiteReader(address)

@@ -173,7 +173,12 @@ def test_audit__of_everything_that_changes__who_what_and_when(service: Service) 
 
 
 def test_show__prefix_that_only_runs_of_another_project_have__as_unknown_as_any_other(service: Service) -> None:
-    ids = record_runs(service.store, [minimal_run(session=f"b{number}", project="bank") for number in range(40)])
+    ids = record_runs(
+        service.store,
+        [minimal_run(session=f"b{number}", project="bank") for number in range(40)],
+        allow_dirty=False,
+        now=None,
+    )
     (own,) = (run.id for run in stored_runs(service.store, "shop"))
     client = service.client(service.token("shop", "read"))
     foreign = {run_id[0] for run_id in ids} - {own[0]}
@@ -187,7 +192,9 @@ def test_show__prefix_that_only_runs_of_another_project_have__as_unknown_as_any_
 
 
 def test_show__prefix_of_several_own_runs__said(service: Service) -> None:
-    ids = record_runs(service.store, [minimal_run(session=f"s{number}") for number in range(2, 19)])
+    ids = record_runs(
+        service.store, [minimal_run(session=f"s{number}") for number in range(2, 19)], allow_dirty=False, now=None
+    )
     repeated = next(run_id[0] for run_id in ids if [one[0] for one in ids].count(run_id[0]) > 1)
     answer = service.client(service.token("shop", "read")).get(f"/api/v1/projects/shop/runs/{repeated.upper()}")
     assert (answer.status_code, "several runs that begin with" in answer.json()["error"]) == (404, True)

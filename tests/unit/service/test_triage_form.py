@@ -18,7 +18,7 @@ FIELDS = {"commit": COMMIT, "state": "acknowledged", "reason": "waits for\nthe k
 
 @pytest.fixture
 def slower(service: Service) -> Service:
-    record_runs(service.store, main_runs(9, shapes=("long",), operators=stepped(8, 1.5)))
+    record_runs(service.store, main_runs(9, shapes=("long",), operators=stepped(8, 1.5)), allow_dirty=False, now=None)
     return service
 
 

@@ -149,7 +149,7 @@ class _FixedServer:
     ],
 )
 def test_highest_rate__promise_kept_up_to_a_rate__found(keeps: Callable[[float], bool], found: float) -> None:
-    assert highest_rate(keeps, most=100.0) == pytest.approx(found, abs=0.01)
+    assert highest_rate(keeps, most=100.0, steps=16, halvings=10) == pytest.approx(found, abs=0.01)
 
 
 @pytest.mark.slow

@@ -217,7 +217,7 @@ def test_shift_at__known_place__between_the_levels_beside_it() -> None:
 @pytest.mark.parametrize("at", [0, 30])
 def test_shift_at__place_at_an_end__refused(at: int) -> None:
     with pytest.raises(ValueError, match="values on both sides"):
-        shift_at(np.arange(30.0), at)
+        shift_at(np.arange(30.0), at, others=())
 
 
 @pytest.mark.parametrize("count", [8, 14, 30, 100])

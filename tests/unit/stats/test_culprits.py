@@ -31,7 +31,7 @@ class Stack:
 def test_find_culprits__each_single_change__named_in_log2_of_all_plus_two_trials(count: int) -> None:
     for culprit in range(count):
         stack = Stack([culprit])
-        assert find_culprits(count, stack) == Culprits("found", ((culprit,),))
+        assert find_culprits(count, stack, cumulative=False) == Culprits("found", ((culprit,),))
         assert len(stack.tried) == len(set(stack.tried)) <= ceil(log2(count)) + 2
         assert frozenset() not in stack.tried
 
@@ -50,7 +50,7 @@ def test_find_culprits__changes_that_are_slow_only_together__all_of_them_named(s
     for count in range(size, 13):
         for culprits in combinations(range(count), size):
             stack = Stack(culprits)
-            found = find_culprits(count, stack)
+            found = find_culprits(count, stack, cumulative=False)
             assert (found.outcome, found.changes, len(found.blocks)) == ("found", frozenset(culprits), size)
             assert len(stack.tried) <= 1 + size * (ceil(log2(count)) + 1)
 
@@ -58,7 +58,11 @@ def test_find_culprits__changes_that_are_slow_only_together__all_of_them_named(s
 @pytest.mark.parametrize("count", [1, 5, 16])
 def test_find_culprits__two_that_are_each_slow__one_of_them_named(count: int) -> None:
     for culprits in combinations(range(count), 2):
-        found = find_culprits(count, lambda changes: "slow" if changes & frozenset(culprits) else "fast")  # noqa: B023
+        found = find_culprits(
+            count,
+            lambda changes: "slow" if changes & frozenset(culprits) else "fast",  # noqa: B023
+            cumulative=False,
+        )
         assert found == Culprits("found", ((culprits[0],),))
 
 
@@ -72,7 +76,7 @@ def test_find_culprits__two_that_are_each_slow__one_of_them_named(count: int) ->
 )
 def test_find_culprits__all_together_not_slow__one_trial_and_no_culprit(answer: Answer, expected: Culprits) -> None:
     stack = Stack([], lambda _: answer)
-    assert find_culprits(4, stack) == expected
+    assert find_culprits(4, stack, cumulative=False) == expected
     assert len(stack.tried) == 1
 
 
@@ -112,18 +116,19 @@ def test_find_culprits__releases_around_the_slow_one_cannot_be_installed__all_na
 def test_find_culprits__culprit_cannot_be_installed_alone__named_first_and_then_what_it_needs() -> None:
     # 5 needs 2, as one package needs a version of another.
     stack = Stack([5], lambda changes: "impossible" if 5 in changes and 2 not in changes else None)
-    assert find_culprits(8, stack) == Culprits("found", ((5,), (2,)))
+    assert find_culprits(8, stack, cumulative=False) == Culprits("found", ((5,), (2,)))
 
 
 @each("count", range(2, 17))
 def test_find_culprits__any_one_answer_undecided__never_guessed(count: int) -> None:
     for culprit in range(count):
         clear = Stack([culprit])
-        find_culprits(count, clear)
+        find_culprits(count, clear, cumulative=False)
         for unclear in clear.tried:
             found = find_culprits(
                 count,
                 lambda changes: "undecided" if changes == unclear else "slow" if culprit in changes else "fast",  # noqa: B023
+                cumulative=False,
             )
             # The neighbours of an undecided set may tell, unless it is the one that matters.
             assert found in (Culprits("found", ((culprit,),)), found._replace(outcome="undecided"))

@@ -19,7 +19,7 @@ from perfgate.stats.signed_rank import (
 
 
 def test_walsh_averages__three_values__six_sorted_means() -> None:
-    assert walsh_averages(np.array([3.0, 1.0, 2.0])).tolist() == [1.0, 1.5, 2.0, 2.0, 2.5, 3.0]
+    assert walsh_averages(np.array([3.0, 1.0, 2.0]), weights=None).tolist() == [1.0, 1.5, 2.0, 2.0, 2.5, 3.0]
 
 
 def test_estimate__one_wild_pair__stays_at_the_rest() -> None:

@@ -158,7 +158,12 @@ def test_prune__main_that_got_slower__keeps_both_sides_of_the_regression_and_the
 ) -> None:
     (project / "perfgate.toml").write_text(CONFIG.replace('"shop"', '"demo"'))
     store = SqlStore(project.parent / "store.db")
-    record_runs(store, main_runs(24, time=stepped(14, 1.3), operators=stepped(14, 1.5), shapes=("long",)))
+    record_runs(
+        store,
+        main_runs(24, time=stepped(14, 1.3), operators=stepped(14, 1.5), shapes=("long",)),
+        allow_dirty=False,
+        now=None,
+    )
     runs = sorted(stored_runs(store, "demo"), key=lambda run: run.started_at)
     kept = kept_of(project)
     for run in runs:
@@ -186,7 +191,7 @@ def test_retained_runs__regression_in_triage__its_runs_and_those_before_stay_whi
 ) -> None:
     (project / "perfgate.toml").write_text(CONFIG.replace('"shop"', '"demo"'))
     store = SqlStore(project.parent / "store.db")
-    record_runs(store, main_runs(12, shapes=("long",)))
+    record_runs(store, main_runs(12, shapes=("long",)), allow_dirty=False, now=None)
     entry = Triage(commit=commit_of(4), state=state, reason="seen", author="Li", changed_at="2026-06-01T00:00:00+00:00")
     store.append("demo", [entry])
     runs = sorted(stored_runs(store, "demo"), key=lambda run: run.started_at)

@@ -76,7 +76,7 @@ def test_baseline_record__dirty_run__refused_unless_allowed(project: Path) -> No
 def test_baseline_record__slower_than_main_was__kept_and_said_to_the_end_what_to_do(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "demo"\n')
     runs = main_runs(13, shapes=("long",), time=stepped(12, 1.5))
-    record_runs(SqlStore(project.parent / "store.db"), runs[:12])
+    record_runs(SqlStore(project.parent / "store.db"), runs[:12], allow_dirty=False, now=None)
     write_document(project / "run.json", runs[12])
     result = baseline(project, "record", "--run", str(project / "run.json"))
     said = [
@@ -139,7 +139,7 @@ def test_baseline_list__80_columns__whole_ids_and_every_word_of_the_subject(proj
 def test_baseline_list__many_runs__the_newest_twenty_and_how_to_see_more(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "demo"\n')
     store = SqlStore(project.parent / "store.db")
-    record_runs(store, main_runs(22, shapes=("long",)))
+    record_runs(store, main_runs(22, shapes=("long",)), allow_dirty=False, now=None)
     newest = [run.id[:12] for run in stored_runs(store, "demo")]
     *listed, _, end = baseline(project, "list").output.splitlines()
     assert [line[:12] for line in listed if not line.startswith(" ")] == newest[:20]
@@ -177,7 +177,7 @@ def test_baseline_record__more_than_are_to_stay__the_oldest_go_a_twentieth_at_on
     with (project / "perfgate.toml").open("a") as file:
         file.write("[store]\nkeep = 20\n")
     store = SqlStore(project.parent / "store.db")
-    record_runs(store, [minimal_run(session=f"s{number}") for number in range(20)])
+    record_runs(store, [minimal_run(session=f"s{number}") for number in range(20)], allow_dirty=False, now=None)
     assert "removed" not in baseline(project, "record", "--run", write(project, "one more")).output
     assert len(stored_runs(store, "shop")) == 21
     assert baseline(project, "record", "--run", write(project, "two")).output.endswith(

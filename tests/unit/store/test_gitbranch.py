@@ -45,7 +45,9 @@ def opened(clone: Path, *, max_commits: int = 200, **environ: str) -> GitBranchS
 
 
 def record(clone: Path, *sessions: str) -> list[str]:
-    return record_runs(opened(clone), [minimal_run(session=session) for session in sessions])
+    return record_runs(
+        opened(clone), [minimal_run(session=session) for session in sessions], allow_dirty=False, now=None
+    )
 
 
 def files(remote: Path) -> list[str]:
@@ -151,7 +153,7 @@ def test_append__to_two_stores_opened_before__both_are_kept(clone: Path) -> None
 def test_record_all__a_session_twice_among_them__refused_and_nothing_is_kept(clone: Path, remote: Path) -> None:
     runs = [minimal_run(session="s1"), minimal_run(session="s2"), minimal_run(session="s1", value=0.003)]
     with pytest.raises(StoreError, match="session 's1' is already stored"):
-        record_runs(opened(clone), runs)
+        record_runs(opened(clone), runs, allow_dirty=False, now=None)
     assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
 

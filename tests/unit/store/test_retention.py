@@ -48,4 +48,4 @@ def test_expired_sets__by_age_and_size__oldest_first_without_those_that_are_need
 
 def test_expired_sets__kept_at_by_the_job_that_kept_it__not_by_the_clock_of_the_machine_that_measured() -> None:
     # The session of a machine whose clock began at 1970 is as old as the time it was kept says.
-    assert expired_sets([kept("new", 1)], (), NOW, older_than=timedelta(days=30))[0] == []
+    assert expired_sets([kept("new", 1)], (), NOW, older_than=timedelta(days=30), larger_than=None)[0] == []

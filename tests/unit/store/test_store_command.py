@@ -259,7 +259,7 @@ def test_store_copy__newer_acceptance_in_one_of_them__the_newer_counts(old: Path
 
 def test_copy_store__interrupted_after_fifty_runs__the_next_one_copies_the_rest(tmp_path: Path) -> None:
     source, target = SqlStore(tmp_path / "source.db"), SqlStore(tmp_path / "target.db")
-    record_runs(source, [minimal_run(session=f"s{number}") for number in range(70)])
+    record_runs(source, [minimal_run(session=f"s{number}") for number in range(70)], allow_dirty=False, now=None)
 
     def interrupt(_project: str, done: int, _runs: int) -> None:
         if done:
@@ -348,7 +348,7 @@ def test_store_verify__something_of_a_run_altered__exit_1_and_it_is_named(
 def test_store_verify__files_of_a_branch_damaged_or_gone__each_is_named(tmp_path: Path) -> None:
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     store = GitBranchStore("branch://perfgate-data", StorePlace(clone, {}))
-    ids = record_runs(store, [minimal_run(session=f"s{number}") for number in range(4)])
+    ids = record_runs(store, [minimal_run(session=f"s{number}") for number in range(4)], allow_dirty=False, now=None)
     (entry,) = [path for path in files(remote) if path.startswith("runs/") and ids[0] in path]
     put(remote, entry, b"{")
     put(remote, f"documents/{ids[1]}.json.gz", b"no gzip")

@@ -70,7 +70,12 @@ def test_baseline_log_and_prune__on_the_machine_of_a_service__need_no_perfgate_t
     location = str(tmp_path / "store.db")
     store = SqlStore(tmp_path / "store.db")
     for project in ("shop", "bank"):
-        record_runs(store, [minimal_run(session=f"s{number}", project=project) for number in range(4)])
+        record_runs(
+            store,
+            [minimal_run(session=f"s{number}", project=project) for number in range(4)],
+            allow_dirty=False,
+            now=None,
+        )
 
     def command(*arguments: str) -> Result:
         return CliRunner().invoke(baseline.COMMAND, [*arguments, "--store", location, "-C", str(tmp_path)])
@@ -87,7 +92,9 @@ def test_baseline_log_and_prune__on_the_machine_of_a_service__need_no_perfgate_t
 def test_baseline_remove__damaged_run__gone_and_named_in_the_audit_log(tmp_path: Path) -> None:
     place = tmp_path / "store.db"
     store = SqlStore(place)
-    damaged, sound = record_runs(store, [minimal_run(session="s1"), minimal_run(session="s2")])
+    damaged, sound = record_runs(
+        store, [minimal_run(session="s1"), minimal_run(session="s2")], allow_dirty=False, now=None
+    )
     with closing(sqlite3.connect(place)) as connection:
         connection.execute("UPDATE run_documents SET document = x'00' WHERE run = ?", [damaged])
         connection.commit()

@@ -91,7 +91,7 @@ def test_run_block__any__counts_switches_and_faults() -> None:
 
 def test_block_recorder__blocks_of_a_shape__columns_in_the_order_they_ran() -> None:
     device = FakeDevice(kernel_times={"aten::mm": [9 * MS, 1 * MS, 2 * MS, 9 * MS, 3 * MS]})
-    recorder = BlockRecorder(_bound(device, curve(0, 0)))
+    recorder = BlockRecorder(_bound(device, curve(0, 0)), counters=None)
     recorder.record("default", calls=2, quad=4, sequence=8)
     recorder.record("default", calls=1, quad=5, sequence=11)
     columns = recorder.columns()["default"]
@@ -111,7 +111,7 @@ def test_block_recorder__wait_booked_within_a_short_call__no_time_is_negative() 
             self.waited_ns += 9 * MS
 
     device = LateBooks()
-    recorder = BlockRecorder(_bound(device, curve(MS, 0)))
+    recorder = BlockRecorder(_bound(device, curve(MS, 0)), counters=None)
     recorder.record("default", calls=2, quad=0, sequence=0, as_served=True)
 
     columns = recorder.columns()["default"]
@@ -122,7 +122,7 @@ def test_block_recorder__wait_booked_within_a_short_call__no_time_is_negative() 
 
 def test_block_recorder__shape_without_block__is_left_out() -> None:
     device = FakeDevice(capabilities=frozenset())
-    recorder = BlockRecorder(_bound(device, curve(MS, 0, shapes={"short": {}, "long": {}})))
+    recorder = BlockRecorder(_bound(device, curve(MS, 0, shapes={"short": {}, "long": {}})), counters=None)
     recorder.record("long", calls=1, quad=0, sequence=0)
     assert list(recorder.columns()) == ["long"]
     assert recorder.columns()["long"].times.cpu_source == "thread_cpu"
@@ -131,7 +131,7 @@ def test_block_recorder__shape_without_block__is_left_out() -> None:
 def test_block_recorder__unknown_shape__key_error() -> None:
     device = FakeDevice()
     with pytest.raises(KeyError, match="wide"):
-        BlockRecorder(_bound(device, curve(MS, 0))).record("wide", calls=1, quad=0, sequence=0)
+        BlockRecorder(_bound(device, curve(MS, 0)), counters=None).record("wide", calls=1, quad=0, sequence=0)
 
 
 def test_warm_up__constant_calls__steady_after_three_equal_blocks() -> None:

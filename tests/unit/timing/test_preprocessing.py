@@ -35,7 +35,9 @@ def _bound(device: FakeDevice, stages: dict[str, Any], **fields: Any) -> BoundWo
 
 def test_preprocessing__stages__each_timed_and_the_wall_is_their_sum() -> None:
     device = FakeDevice()
-    recorder = BlockRecorder(_bound(device, {"decode": _works(device, 2 * MS), "resize": _works(device, 3 * MS)}))
+    recorder = BlockRecorder(
+        _bound(device, {"decode": _works(device, 2 * MS), "resize": _works(device, 3 * MS)}), counters=None
+    )
     block = recorder.record_preprocessing("default", calls=4, quad=0, sequence=0)
     recorder.record_preprocessing("default", calls=2, quad=1, sequence=5)
     assert block.calls.wall.tolist() == [5 * MS] * 4
@@ -70,12 +72,12 @@ def test_preprocessing__stage_changes_its_input__gets_a_fresh_copy_every_time() 
 def test_warm_up__preprocessing__block_calls_of_its_own_at_least_one() -> None:
     device = FakeDevice()
     bound = _bound(device, {"decode": _works(device, 5 * MS)}, shapes={"short": {}, "long": {}})
-    recorder = BlockRecorder(bound)
+    recorder = BlockRecorder(bound, counters=None)
     found = warm_up(bound, block_seconds=0.02, cap_seconds=5.0, preprocessing=recorder.preprocessing)
     assert found.block_calls == {"short": 20, "long": 20}
     assert found.preprocess_calls == {"short": 4, "long": 4}
     slow = _bound(device, {"decode": _works(device, 100 * MS)})
-    recorder = BlockRecorder(slow)
+    recorder = BlockRecorder(slow, counters=None)
     found = warm_up(slow, block_seconds=0.02, cap_seconds=5.0, preprocessing=recorder.preprocessing)
     assert found.preprocess_calls == {"default": 1}
 
@@ -83,7 +85,7 @@ def test_warm_up__preprocessing__block_calls_of_its_own_at_least_one() -> None:
 def test_block_recorder__no_preprocessing__costs_nothing() -> None:
     device = FakeDevice()
     bound = BoundWorkload("fake", curve(MS, 0), device, seed=1)
-    recorder = BlockRecorder(bound)
+    recorder = BlockRecorder(bound, counters=None)
     assert recorder.preprocessing == {}
     assert recorder.preprocess_columns() == {}
     assert warm_up(bound, block_seconds=0.02, cap_seconds=5.0).preprocess_calls == {}

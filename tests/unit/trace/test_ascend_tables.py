@@ -127,7 +127,7 @@ def test_read__folder_without_profiler_info__rank_of_its_name(tmp_path: Path) ->
 def test_top__table_cut_off_within_a_line__said(tmp_path: Path) -> None:
     path = written(tmp_path, "op_summary_1.csv", "Op Name,Task Duration(us),Task Start Time(us)\nA,1.5,10.5\nB,2.5,20")
 
-    (note,) = trace_top(path, Choice(), by="type", host=False).notes
+    (note,) = trace_top(path, Choice(), by="type", host=False, longer=None).notes
 
     assert (
         text_of(note) == "op_summary_1.csv is cut off in its last line; what followed is unknown, so totals are too low"
@@ -139,7 +139,7 @@ def test_top__line_break_among_the_titles__said(tmp_path: Path) -> None:
     titles = "Op Name,Task Duration(us),Task Start Time(us),OP Ty\re"
     path = written(tmp_path, "op_summary_1.csv", titles + "\nA,1.5,10.5,Add\nB,1.5,20.5,Add\n")
 
-    (note,) = trace_top(path, Choice(), by="type", host=False).notes
+    (note,) = trace_top(path, Choice(), by="type", host=False, longer=None).notes
 
     assert text_of(note) == "1 rows of op_summary lack cells or have too many"
 

@@ -78,7 +78,7 @@ def test_event_lists__small_file_that_unpacks_to_more_than_the_limit__refused(
     assert path.stat().st_size < 1 << 14
     refused = pytest.raises(DocumentError, match=r"more than 1048576 bytes of JSON; record fewer calls")
     with chrome_events.TraceText(path) as text, refused:
-        list(chrome_events.event_lists(text, chrome_events.ChromeEvent))
+        list(chrome_events.event_lists(text, chrome_events.ChromeEvent, advice=None))
 
 
 def test_event_lists__just_the_limit__read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_event_lists__just_the_limit__read(tmp_path: Path, monkeypatch: pytest.M
     path.write_text(json.dumps({"traceEvents": [event("X", 1, "mm")]}))
     monkeypatch.setattr(chrome_events, "MAX_TRACE_BYTES", path.stat().st_size)
     with chrome_events.TraceText(path) as text:
-        (events,) = chrome_events.event_lists(text, chrome_events.ChromeEvent)
+        (events,) = chrome_events.event_lists(text, chrome_events.ChromeEvent, advice=None)
     assert [found.name for found in events] == ["mm"]
 
 
@@ -109,7 +109,7 @@ def test_read__category_npu_and_threads_named_after_streams__a_device(tmp_path: 
     gaps = device_gaps(timeline.events)
     assert gaps is not None
     assert (gaps.busy_ns, len(gaps.gaps)) == (40_000, 2)
-    run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
+    run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None, keep_files=False)
     assert run.checklist.counters[0].values["counters.kernels"] == 1
 
 

@@ -94,16 +94,16 @@ def test_comparable_part__first_and_last_step_lack_kernels__left_out(tmp_path: P
     lost = {id(event) for event in (*kernels[:5], *kernels[-1:])}
     path = recorded(tmp_path / "trace.json", [event for event in events if id(event) not in lost])
     (timeline,) = trace.read(path).timelines
-    part = comparable_part(timeline, lacks_events=False)
+    part = comparable_part(timeline, lacks_events=False, is_cut=False)
     assert (part.left_out, part.names, part.is_whole) == (("0", "1", "7"), ("2", "3", "4", "5", "6"), True)
     assert cut_ends(timeline) == [("0", 0, 4), ("1", 3, 4), ("7", 3, 4)]
-    assert [note.code for note in trace_steps(path, Choice()).notes] == ["notes.cut-ends"]
+    assert [note.code for note in trace_steps(path, Choice(), step_by=None).notes] == ["notes.cut-ends"]
 
 
 def test_comparable_part__steps_of_several_sizes__all_of_them(tmp_path: Path) -> None:
     events = [*steps(3, kernels=2), step_mark(9, 9000)]
     (timeline,) = trace.read(recorded(tmp_path / "trace.json", events)).timelines
-    part = comparable_part(timeline, lacks_events=False)
+    part = comparable_part(timeline, lacks_events=False, is_cut=False)
     assert (part.names, part.left_out) == (("0", "1", "2"), ("9",))
 
 
@@ -124,7 +124,7 @@ def test_steps__marked_on_two_threads_nested_or_without_length__one_step_each(tm
     empty = [*steps(), *(step_mark(number, 1000 * number + 1000, 0, thread=2) for number in range(6))]
     wanted = None
     for events in (steps(), doubled, nested, empty):
-        (timeline,) = trace_steps(recorded(tmp_path / "trace.json", events), Choice()).timelines
+        (timeline,) = trace_steps(recorded(tmp_path / "trace.json", events), Choice(), step_by=None).timelines
         rows = [(step.number, step.length, step.computing) for step in timeline.steps]
         wanted = wanted or rows
         assert rows == wanted
@@ -143,5 +143,5 @@ def test_steps__two_cycles_with_the_same_numbers__both(tmp_path: Path) -> None:
         for key in ("correlation", "External id"):
             if key in event.get("args", {}):
                 event["args"][key] += 5000
-    (timeline,) = trace_steps(recorded(tmp_path / "trace.json", [*steps(2), *later]), Choice()).timelines
+    (timeline,) = trace_steps(recorded(tmp_path / "trace.json", [*steps(2), *later]), Choice(), step_by=None).timelines
     assert [(step.number, step.computing) for step in timeline.steps] == [(0, 2e-4), (1, 2e-4)] * 2

@@ -79,7 +79,7 @@ def test_from_profile__table_of_kernels_cut_off_in_whole_lines__said_and_nothing
 ) -> None:
     recording = shortened(tmp_path, *without)
 
-    run = run_from_profile(tmp_path, recording, tmp_path / "out", lambda text: None)
+    run = run_from_profile(tmp_path, recording, tmp_path / "out", lambda text: None, keep_files=False)
 
     assert (run.checklist.counters, run.checklist.kernel_times, run.checklist.operators) == ([], [], [])
     times = {step.number: step for step in run.checklist.steps if step.number in (1, 2, 3, 4, 16)}
@@ -111,9 +111,9 @@ SAID = "op_statistic counts 3 kernels, the table of kernels has 2 (MatMul 2 and 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda path: trace_top(path, Choice(), by="type", host=False),
+        lambda path: trace_top(path, Choice(), by="type", host=False, longer=None),
         lambda path: trace_gaps(path, Choice(), exposed=False, shortest=0.0),
-        lambda path: trace_steps(path, Choice()),
+        lambda path: trace_steps(path, Choice(), step_by=None),
     ],
 )
 def test_trace__files_that_contradict_each_other__noted(
@@ -129,7 +129,7 @@ def test_trace__several_ranks_of_which_one_contradicts_itself__named(contradicto
     other = contradictory.parent / "host_2_20250109150000123_ascend_pt"
     written(other, f"{OUTPUT}/kernel_details.csv", KERNELS)
     (other / "profiler_info_1.json").write_text('{"rank_id": 1}')
-    (note,) = worded(trace_top(contradictory.parent, Choice(), by="type", host=False).notes)
+    (note,) = worded(trace_top(contradictory.parent, Choice(), by="type", host=False, longer=None).notes)
 
     assert note.startswith(f"rank 0, device 0: {SAID}")
 
@@ -139,8 +139,8 @@ def test_from_profile__totals_by_type_alone__says_where_they_are(tmp_path: Path)
     written(folder, f"{OUTPUT}/op_statistic.csv", TYPES)
 
     with pytest.raises(DocumentError, match="no step, kernel or operator but totals by type, which perfgate trace top"):
-        run_from_profile(tmp_path, folder, tmp_path / "out", lambda text: None)
-    (timeline,) = trace_top(folder, Choice(), by="type", host=False).timelines
+        run_from_profile(tmp_path, folder, tmp_path / "out", lambda text: None, keep_files=False)
+    (timeline,) = trace_top(folder, Choice(), by="type", host=False, longer=None).timelines
     assert [(row.name, row.count) for row in timeline.rows] == [("MatMul", 2), ("Add", 1)]
 
 
@@ -148,7 +148,7 @@ def test_gate__recording_that_contradicts_itself__is_what_the_title_says(contrad
     whole = tmp_path / "base" / "host_1_20250109150000123_ascend_pt"
     written(whole, f"{OUTPUT}/kernel_details.csv", KERNELS)
     base, head = (
-        run_from_profile(tmp_path, folder, tmp_path / f"out-{folder.parent.name}", lambda text: None)
+        run_from_profile(tmp_path, folder, tmp_path / f"out-{folder.parent.name}", lambda text: None, keep_files=False)
         for folder in (whole, contradictory)
     )
     comment = render_comment(

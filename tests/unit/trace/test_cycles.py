@@ -59,7 +59,7 @@ def test_pauses__steps_that_do_not_follow_each_other__no_idle_time_and_named(
     path = written(tmp_path, cycles(numbers))
 
     gaps = trace_gaps(path, Choice(), exposed=False, shortest=0)
-    answer = trace_answer(path, Choice()).timelines[0]
+    answer = trace_answer(path, Choice(), base=None).timelines[0]
 
     (timeline,) = gaps.timelines
     # From the first kernel to the end of its cycle, and from the begin of the next cycle to the end of the last kernel.
@@ -70,7 +70,7 @@ def test_pauses__steps_that_do_not_follow_each_other__no_idle_time_and_named(
         "the profiler paused between cycles for 0.9998 s in total (pauses: 1); the pauses count neither as idle time nor as "
         "part of the window"
     ]
-    lengths = [row.length for row in trace_steps(path, Choice()).timelines[0].steps]
+    lengths = [row.length for row in trace_steps(path, Choice(), step_by=None).timelines[0].steps]
     assert max(length or 0 for length in lengths) <= STEP / 1e6
 
 

@@ -57,14 +57,14 @@ LOST = {
 @each("name", list(LOST))
 def test_top__work_without_times__its_number_first(tmp_path: Path, name: str) -> None:
     path = recorded(tmp_path / "trace.json", LOST[name])
-    note = trace_top(path, Choice(), by="type", host=False).notes[0]
+    note = trace_top(path, Choice(), by="type", host=False, longer=None).notes[0]
     assert (note.code, note.values["count"], note.values["work"]) == ("notes.untimed-work", 12, 24)
 
 
 @each("name", list(LOST))
 def test_steps__work_without_times__unknown_and_never_zero(tmp_path: Path, name: str) -> None:
     path = recorded(tmp_path / "trace.json", LOST[name])
-    (timeline,) = trace_steps(path, Choice()).timelines
+    (timeline,) = trace_steps(path, Choice(), step_by=None).timelines
     assert [step.computing for step in timeline.steps] == [2e-4] * 3 + [None] * 3
     assert all(step.length != 0 for step in timeline.steps)
 
@@ -96,7 +96,7 @@ def test_time_faults__kernels_over_their_successors__counted_by_stream(tmp_path:
 
 def test_top__kernels_over_their_successors__no_share_above_100_percent(tmp_path: Path) -> None:
     path = recorded(tmp_path / "trace.json", overflowing())
-    (timeline,) = trace_top(path, Choice(), by="type", host=False).timelines
+    (timeline,) = trace_top(path, Choice(), by="type", host=False, longer=None).timelines
     assert [row.share for row in timeline.rows] == [None]
 
 
@@ -165,7 +165,8 @@ def test_gate__impossible_times__no_time_is_compared(tmp_path: Path, name: str) 
     good = recorded(tmp_path / "good.json", steps())
     path = recorded(tmp_path / "trace.json", LOST.get(name) or overflowing())
     base, head = (
-        run_from_profile(tmp_path, file, tmp_path / out, say=lambda _: None) for file, out in ((good, "b"), (path, "h"))
+        run_from_profile(tmp_path, file, tmp_path / out, say=lambda _: None, keep_files=False)
+        for file, out in ((good, "b"), (path, "h"))
     )
     decision = decide(base, head, policy=Policy(), history=History())
     assert decision.verdict == "INCONCLUSIVE"
@@ -205,7 +206,7 @@ def test_gaps__work_without_times__the_window_is_that_of_the_others(tmp_path: Pa
     (timeline,) = trace_gaps(path, Choice(), exposed=False, shortest=0.0).timelines
     assert timeline.window is not None
     assert timeline.window < 0.006
-    answer = trace_answer(path, Choice()).timelines[0]
+    answer = trace_answer(path, Choice(), base=None).timelines[0]
     assert answer.window is not None
     assert answer.window < 0.006
 

@@ -34,7 +34,7 @@ def test_gap_groups__host_loads_data__the_loader_and_its_operator_are_named_once
     table = events(*step(1000), *step(2000), *step(3000))
     found = device_gaps(table)
     assert found is not None
-    assert gap_groups(table, found) == [
+    assert gap_groups(table, found, uncertain=False) == [
         GapGroupRow(
             frame="data/loader.py(7): __next__",
             operator="aten::stack",
@@ -52,7 +52,7 @@ def test_gap_groups__host_not_recorded__said_by_none() -> None:
     table = events((0, 10, STREAM, "a", "compute", NO_CORRELATION), (100, 10, STREAM, "b", "compute", NO_CORRELATION))
     found = device_gaps(table)
     assert found is not None
-    (group,) = gap_groups(table, found)
+    (group,) = gap_groups(table, found, uncertain=False)
     assert (group.frame, group.operator, group.ended_by, group.cause) == (None, None, "b", "unknown")
     assert (group.count, group.total, group.longest, group.share) == (1, 90 / 1e9, 90 / 1e9, 90 / 110)
 

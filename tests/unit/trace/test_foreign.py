@@ -124,7 +124,7 @@ def test_reduce__timeline_is_a_pointer__tables_suffice(tmp_path: Path) -> None:
     written(output, "step_trace_time.csv", _STEPS)
     written(output, "trace_view.json", _POINTER)
 
-    assert trace_reduce([Place(tmp_path)], say=print, workers=1).left_out == []
+    assert trace_reduce([Place(tmp_path)], say=print, workers=1, on=None, out=None).left_out == []
 
 
 def test_reduce__table_of_kernels_is_cut_off__said(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_reduce__table_of_kernels_is_cut_off__said(tmp_path: Path) -> None:
     written(output, "kernel_details.csv", _KERNELS + "1,MatMul2,MatMul,AI_CORE,40.5,2")
     written(output, "step_trace_time.csv", _STEPS)
 
-    notes = trace_reduce([Place(tmp_path)], say=print, workers=1).notes
+    notes = trace_reduce([Place(tmp_path)], say=print, workers=1, on=None, out=None).notes
 
     what = notes[0].values["what"]
     assert isinstance(what, Message)

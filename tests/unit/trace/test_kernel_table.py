@@ -117,7 +117,7 @@ def test_scan_columns__any_rows__as_the_csv_module_reads_them(
     path = table(folder, text.encode())
     scanned = scan_columns(path, {**KINDS, **COUNTERS})
     try:
-        read = read_columns(path, {**KINDS, **COUNTERS})
+        read = read_columns(path, {**KINDS, **COUNTERS}, leave_short=False)
     except DocumentError:
         assert scanned is None
     else:
@@ -131,7 +131,7 @@ def test_scan_columns__plain_rows__scanned(folder: Path, rows: list[str]) -> Non
     path = table(folder, "".join(f"{line}\n" for line in [HEADER, *rows]).encode())
     scanned = scan_columns(path, {**KINDS, **COUNTERS})
     assert scanned is not None
-    assert described(scanned) == described(read_columns(path, {**KINDS, **COUNTERS}))
+    assert described(scanned) == described(read_columns(path, {**KINDS, **COUNTERS}, leave_short=False))
 
 
 @needs_library
@@ -150,7 +150,7 @@ def test_scan_columns__skipped_cell_over_several_lines_and_numbers__as_the_csv_m
     path = table(folder, "".join(line + end for line in lines).encode())
     scanned = scan_columns(path, wanted)
     try:
-        read = read_columns(path, wanted)
+        read = read_columns(path, wanted, leave_short=False)
     except DocumentError:
         assert scanned is None
         return

@@ -118,7 +118,7 @@ def test_read_kineto__recorded_sample__equal_to_decimal_arithmetic(sample: str) 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 64, 1000])
 def test_event_lists__any_block_size__same_events(block: int) -> None:
     with TraceText(DATA / "cpu.json") as text:
-        lists = list(event_lists(text, dict[str, Any], block_bytes=block))
+        lists = list(event_lists(text, dict[str, Any], block_bytes=block, advice=None))
 
     assert [event for events in lists for event in events] == json.loads((DATA / "cpu.json").read_text())["traceEvents"]
 
@@ -131,7 +131,7 @@ def test_event_lists__borders_inside_strings_and_arguments__same_events(tmp_path
     path = written(tmp_path, json.dumps({"traceEvents": events, "after": events[:3]}))
 
     with TraceText(path) as text:
-        lists = list(event_lists(text, dict[str, Any], block_bytes=block))
+        lists = list(event_lists(text, dict[str, Any], block_bytes=block, advice=None))
 
     assert [event for found in lists for event in found] == events
 

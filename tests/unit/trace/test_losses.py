@@ -568,7 +568,7 @@ def test_from_profile__kernel_with_a_name_of_5160_characters__is_counted(tmp_pat
     path = tmp_path / "t.pt.trace.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
 
-    run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
+    run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None, keep_files=False)
 
     assert [len(metric) for metric in run.checklist.counters[0].ranges if metric.startswith("ops.count:gemm<")] == [
         5168
@@ -742,7 +742,7 @@ def test_ranks__a_rank_lost_a_kernel__said_as_by_top(tmp_path: Path) -> None:
         (tmp_path / f"rank-{rank}.pt.trace.json").write_text(json.dumps({"traceEvents": events}))
 
     (note,) = trace_ranks([Place(tmp_path)], say=print, workers=1).document.notes
-    reduced = trace_reduce([Place(tmp_path)], say=print, workers=1)
+    reduced = trace_reduce([Place(tmp_path)], say=print, workers=1, on=None, out=None)
     again = trace_ranks([Place(tmp_path)], say=print, workers=1).document
 
     doubt = Message("notes.launches-unmatched", {"launches": 1, "work": 0})

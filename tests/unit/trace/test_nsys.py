@@ -65,7 +65,7 @@ def exported(path: Path, *, processes: int = 1) -> Path:
 
 def test_read__export__work_launches_and_steps(tmp_path: Path) -> None:
     path = exported(tmp_path / "report.sqlite")
-    document = trace_top(path, Choice(), by="type", host=False)
+    document = trace_top(path, Choice(), by="type", host=False, longer=None)
     assert document.format == "nsys"
     assert [(row.name, row.kind, row.count, row.total) for row in document.timelines[0].rows] == [
         ("ncclDevKernel_AllReduce", "comm", 3, 4.5e-4),
@@ -73,7 +73,7 @@ def test_read__export__work_launches_and_steps(tmp_path: Path) -> None:
         ("Memcpy HtoD", "copy", 3, 3e-5),
     ]
     assert document.notes == []
-    steps = trace_steps(path, Choice()).timelines[0].steps
+    steps = trace_steps(path, Choice(), step_by=None).timelines[0].steps
     assert [(step.number, step.computing) for step in steps] == [(0, 1.5e-4), (1, 1.5e-4), (2, 1.5e-4)]
     gaps = trace_gaps(path, Choice(), exposed=False, shortest=0.0).timelines[0]
     assert {cause.cause for cause in gaps.causes} == {"host", "queue"}
@@ -137,7 +137,7 @@ def with_graphs(path: Path) -> Path:
 
 
 def test_top__kernels_within_graphs__the_graphs_count_and_the_remedy_is_said(tmp_path: Path) -> None:
-    document = trace_top(with_graphs(tmp_path / "report.sqlite"), Choice(), by="type", host=False)
+    document = trace_top(with_graphs(tmp_path / "report.sqlite"), Choice(), by="type", host=False, longer=None)
     (timeline,) = document.timelines
     assert [(row.name, row.kind, row.count, row.total) for row in timeline.rows] == [
         ("CUDA graph", "compute", 3, 1.05e-3),
@@ -150,7 +150,7 @@ def test_top__kernels_within_graphs__the_graphs_count_and_the_remedy_is_said(tmp
 def test_gate__kernels_of_one_side_within_graphs__no_count_is_better(tmp_path: Path) -> None:
     runs = []
     for side, path in (("base", exported(tmp_path / "a.sqlite")), ("head", with_graphs(tmp_path / "b.sqlite"))):
-        runs.append(run_from_profile(tmp_path, path, tmp_path / side, lambda text: None))
+        runs.append(run_from_profile(tmp_path, path, tmp_path / side, lambda text: None, keep_files=False))
     base, head = runs
     assert base.checklist.counters[0].values["counters.kernels"] == 1
     assert head.checklist.counters == []

@@ -50,7 +50,9 @@ def test_of__readings_in_any_order__by_time() -> None:
 
 
 def test_summed__a_source_missing_at_one_time__that_time_left_out() -> None:
-    readings = Readings.summed(np.array([10, 10, 20, 30, 30]), np.array([1.0, 2, 4, 8, 16]), np.array([0, 1, 0, 1, 0]))
+    readings = Readings.summed(
+        np.array([10, 10, 20, 30, 30]), np.array([1.0, 2, 4, 8, 16]), np.array([0, 1, 0, 1, 0]), unit=""
+    )
 
     assert (readings.time.tolist(), readings.value.tolist()) == ([10, 30], [3.0, 24.0])
 

@@ -44,7 +44,7 @@ def xla(rows: tuple[str, ...]) -> list[dict[str, Any]]:
 def test_top__rows_of_xla__the_work_counts_once(tmp_path: Path, rows: tuple[str, ...]) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": xla(rows)}))
-    (timeline,) = trace_top(path, Choice(), by="type", host=False).timelines
+    (timeline,) = trace_top(path, Choice(), by="type", host=False, longer=None).timelines
     assert [(row.name, row.kind, row.count) for row in timeline.rows] == [
         ("fusion.1", "compute", 3),
         ("all-reduce.2", "comm", 3),
@@ -69,7 +69,9 @@ def test_read__waits_of_mtia__no_work(tmp_path: Path) -> None:
     events = [step_mark(0, 0), kernel(10, 5, 1, name="fc"), kernel(20, 500, 2, name="event_wait")]
     for event in events[1:]:
         event["cat"] = "mtia_ccp_events"
-    (timeline,) = trace_top(recorded(tmp_path / "trace.json", events), Choice(), by="type", host=False).timelines
+    (timeline,) = trace_top(
+        recorded(tmp_path / "trace.json", events), Choice(), by="type", host=False, longer=None
+    ).timelines
     assert [row.name for row in timeline.rows] == ["fc"]
 
 
@@ -104,7 +106,7 @@ def test_top__task_of_unknown_type__counted_and_named_with_its_share(tmp_path: P
     ]
     path = tmp_path / "trace_view.json"
     path.write_text(json.dumps(events))
-    document = trace_top(path, Choice(), by="type", host=False)
+    document = trace_top(path, Choice(), by="type", host=False, longer=None)
     assert [(row.name, row.kind) for row in document.timelines[0].rows] == [
         ("MatMul_a", "compute"),
         ("task of unknown type QUANTUM_UNIT", "compute"),
@@ -127,7 +129,7 @@ def test_top__task_of_unknown_type_in_a_database__named_beside_the_table_of_kern
         database.execute("INSERT INTO COMPUTE_TASK_INFO VALUES (0, 1, 1, 2)")
         database.commit()
 
-    document = trace_top(path, Choice(), by="type", host=False)
+    document = trace_top(path, Choice(), by="type", host=False, longer=None)
 
     assert [(row.name, row.total) for row in document.timelines[0].rows] == [
         ("MatMul", 3e-5),

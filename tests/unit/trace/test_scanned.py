@@ -95,13 +95,13 @@ def _time(text: bytes) -> object:
 def both(path: Path, *, window: int = 1 << 20) -> None:
     """Read a file both ways; where decoding refuses it, the scanner must leave it alone."""
     try:
-        slow = decode_events(path, KEYS)
+        slow = decode_events(path, KEYS, advice=None)
     except DocumentError:
         with pytest.raises((scan.UndecidedError, DocumentError)):
-            scan.WindowedScan(path, KEYS, "", window=window).file()
+            scan.WindowedScan(path, KEYS, "", window=window, arrows=False).file()
         return
     try:
-        fast = scan.WindowedScan(path, KEYS, "record it again", window=window).file()
+        fast = scan.WindowedScan(path, KEYS, "record it again", window=window, arrows=False).file()
     except scan.UndecidedError:
         if b'"ph": "\\' in path.read_bytes() or _has_arguments_twice(path):
             return  # a phase that has to be decoded, or two values of which decoding knows which counts
@@ -316,7 +316,7 @@ def test_scan__many_windows__the_order_of_the_file_also_where_a_text_looks_like_
     path.write_bytes(gzip.compress(text) if packed else text)
     for window in (500, 2_000, 1 << 20):
         both(path, window=window)
-        windowed = scan.WindowedScan(path, KEYS, "", window=window)
+        windowed = scan.WindowedScan(path, KEYS, "", window=window, arrows=False)
         names = [row[3] for row in seen(windowed.file())]
         assert names == [event["name"] for event in events]
 
@@ -328,7 +328,7 @@ def test_scan__an_event_larger_than_a_window__read_whole(tmp_path: Path, window:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))
     both(path, window=window)
-    names = [row[3] for row in seen(scan.WindowedScan(path, KEYS, "", window=window).file())]
+    names = [row[3] for row in seen(scan.WindowedScan(path, KEYS, "", window=window, arrows=False).file())]
     assert list(map(len, names)) == [5, 300_000, 7]
 
 
@@ -341,7 +341,7 @@ def test_scan__damage_in_a_later_window__is_the_error(tmp_path: Path) -> None:
     packed[len(packed) // 2] ^= 0x55
     path.write_bytes(packed)
     with pytest.raises((DocumentError, scan.UndecidedError)):
-        scan.WindowedScan(path, KEYS, "", window=1 << 14).file()
+        scan.WindowedScan(path, KEYS, "", window=1 << 14, arrows=False).file()
 
 
 @needs_library
@@ -354,7 +354,7 @@ def test_scan__a_value_that_goes_on_where_the_last_ended__read_to_its_end(tmp_pa
         for tid, dur, shape in zip((1, 1, 12, 1), (2, 2, 2.5, 2), dims)
     ]
     path.write_text(f"[{', '.join(events)}]")
-    found = scan.WindowedScan(path, KEYS, "").file().complete
+    found = scan.WindowedScan(path, KEYS, "", arrows=False).file().complete
     threads = found.process_and_thread()[1].tolist()
     assert [found.of.words[code] for code in threads] == ["1", "1", "12", "1"]
     assert found.duration.tolist() == [2000, 2000, 2500, 2000]
@@ -386,7 +386,7 @@ def test_scan__values_that_stay_for_long_and_then_change__read_as_they_stand(tmp
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))
     both(path)
-    found = scan.WindowedScan(path, KEYS, "").file().complete
+    found = scan.WindowedScan(path, KEYS, "", arrows=False).file().complete
     assert found.argument("correlation").tolist() == [number // 700 for number in range(3_000)]
     assert found.duration.tolist() == [1000 * (1 + number // 500) for number in range(3_000)]
 
@@ -399,7 +399,7 @@ def test_numbers__one_that_takes_eight_bytes__all_take_eight(tmp_path: Path) -> 
             {"ph": "X", "ts": 1}
         ]
         path.write_text(json.dumps(events))
-        numbers = scan.WindowedScan(path, KEYS, "").file().complete.numbers("correlation")
+        numbers = scan.WindowedScan(path, KEYS, "", arrows=False).file().complete.numbers("correlation")
         assert (numbers.tolist(), numbers.dtype) == ([7, largest, -1], kind)
 
 
@@ -420,5 +420,5 @@ def test_nanoseconds__more_than_three_decimals__half_to_even(tmp_path: Path) -> 
     events = ",".join(f'{{"ph": "X", "ts": {text}, "dur": {text}}}' for text in texts)
     path.write_text(f"[{events}]")
     both(path)
-    found = scan.WindowedScan(path, KEYS, "").file()
+    found = scan.WindowedScan(path, KEYS, "", arrows=False).file()
     assert found.complete.start.tolist() == [1000, 1002, 1002, 1002, 1002, 1000, 7123, 4611686018427386900, 1000]

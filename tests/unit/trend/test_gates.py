@@ -35,17 +35,17 @@ def accepted(number: int) -> Acceptance:
 
 def told(*records: GateRecord, acceptances: tuple[Acceptance, ...] = ()) -> str:
     with speaking("en"):
-        return str(gates_line(make_trend(gates=gate_history(records, acceptances))))
+        return str(gates_line(make_trend(gates=gate_history(records, acceptances, triages=()))))
 
 
 def test_gate_history__no_verdict_kept__none() -> None:
-    assert gate_history([], []) is None
+    assert gate_history([], [], triages=()) is None
     assert told() == "None"
 
 
 def test_gate_history__a_failure_that_a_later_commit_mended__is_withdrawn() -> None:
     records = [record(1, "FAIL", change=7), record(2, "PASS", change=7), record(3, "INCONCLUSIVE")]
-    history = gate_history(records, [])
+    history = gate_history(records, [], triages=())
     assert history is not None
     assert (history.gates, history.failed, history.withdrawn, history.accepted, history.undecided) == (3, 1, 1, 0, 1)
     assert (history.standing, history.proven) == ([], False)
@@ -61,20 +61,20 @@ def test_gate_history__a_failure_that_a_later_commit_mended__is_withdrawn() -> N
     ],
 )
 def test_gate_history__a_failure_that_nothing_mended__stands(other: GateRecord) -> None:
-    history = gate_history([record(2, "FAIL", change=7), other], [])
+    history = gate_history([record(2, "FAIL", change=7), other], [], triages=())
     assert history is not None
     assert (history.failed, history.withdrawn) == (1, 0)
     assert [one.commit for one in history.standing] == [f"{2:040x}"]
 
 
 def test_gate_history__several_testbeds__are_one_gate_that_fails_if_one_of_them_does() -> None:
-    history = gate_history([record(1, "PASS", testbed="a3"), record(1, "FAIL", testbed="910b")], [])
+    history = gate_history([record(1, "PASS", testbed="a3"), record(1, "FAIL", testbed="910b")], [], triages=())
     assert history is not None
     assert (history.gates, history.failed) == (1, 1)
 
 
 def test_gate_history__accepted_and_judged_again__has_failed_before() -> None:
-    history = gate_history([record(1, "WARN"), record(2, "PASS")], [accepted(1)])
+    history = gate_history([record(1, "WARN"), record(2, "PASS")], [accepted(1)], triages=())
     assert history is not None
     assert (history.failed, history.accepted, history.withdrawn, history.standing) == (1, 1, 0, [])
 

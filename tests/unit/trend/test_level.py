@@ -28,11 +28,11 @@ def numbered(*changes: object) -> TrendSeries:
 
 @pytest.mark.parametrize(("number", "level"), [(0, range(4)), (3, range(4)), (4, range(4, 10)), (9, range(4, 10))])
 def test_level_around__run_beside_a_change__its_own_stretch(number: int, level: range) -> None:
-    assert level_around(numbered(make_change(4)), make_stored(number)) == list(level)
+    assert level_around(numbered(make_change(4)), make_stored(number), without=()) == list(level)
 
 
 def test_level_around__refuted_change__no_border() -> None:
-    assert level_around(numbered(make_change(4, standing="refuted")), make_stored(2)) == list(range(10))
+    assert level_around(numbered(make_change(4, standing="refuted")), make_stored(2), without=()) == list(range(10))
 
 
 def test_level_around__run_itself_left_out__the_other_versions() -> None:
@@ -46,4 +46,4 @@ def test_level_around__run_without_a_point__the_stretch_of_its_time() -> None:
 
 
 def test_level_around__other_testbed__empty() -> None:
-    assert level_around(numbered(), make_stored(2, fingerprint="e" * 64)) == []
+    assert level_around(numbered(), make_stored(2, fingerprint="e" * 64), without=()) == []

@@ -82,7 +82,7 @@ def test_biased_machines__repaired_two_hundred_gates_ago__no_longer_named() -> N
 
 
 def test_gate_history__gates_with_twins__the_biased_machine_is_in_the_report() -> None:
-    history = gate_history(gates_of("runner-a", bias=0.01), [])
+    history = gate_history(gates_of("runner-a", bias=0.01), [], triages=())
     assert history is not None
     assert [entry.machine for entry in history.biased] == ["runner-a"]
 

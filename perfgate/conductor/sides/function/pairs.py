@@ -54,11 +54,11 @@ def measure_pairs(
     is_decided: Callable[[], bool],
     pairs_needed: Callable[[], int | None] = lambda: None,
     needs_names: Callable[[], bool] = lambda: True,
-    budget_ends: float | None = None,
-    draw: int = 0,
-    first: int = 0,
-    traces: Path | None = None,
-    sizes: BatchSizes | None = None,
+    budget_ends: float | None,
+    draw: int,
+    first: int,
+    traces: Path | None,
+    sizes: BatchSizes | None,
 ) -> None:
     """Measure pairs of a workload until, at a look, ``is_decided`` or the time is
     spent.

@@ -92,9 +92,9 @@ def seconds_of_sure_pairs(
     *,
     call_seconds: float,
     start_seconds: float,
-    resident: bool = False,
-    parked: bool = False,
-    lone: bool = False,
+    resident: bool,
+    parked: bool,
+    lone: bool,
 ) -> float:
     """The approximate time of the sure pairs, if a call of every shape takes
     ``call_seconds`` and loading ``start_seconds``.
@@ -166,9 +166,9 @@ def draw_plans(
     pairs: int,
     aa_pairs: int,
     first_look: int,
-    round_number: int = 0,
-    draw: int = 0,
-    resident: bool = False,
+    round_number: int,
+    draw: int,
+    resident: bool,
 ) -> list[Start]:
     """Draw the pairs of one round in the order they run; the same seed, workload, round
     and draw give the same plan.

@@ -114,7 +114,7 @@ def measure_stretches(
     *,
     looks: Sequence[int],
     is_decided: Callable[[], bool],
-    quads: int = 0,
+    quads: int,
 ) -> None:
     """Measure stretches of a workload until, at a look, ``is_decided`` or the quads are
     used up.

@@ -49,7 +49,7 @@ class Peer:
     def fileno(self) -> int:
         return self._connection.fileno()
 
-    def grant(self, steps: int, trace: Path | None = None) -> None:
+    def grant(self, steps: int, trace: Path | None) -> None:
         """Grant a number of steps, profiled into a file if one is named.
 
         An ended rank shows when it is read from.

@@ -132,7 +132,7 @@ def find_highest_rate(
     probe: Probe,
     *,
     start: float,
-    least: float | None = None,
+    least: float | None,
     most: float = 1e5,
     good: float = GOOD,
     bad: float = BAD,

@@ -103,7 +103,7 @@ _OF_THE_CPU = (SERVING_CPU, REQUEST_CPU, RANKS_CPU)
 def judge_numbers(
     numbers: Sequence[Number],
     shares: AlphaShares,
-    floors: Iterable[NoiseFloor] = (),
+    floors: Iterable[NoiseFloor],
     waited: Mapping[str, float | None] = MappingProxyType({}),
 ) -> list[Comparison]:
     """Judge all numbers, in their order; ``waited`` are the shares of CPU time for

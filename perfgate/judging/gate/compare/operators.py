@@ -92,7 +92,7 @@ def judge_subroutines(
     policy: Policy,
     alpha: float,
     *,
-    spoiled: Collection[ShapePlace] = (),
+    spoiled: Collection[ShapePlace],
 ) -> list[Paired]:
     """Judge the operators, modules and functions that ``[gate.tolerance]`` names by
     their paired times, even if the call did not change.

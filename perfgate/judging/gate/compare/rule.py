@@ -387,7 +387,7 @@ def _interval(
 
 
 def detectable(
-    differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1
+    differences: Differences, tolerated: float, errors: Errors, *, tests: int
 ) -> float | None:
     """The slowdown that as many pairs of this spread show in 95 of 100 jobs, as a
     share; None if none would.

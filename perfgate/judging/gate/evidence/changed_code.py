@@ -82,8 +82,8 @@ class ChangedCode:
     def __init__(
         self,
         changes: Sequence[CodeChange],
-        functions: Sequence[CalledFunction] = (),
-        texts: Mapping[str, str] | None = None,
+        functions: Sequence[CalledFunction],
+        texts: Mapping[str, str] | None,
     ) -> None:
         self._changes: dict[str, list[CodeChange]] = {}
         for change in changes:

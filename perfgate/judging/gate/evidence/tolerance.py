@@ -77,7 +77,7 @@ def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
 
 
 def margins_for_unchanged(
-    policy: Policy, metric: str, place: ShapePlace, *, moved: bool = True
+    policy: Policy, metric: str, place: ShapePlace, *, moved: bool
 ) -> tuple[float, float]:
     """The slowdowns that "unchanged" excludes: pairs are added until it is the first,
     but in the end the second is enough.

@@ -75,7 +75,7 @@ def bisection_code(document: BisectionDocument) -> int:
 
 
 def render_bisection(
-    document: BisectionDocument, console: Console, language: Language = "en"
+    document: BisectionDocument, console: Console, language: Language
 ) -> None:
     """Print the culprit, or why there is none, and the result of every state tried."""
     with speaking(language):

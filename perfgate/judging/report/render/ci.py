@@ -69,7 +69,7 @@ def annotate(
         ]
 
 
-def status_line(decision: DecisionDocument, language: Language = "en") -> str:
+def status_line(decision: DecisionDocument, language: Language) -> str:
     """The text of a commit status: the verdict and how many of the comment's metrics
     regressed.
     """
@@ -82,7 +82,7 @@ def status_line(decision: DecisionDocument, language: Language = "en") -> str:
         )
 
 
-def plan_line(plan: MeasurementPlan, language: Language = "en") -> Words:
+def plan_line(plan: MeasurementPlan, language: Language) -> Words:
     """The plan of a check, for the terminal and the commit status."""
     with speaking(language):
         return line(
@@ -96,7 +96,7 @@ def plan_line(plan: MeasurementPlan, language: Language = "en") -> Words:
 
 
 def verdict_annotation(
-    decision: DecisionDocument, language: Language = "en"
+    decision: DecisionDocument, language: Language
 ) -> Annotation | None:
     """The verdict as an annotation without a line, None for a verdict that needs no
     action.
@@ -205,7 +205,7 @@ _ENDS = phrases(
 )
 
 
-def run_markdown(run: RunDocument, language: Language = "en") -> str:
+def run_markdown(run: RunDocument, language: Language) -> str:
     with speaking(language):
         return render(
             "ci/run.md.j2", "markdown", title=run_title(run), steps=step_rows(run)
@@ -215,7 +215,7 @@ def run_markdown(run: RunDocument, language: Language = "en") -> str:
 def no_verdict(
     why: str,
     exit_code: int | None,
-    language: Language = "en",
+    language: Language,
     *,
     medium: Medium = "plain",
 ) -> str:

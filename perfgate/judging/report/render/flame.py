@@ -112,7 +112,7 @@ class PackedTrees(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flame_text(
-    trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en"
+    trees: Sequence[FlameTree], file_format: FlameFormat, language: Language
 ) -> str:
     """The graph as a page, or as a file of other tools."""
     if file_format == "html":
@@ -126,7 +126,7 @@ def flame_text(
     return text
 
 
-def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
+def render_flame(trees: Sequence[FlameTree], language: Language) -> str:
     """The page. Its policy header allows only the page's own script, and no network.
 
     Text from the recording is embedded as compressed data.

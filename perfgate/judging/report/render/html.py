@@ -79,7 +79,7 @@ def render_html(
     decision: DecisionDocument,
     base: RunDocument | None,
     head: RunDocument,
-    language: Language = "en",
+    language: Language,
 ) -> str:
     with speaking(language):
         summary = Summary(decision, "html", detail=_MAX_ROWS)

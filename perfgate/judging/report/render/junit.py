@@ -36,7 +36,7 @@ _VERDICT_KINDS = {"FAIL": "failure", "INCONCLUSIVE": "error", "SKIPPED": "skippe
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(decision: DecisionDocument, language: Language = "en") -> str:
+def junit(decision: DecisionDocument, language: Language) -> str:
     """The report of a decision.
 
     A regression that fails the gate is a failure, a failed measurement an error.
@@ -56,7 +56,7 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     return _document(_with_own_names(cases))
 
 
-def junit_of_run(run: RunDocument, language: Language = "en") -> str:
+def junit_of_run(run: RunDocument, language: Language) -> str:
     with speaking(language):
         cases = []
         for step in run.checklist.steps:

@@ -87,9 +87,9 @@ def render_index(
     jobs: Sequence[ServedJob],
     language: Language,
     *,
-    folder: str = "",
-    contains: str = "",
-    home: str = "/",
+    folder: str,
+    contains: str,
+    home: str,
 ) -> str:
     """The page of a folder, by default of all recordings.
 
@@ -120,9 +120,9 @@ def render_projects(
     projects: Sequence[ProjectRow],
     language: Language,
     *,
-    recordings: str = "",
-    audit: str = "",
-    webhooks: str = "",
+    recordings: str,
+    audit: str,
+    webhooks: str,
 ) -> str:
     """The projects of a store, and the addresses of recordings, audit log and webhooks
     if there are any.
@@ -137,9 +137,7 @@ def render_projects(
         )
 
 
-def render_audit(
-    rows: Sequence[AuditRow], language: Language, *, older: str = ""
-) -> str:
+def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str) -> str:
     """The changes of a store, newest first, and the address of the page with older
     changes.
     """
@@ -150,7 +148,7 @@ def render_audit(
 
 
 def render_webhooks(
-    webhooks: Sequence[ServedWebhook], language: Language, *, form_key: str = ""
+    webhooks: Sequence[ServedWebhook], language: Language, *, form_key: str
 ) -> str:
     """The webhooks of a service with their dead letters, and the form that sends them
     again.

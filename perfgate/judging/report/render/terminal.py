@@ -104,7 +104,7 @@ _LONGEST_MESSAGE = 400
 def render_terminal(
     decision: DecisionDocument,
     console: Console,
-    language: Language = "en",
+    language: Language,
     *,
     folder: str | None = None,
 ) -> None:
@@ -134,7 +134,7 @@ def render_terminal(
 def render_line(
     decision: DecisionDocument,
     console: Console,
-    language: Language = "en",
+    language: Language,
     *,
     after: str = "",
 ) -> None:
@@ -178,9 +178,9 @@ def render_run(run: RunDocument, console: Console, language: Language = "en") ->
 def render_suggestions(
     suggestions: Sequence[Suggestion],
     console: Console,
-    language: Language = "en",
+    language: Language,
     *,
-    only_measured: bool = False,
+    only_measured: bool,
 ) -> None:
     """Print all suggestions; ``only_measured`` if they are only those that a step
     tried.
@@ -204,7 +204,7 @@ def render_suggestions(
 def render_first_suggestions(
     suggestions: Sequence[Suggestion],
     console: Console,
-    language: Language = "en",
+    language: Language,
     *,
     folder: str,
 ) -> None:
@@ -360,8 +360,8 @@ def early_lines(
     workload: str,
     *,
     certain: bool,
-    has_pairs: bool = True,
-    language: Language = "en",
+    has_pairs: bool,
+    language: Language,
 ) -> list[str]:
     """The regressions of a decision about one workload without pairs; ``certain`` is
     whether no time can change its verdict.

@@ -70,9 +70,7 @@ class PackedHeader(msgspec.Struct, frozen=True, kw_only=True):
     timelines: Sequence[PackedTimeline]
 
 
-def render_timeline(
-    timelines: Sequence[DrawnTimeline], language: Language = "en"
-) -> str:
+def render_timeline(timelines: Sequence[DrawnTimeline], language: Language) -> str:
     """The page. Its policy header allows only the page's own script, and no network."""
     with speaking(language):
         title = numbers.counted(len(timelines), "timeline")
@@ -188,7 +186,7 @@ class DrawnMaps(msgspec.Struct, frozen=True, kw_only=True):
     maps: Sequence[DrawnMap]
 
 
-def render_ranks_page(job: DrawnRanks, language: Language = "en") -> str:
+def render_ranks_page(job: DrawnRanks, language: Language) -> str:
     """The page. Its policy header allows only the page's own scripts, and no network."""
     with speaking(language):
         maps = DrawnMaps(

@@ -95,8 +95,8 @@ class SeriesCells(NamedTuple):
 
 def render_trend_page(
     document: TrendDocument,
-    language: Language = "en",
-    kept_files: Mapping[str, Sequence[KeptLink]] | None = None,
+    language: Language,
+    kept_files: Mapping[str, Sequence[KeptLink]] | None,
 ) -> str:
     """The page; ``kept`` are the kept files of the runs before and after changes, by
     the id of the run.

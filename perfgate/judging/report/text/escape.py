@@ -81,7 +81,7 @@ def prose(text: str, *, begins: bool = True) -> str:
     )
 
 
-def fenced(text: str, *, lines: int = 12) -> str:
+def fenced(text: str, *, lines: int) -> str:
     """The last lines of a text as a fenced block that no line inside can close."""
     visible = []
     for line in text.rstrip().splitlines()[-lines:] or ["(empty)"]:

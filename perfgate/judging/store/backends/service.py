@@ -148,7 +148,7 @@ class ServiceStore:
         address: str,
         token: str | None,
         *,
-        is_local: bool = False,
+        is_local: bool,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._address, self._token, self._is_local, self._sleep = (

@@ -181,7 +181,7 @@ def _is_wrong(column: Any, kind: Kind, table: ScannedTable) -> bool:
 
 
 def read_columns(
-    path: Path, kinds: Mapping[str, Kind], *, leave_short: bool = False
+    path: Path, kinds: Mapping[str, Kind], *, leave_short: bool
 ) -> TableColumns:
     """As ``columns_of``, by the csv module."""
     names: tuple[str, ...] = ()

@@ -203,7 +203,7 @@ def _merged(ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
 _TABLES = ("kernels", "types", "calls")
 
 
-def read_msprof(path: Path, *, table: str | None = None) -> Recording:
+def read_msprof(path: Path, *, table: str | None) -> Recording:
     """PROF folders by device, or one ``table`` of kernels.
 
     Raises DocumentError, which names the fault, its place and the next step.

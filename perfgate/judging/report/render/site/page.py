@@ -35,7 +35,7 @@ _NOT_PLAIN = re.compile(r"[^a-z0-9]+")
 _MOST_CHARACTERS = 60
 
 
-def series_address(series: TrendSeries, branch: str = "") -> str:
+def series_address(series: TrendSeries, branch: str) -> str:
     """The page of a series: a readable name, which may be cut, and the key, which is
     unique.
     """
