@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
+from perfgate.service.answers import Answers, page_answer, written
 from perfgate.service.callers import Authenticator, Caller, is_same_secret
 
 MOST_FORM_BYTES = 16 * 1024
@@ -38,6 +40,20 @@ def form_body(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
             "content": {"application/x-www-form-urlencoded": {"schema": schema}},
         }
     }
+
+
+def form_answer(stored: str) -> Answers:
+    """The responses to a form: a redirect in place of a page, described by ``stored``,
+    and refusals as pages where those of other routes are records.
+    """
+    responses = written(page_answer())
+    del responses[int(HTTPStatus.OK)]
+    for status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY):
+        refusal = responses[int(status)]
+        content = {**refusal["content"], "text/html": {"schema": {"type": "string"}}}
+        responses[int(status)] = {**refusal, "content": content}
+    responses[int(HTTPStatus.SEE_OTHER)] = {"description": stored}
+    return responses
 
 
 def form_fields(body: bytes) -> dict[str, str]:

@@ -20,10 +20,15 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render.served import render_refusal
 from perfgate.judging.report.render.site.page import OPEN, TRIAGE, commit_anchor
 from perfgate.locale import Language, sentence, speaking
-from perfgate.service.answers import Answers, page_answer, written
 from perfgate.service.bodies import bounded_body
 from perfgate.service.callers import Authenticator, Caller, ReadProject, caller_of
-from perfgate.service.forms import MOST_FORM_BYTES, form_body, form_fields, form_sender
+from perfgate.service.forms import (
+    MOST_FORM_BYTES,
+    form_answer,
+    form_body,
+    form_fields,
+    form_sender,
+)
 from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 
@@ -40,11 +45,9 @@ class TriageForm(ServicePart):
         language: Language,
         renew_pages: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._served, self._authenticator, self._language = (
-            served,
-            authenticator,
-            language,
-        )
+        self._served = served
+        self._authenticator = authenticator
+        self._language = language
         self._renew_pages = renew_pages
 
     def router(self) -> APIRouter:
@@ -52,7 +55,7 @@ class TriageForm(ServicePart):
         router.post(
             f"/projects/{{project:path}}/{TRIAGE}",
             status_code=HTTPStatus.SEE_OTHER,
-            responses=_responses(),
+            responses=form_answer("Stored; to the page of open regressions."),
             openapi_extra=form_body(_FIELDS, ["commit", "state", "author"]),
             summary="Give the regressions that began with a commit a state.",
         )(self.change)
@@ -109,24 +112,6 @@ class TriageForm(ServicePart):
 
     def _refused(self, error: str, status: HTTPStatus) -> Response:
         return HTMLResponse(render_refusal(error, OPEN, self._language), status)
-
-
-def _responses() -> Answers:
-    """A redirect in place of a page; this part refuses by pages, the others of the
-    service by records.
-    """
-    responses = written(page_answer())
-    del responses[int(HTTPStatus.OK)]
-    for status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY):
-        refusal = responses[int(status)]
-        content = {**refusal["content"], "text/html": {"schema": {"type": "string"}}}
-        responses[int(status)] = {**refusal, "content": content}
-    return {
-        **responses,
-        int(HTTPStatus.SEE_OTHER): {
-            "description": "Stored; to the page of open regressions."
-        },
-    }
 
 
 _FIELDS: dict[str, Any] = {

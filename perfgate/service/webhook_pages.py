@@ -18,7 +18,13 @@ from perfgate.locale import Language, sentence, speaking
 from perfgate.service.answers import as_json, as_page, json_answer, page_answer
 from perfgate.service.bodies import bounded_body
 from perfgate.service.callers import Authenticator, caller_of, reader_of_all
-from perfgate.service.forms import MOST_FORM_BYTES, form_body, form_fields, form_sender
+from perfgate.service.forms import (
+    MOST_FORM_BYTES,
+    form_answer,
+    form_body,
+    form_fields,
+    form_sender,
+)
 from perfgate.service.part import ServicePart
 from perfgate.service.served_store import ServedStore
 from perfgate.service.webhook import Webhook
@@ -38,11 +44,9 @@ class WebhookPages(ServicePart):
         served: ServedStore,
         language: Language,
     ) -> None:
-        self._webhooks, self._authenticator, self._served = (
-            webhooks,
-            authenticator,
-            served,
-        )
+        self._webhooks = webhooks
+        self._authenticator = authenticator
+        self._served = served
         self._language = language
 
     def router(self) -> APIRouter:
@@ -55,7 +59,7 @@ class WebhookPages(ServicePart):
         router.post(
             WEBHOOKS,
             status_code=HTTPStatus.SEE_OTHER,
-            responses=page_answer(),
+            responses=form_answer("Queued; to the page of the webhooks."),
             openapi_extra=form_body({}, []),
             summary="Send all dead letters again; a token with scope write for all projects may.",
         )(self.redeliver)

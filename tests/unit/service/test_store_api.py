@@ -276,7 +276,7 @@ def test_openapi__requests_of_every_kind__none_fails_and_every_response_fits(ser
     client = service.client(service.token(None))
     schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
     operations = [one.ok() for one in schema.get_all_operations()]
-    assert len(operations) == 24
+    assert len(operations) >= 27
     for operation in operations:
 
         @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)
@@ -284,7 +284,7 @@ def test_openapi__requests_of_every_kind__none_fails_and_every_response_fits(ser
             case=operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
         )
         def ask(case: Any) -> None:
-            response = case.call(session=client, base_url=service.url)
+            response = case.call(session=client, base_url=service.url, timeout=60)
             assert response.status_code < 500, (case.formatted_path, case.query, response.text)
             case.validate_response(response, checks=CONFORMANCE)
 
